@@ -1,0 +1,103 @@
+"""What stands beside the groups: the target, the weight and the rows' names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from feat2vec.columns import Ints, Stage, items_of, kind_of_type, numbers_of
+from feat2vec.schema import Schema, Softmax
+from feat2vec.specs import Lookup
+from feat2vec.table import Table
+from feat2vec.values import Array, ArrayFile
+from feat2vec.vocabulary import FIRST, Vocabulary, VocabularyFit
+
+
+class Beside:
+    """Writes target.npy, weight.npy and names.parquet; given a connection, it fits the softmax classes."""
+
+    def __init__(
+        self, schema: Schema, table: Table, folder: Path, classes: Vocabulary | None,
+        connection: duckdb.DuckDBPyConnection | None = None,
+    ) -> None:  # fmt: skip
+        self.schema, self.folder, self.classes = schema, folder, classes
+        self.columns = [c for c in (schema.id, schema.target, schema.weight) if c is not None and c in table.columns]
+        self.files: dict[str, ArrayFile] = {}
+        self.names: Any = None
+        self.counted = None if connection is None else VocabularyFit(connection, "classes")
+        typed = table.typed and schema.target in self.columns
+        self.kind = kind_of_type(table.columns[str(schema.target)]) if typed else None
+        self.staged: list[Ints] = []
+
+    def stage(self, stage: Stage) -> None:
+        schema = self.schema
+        if schema.id in self.columns:
+            self._names(stage, str(schema.id))
+        if schema.weight in self.columns:
+            self._append("weight", self._numbers(stage, str(schema.weight), lambda x: x >= 0, "at least 0"))
+        if schema.target in self.columns:
+            if isinstance(schema.objective, Softmax):
+                self._classes(stage, str(schema.target))
+            else:
+                self._append("target", self._target(stage, str(schema.target)))
+
+    def finish(self) -> None:
+        for file in self.files.values():
+            file.close()
+        if self.names is not None:
+            self.names.close()
+        if self.staged and self.counted is not None:
+            self.classes = self.counted.finish(1, None, self.kind or self.counted.spell())
+            file = ArrayFile(self.folder / "target.npy", np.int32)
+            for i, codes in enumerate(self.staged):
+                file.append(self.counted.ids(i)[codes] - FIRST)
+            file.close()
+
+    def _append(self, name: str, array: Array) -> None:
+        if name not in self.files:
+            self.files[name] = ArrayFile(self.folder / f"{name}.npy", array.dtype)
+        self.files[name].append(array)
+
+    def _target(self, stage: Stage, column: str) -> Array:
+        match self.schema.objective.type:
+            case "logistic":
+                return self._numbers(stage, column, lambda x: (x == 0) | (x == 1), "0 or 1")
+            case "glove":
+                return self._numbers(stage, column, lambda x: x > 0, "above 0")
+        return self._numbers(stage, column, lambda x: x == x, "a number")
+
+    def _numbers(self, stage: Stage, column: str, good: Any, wanted: str) -> Array:
+        with np.errstate(over="ignore"):
+            numbers = numbers_of(stage, column)[0].astype(np.float32)
+        bad = np.flatnonzero(~(good(numbers) & np.isfinite(numbers)))
+        if len(bad):
+            value = stage.column(column)[int(bad[0])].as_py()
+            stage.refuse(int(bad[0]), column, value, f"the objective needs it to be {wanted}, in every row")
+        return numbers
+
+    def _classes(self, stage: Stage, column: str) -> None:
+        items = items_of(stage, column, Lookup())
+        if not items.lengths.all():
+            row = int(np.flatnonzero(items.lengths == 0)[0])
+            stage.refuse(row, column, None, "the objective needs a class in every row")
+        if self.counted is not None:
+            self.counted.add(items.keys, np.bincount(items.codes, minlength=len(items.keys)))
+            self.staged.append(items.codes)
+        elif self.classes is not None:
+            ids = self.classes.ids(items.keys)[items.codes]
+            self._append("target", ids - np.int32(FIRST))  # -1 is a class that training has not seen
+
+    def _names(self, stage: Stage, column: str) -> None:
+        import pyarrow.parquet as pq
+
+        items = items_of(stage, column, Lookup())
+        if not items.lengths.all():
+            stage.refuse(int(np.flatnonzero(items.lengths == 0)[0]), column, None, "the `id` column names every row")
+        table = pa.table({"name": items.keys.take(pa.array(items.codes))})
+        if self.names is None:
+            self.names = pq.ParquetWriter(self.folder / "names.parquet", table.schema)
+        self.names.write_table(table)

@@ -1,0 +1,116 @@
+"""The command line: words to calls. Nothing is imported before the command that needs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from feat2vec.errors import UserError
+
+
+class _Commands(click.Group):
+    def list_commands(self, context: click.Context) -> list[str]:
+        """In the order in which they are used."""
+        del context
+        return list(self.commands)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="feat2vec")
+def feat2vec() -> None:
+    r"""One vector space for every column of a table.
+
+    \b
+    feat2vec init films.parquet -o films.yaml
+    feat2vec check films.yaml --data films.parquet
+    """
+
+
+@feat2vec.command()
+@click.argument("data")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write here instead of standard output.")
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+def init(data: str, out: Path | None, force: bool) -> None:
+    r"""Profile a table and write a commented schema that trains as it is.
+
+    DATA is a file (Parquet, CSV, TSV, JSON lines, Arrow), a folder, a glob, tfds:NAME or dataset:artworks.
+
+    \b
+    feat2vec init films.parquet -o films.yaml
+    feat2vec init dataset:artworks
+    """
+    from feat2vec.propose import propose
+
+    if out is not None and out.exists() and not force:
+        raise UserError(f"{out}: exists already; choose another name, or add --force to replace it")
+    text = propose(data)
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        out.write_text(text, encoding="utf-8")
+        click.echo(f"{out}: written; next: feat2vec check {out} --data {data}")
+
+
+@feat2vec.command()
+@click.argument("schema", required=False)
+@click.option("--data", help="Check the schema against this table: its columns, types and every row.")
+@click.option("--resolved", is_flag=True, help="Print the schema with every default filled in.")
+@click.option("--json-schema", "as_json_schema", is_flag=True, help="Print the JSON Schema of schemas, for editors.")
+def check(schema: str | None, data: str | None, resolved: bool, as_json_schema: bool) -> None:
+    r"""Check a schema, and a table against it. All problems are reported at once.
+
+    \b
+    feat2vec check films.yaml
+    feat2vec check films.yaml --data films.parquet
+    feat2vec check films.yaml --resolved > full.yaml
+    feat2vec check --json-schema > feat2vec.schema.json
+    """
+    from feat2vec.schema import json_schema, read_schema
+
+    if as_json_schema:
+        if resolved or data is not None:
+            raise click.UsageError("--json-schema stands alone: remove the other options.")
+        if schema is not None:
+            read_schema(schema)  # its plugins' extractors are part of the JSON Schema
+        click.echo(json.dumps(json_schema(), indent=2))
+        return
+    if schema is None:
+        raise click.UsageError("Name a schema: feat2vec check SCHEMA (`feat2vec init DATA` writes one).")
+    checked = read_schema(schema)
+    if resolved:
+        click.echo(checked.resolved(), nl=False)
+    if data is not None:
+        from feat2vec.encode import fit
+
+        encoded = fit(checked, data)
+        click.echo(f"{schema} fits {data}\n{encoded.summary()}", err=resolved)
+    elif not resolved:
+        groups = len(checked.groups)
+        click.echo(f"{schema}: no problems, {groups} group{'s' * (groups != 1)}, objective {checked.objective.type}")
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake."""
+    try:
+        feat2vec(standalone_mode=False)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except UserError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:  # `feat2vec init DATA | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        click.echo(f"{error.filename or 'feat2vec'}: {error.strerror or error}", err=True)
+        sys.exit(1)

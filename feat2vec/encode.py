@@ -1,0 +1,329 @@
+"""A table to numbers: fit an encoder on the training rows, and encode these or any other rows with it.
+
+A row becomes one value id a group, -1 where the group is missing. A value is one of the group's distinct entries.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from feat2vec.beside import Beside
+from feat2vec.codecs import Codec, CodecFit, Entries, Tally, codec_fit, codec_from_facts
+from feat2vec.columns import Stage, stages
+from feat2vec.errors import UserError, suggest
+from feat2vec.numbering import EntryFiles, interleave, number_group
+from feat2vec.schema import Group, Schema, Softmax, read_schema
+from feat2vec.table import Table, open_table
+from feat2vec.values import Array, Values, file_name, open_array, open_values, read_values, write_values
+from feat2vec.vocabulary import Vocabulary, write_parquet
+
+FORMAT = 1
+MEMORY = "1GB"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Rows as value ids, in a folder; `values` hold what the ids stand for.
+
+    The values of rows other than the training rows begin with the training values, of which there are `known`; the
+    new ones follow and count nothing.
+    """
+
+    encoder: Encoder
+    folder: Path
+    rows: Array  # int32 [rows, groups], -1 where a group is missing
+    values: Mapping[str, Values]
+    known: Mapping[str, int]
+    tallies: Mapping[str, Tally]
+    target: Array | None = None  # float32 [rows], or int32 classes
+    weight: Array | None = None  # float32 [rows]
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.rows)
+
+    def names(self) -> pa.Table | None:
+        """The rows' names, from the schema's `id` column."""
+        import pyarrow.parquet as pq
+
+        path = self.folder / "names.parquet"
+        return pq.read_table(path) if path.exists() else None
+
+    def summary(self) -> str:
+        """What was encoded, and what the policies did."""
+        lines = [f"{len(self):,} rows"]
+        for name, tally in self.tallies.items():
+            codec = self.encoder.codecs[name]
+            keys = "" if codec.vocabulary is None else f", {len(codec.vocabulary.keys):,} keys"
+            done = "".join(f", {number:,} {word}" for word, number in asdict(tally).items() if number)
+            lines.append(f"{name}: {len(self.values[name].entries):,} values{keys}{done}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A schema fitted to a table: a codec and the training values of each group."""
+
+    schema: Schema
+    codecs: Mapping[str, Codec]
+    values: Mapping[str, Values]
+    classes: Vocabulary | None = None  # of a softmax target
+
+    def entries(self, source: object) -> Iterator[dict[str, Entries]]:
+        """The entries of any rows, in batches; a group whose columns are all absent is missing in every row."""
+        table = open_table(source)
+        groups = self._given(table)
+        for stage in stages(table, _columns(groups.values(), among=table)):
+            absent = np.zeros(stage.rows, np.bool_)
+            yield {
+                name: codec.encode(stage, groups[name])
+                if name in groups
+                else Entries(absent, np.zeros((0, codec.width), codec.dtype), Tally(missing=stage.rows))
+                for name, codec in self.codecs.items()
+            }
+
+    def encode(self, source: object, out: str | Path | None = None, memory: str = MEMORY) -> Encoded:
+        """Encode rows into a folder (a temporary one if none is given), with the training values' ids."""
+        table = open_table(source)
+        groups = self._given(table)
+        known = {name: len(values.entries) for name, values in self.values.items()}
+        with _workspace(out, memory) as (folder, connection):
+            side = Beside(self.schema, table, folder, self.classes)
+            parts = {
+                name: EntryFiles(folder / ".staging", f"g{i}", codec, self.schema.groups[name])
+                for i, (name, codec) in enumerate(self.codecs.items())
+            }
+            columns = _columns(groups.values(), side.columns, among=table)
+            rows = _stage_all(stages(table, columns), [side, *(parts[name] for name in groups)])
+            side.finish()
+            for name in self.codecs:
+                codec, part, values = self.codecs[name], parts[name], self.values[name]
+                if name not in groups:
+                    part.tally.missing = rows
+                number_group(connection, folder, name, codec, part.read, rows, values)
+            interleave(folder, list(self.codecs))
+        tallies = {name: part.tally for name, part in parts.items()}
+        return _opened(self, _resting_place(folder, out), known, tallies, temporary=out is None)
+
+    def decode(self, group: str, entries: Array) -> list[Any]:
+        """What entries of a group stand for."""
+        return self.codecs[group].decode(np.asarray(entries))
+
+    def save(self, folder: str | Path) -> None:
+        """Write the encoder as Parquet and JSON."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "schema.yaml").write_text(self.schema.resolved(), encoding="utf-8")
+        ranks = self.schema.model.ranks or (self.schema.model.dim,)
+        for name, codec in self.codecs.items():
+            if codec.vocabulary is not None:
+                write_parquet(codec.vocabulary.table(ranks), folder / "vocabulary" / f"{file_name(name)}.parquet")
+            write_values(self.values[name], folder / "values" / f"{file_name(name)}.parquet")
+        if self.classes is not None:
+            write_parquet(self.classes.table((1,)), folder / "classes.parquet")
+        facts = {
+            "format": FORMAT,
+            "groups": {name: codec.facts() for name, codec in self.codecs.items()},
+            "classes": None if self.classes is None else self.classes.kind,
+        }
+        (folder / "encoder.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Encoder:
+        """Read an encoder; nothing in its folder is executed."""
+        import pyarrow.parquet as pq
+
+        folder = Path(folder)
+        try:
+            facts = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
+            if facts["format"] != FORMAT:
+                raise UserError(f"{folder}: was written in format {facts['format']}; this feat2vec reads {FORMAT}")
+            schema = read_schema(folder / "schema.yaml", plugins=False)
+            if list(schema.groups) != list(facts["groups"]):
+                raise ValueError("schema.yaml has other groups than encoder.json")
+            if isinstance(schema.objective, Softmax) != (facts["classes"] is not None):
+                raise ValueError("schema.yaml has another objective than encoder.json")
+            codecs, values = {}, {}
+            for name, group in schema.groups.items():
+                keys = folder / "vocabulary" / f"{file_name(name)}.parquet"
+                table = pq.read_table(keys) if keys.exists() else None
+                codecs[name] = codec_from_facts(group.extractor, facts["groups"][name], table)
+                values[name] = read_values(
+                    folder / "values" / f"{file_name(name)}.parquet", codecs[name].dtype, codecs[name].width
+                )
+            classes = None
+            if facts["classes"] is not None:
+                classes = Vocabulary.from_table(pq.read_table(folder / "classes.parquet"), 0, facts["classes"])
+        except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
+            raise UserError(f"{folder}: holds no encoder that can be read ({type(error).__name__}: {error})") from None
+        return cls(schema, codecs, values, classes)
+
+    def _given(self, table: Table) -> dict[str, Group]:
+        """The groups that the table has columns of; a column that it lacks is missing in every row."""
+        groups = {
+            name: group for name, group in self.schema.groups.items() if any(c in table.columns for c in group.columns)
+        }
+        if not groups:
+            wanted = ", ".join(_columns(self.schema.groups.values()))
+            raise UserError(f"{table.name}: has none of the columns {wanted}; received {', '.join(table.columns)}")
+        return groups
+
+
+def fit(schema: Schema, source: object, out: str | Path | None = None, memory: str = MEMORY) -> Encoded:
+    """Fit an encoder to the training rows and encode them into a folder (a temporary one if none is given).
+
+    `memory` bounds what DuckDB holds at a time; beyond it, it spills into the folder.
+    """
+    table = open_table(source)
+    check_columns(schema, table)
+    with _workspace(out, memory) as (folder, connection):
+        side = Beside(schema, table, folder, None, connection)
+        fits = {
+            name: codec_fit(connection, folder / ".staging", f"g{i}", group)
+            for i, (name, group) in enumerate(schema.groups.items())
+        }
+        rows = _stage_all(stages(table, _columns(schema.groups.values(), side.columns)), [side, *fits.values()])
+        side.finish()
+        tallies: dict[str, Tally] = {}
+        codecs: dict[str, Codec] = {}
+        problems: dict[str, Sequence[str]] = {}
+
+        def finish(name: str) -> None:
+            try:
+                codecs[name] = fits[name].finish()
+            except UserError as error:
+                problems[name] = error.problems
+                return
+            tallies[name] = Tally()
+            number_group(
+                connection, folder, name, codecs[name], lambda: _tallied(fits[name], tallies[name]), rows, None
+            )
+            if tallies[name].missing == rows:
+                columns = ", ".join(schema.groups[name].columns)
+                problems[name] = (f"the group {name!r} has no value in any row (column {columns}); remove it",)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(finish, fits))
+        if problems:
+            in_order = (problem for name in schema.groups for problem in problems.get(name, ()))
+            raise UserError(*(f"{table.name}: {problem}" for problem in in_order))
+        interleave(folder, list(schema.groups))
+    folder = _resting_place(folder, out)
+    values = {name: open_values(folder, name) for name in schema.groups}
+    encoder = Encoder(schema, {name: codecs[name] for name in schema.groups}, values, side.classes)
+    known = {name: len(values[name].entries) for name in values}
+    return _opened(encoder, folder, known, tallies, temporary=out is None)
+
+
+def check_columns(schema: Schema, table: Table) -> None:
+    """Every column that the schema names is in the table."""
+    problems = []
+    for column, path in schema.columns().items():
+        if column not in table.columns:
+            near = suggest(column, table.columns) or f"; the columns are {', '.join(table.columns)}"
+            problems.append(f"{table.name}: has no column {column!r}, which {'.'.join(map(str, path))} names{near}")
+    if problems:
+        raise UserError(*problems)
+
+
+# --- the steps of fit and encode ------------------------------------------------------------------------------------
+
+
+def _stage_all(shown_stages: Iterator[Stage], fits: Sequence[CodecFit | EntryFiles | Beside]) -> int:
+    """Show every stage to every fit; what the first bad row of each is, is reported together."""
+    problems: dict[int, UserError] = {}
+    rows = 0
+
+    def show(i: int, stage: Stage) -> None:
+        try:
+            if i not in problems:
+                fits[i].stage(stage)
+        except UserError as error:
+            problems[i] = error
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        shown: Iterator[None] = iter(())
+        for stage in shown_stages:  # the next stage is read while this one is worked on
+            list(shown)
+            shown = pool.map(show, range(len(fits)), repeat(stage))
+            rows += stage.rows
+        list(shown)
+    if problems:
+        raise UserError(*(problem for i in sorted(problems) for problem in problems[i].problems))
+    return rows
+
+
+def _tallied(fit: CodecFit, tally: Tally) -> Iterator[Entries]:
+    for entries in fit.entries():
+        tally.add(entries.tally)
+        yield entries
+
+
+@contextmanager
+def _workspace(out: str | Path | None, memory: str) -> Iterator[tuple[Path, duckdb.DuckDBPyConnection]]:
+    """A folder that gets its name when it is whole, and a DuckDB that spills into it."""
+    if out is not None and Path(out).exists():
+        raise UserError(f"{out}: exists already; remove it or choose another folder")
+    place = Path(tempfile.gettempdir(), "feat2vec") if out is None else Path(out).absolute()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    folder = place.with_name(f".{place.name}-{os.urandom(8).hex()}")
+    try:  # an interrupt leaves nothing behind, whenever it comes
+        folder.mkdir(mode=0o700 if out is None else 0o777)
+        staging = folder / ".staging"
+        staging.mkdir()
+        spill = str(staging / "spill")
+        config: dict[str, str | bool | int | float | list[str]] = {"memory_limit": memory, "temp_directory": spill}
+        with duckdb.connect(config=config | {"autoinstall_known_extensions": False}) as connection:
+            connection.execute("set enable_progress_bar = false")  # it would go to standard output
+            yield folder, connection
+        shutil.rmtree(staging)
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise UserError(f"{memory} of memory is too little to encode this table; raise it") from error
+        raise
+
+
+def _opened(
+    encoder: Encoder, folder: Path, known: Mapping[str, int], tallies: Mapping[str, Tally], *, temporary: bool
+) -> Encoded:
+    values = {name: open_values(folder, name) for name in encoder.codecs}
+    target, weight = (
+        open_array(path) if (path := folder / f"{name}.npy").exists() else None for name in ("target", "weight")
+    )
+    in_order = {name: tallies[name] for name in encoder.codecs}
+    encoded = Encoded(encoder, folder, open_array(folder / "rows.npy"), values, known, in_order, target, weight)
+    if temporary:
+        weakref.finalize(encoded, shutil.rmtree, folder, ignore_errors=True)
+    return encoded
+
+
+def _resting_place(folder: Path, out: str | Path | None) -> Path:
+    if out is None:
+        return folder
+    return folder.rename(out)
+
+
+def _columns(groups: Any, others: list[str] | None = None, among: Table | None = None) -> list[str]:
+    """Every column of the groups, once (`among` those that a table has)."""
+    columns: dict[str, None] = {}
+    for group in groups:
+        weights = getattr(group.extractor, "weights", None)
+        columns.update(dict.fromkeys([*group.columns, *([weights] if weights else [])]))
+    columns.update(dict.fromkeys(others or []))
+    return [column for column in columns if among is None or column in among.columns]

@@ -1,0 +1,345 @@
+"""The schema: YAML to frozen objects, every problem of a file at once.
+
+A YAML key, the field that holds it and the constructor's argument have the same name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from feat2vec.document import Data, Document, KeyPath, dump_document, parse_document, read_document
+from feat2vec.errors import suggest
+from feat2vec.specs import (
+    EXTRACTORS,
+    HOLDERS,
+    Count,
+    Dim,
+    ExtractorSpec,
+    ItemsSpec,
+    Lookup,
+    Many,
+    NotNegative,
+    Share,
+    Text,
+)
+from feat2vec.validate import Findings, Problem, Spec, validate
+
+
+@dataclass(frozen=True)
+class _Typed:
+    """The short form `lookup` for `{type: lookup}`; without a `type` it is the default."""
+
+    default: str
+
+    def fill(self, value: object) -> object:
+        """The value with its type."""
+        if isinstance(value, dict):
+            return {"type": self.default, **value}
+        return {"type": value} if isinstance(value, str) else value
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self.fill, handler(source))
+
+    def __get_pydantic_json_schema__(self, source: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        long = handler(source)
+        names: list[str] = []
+        for option in (handler.resolve_ref_schema(option) for option in long.get("oneOf", [long])):
+            tag, required = option["properties"]["type"], option.get("required", [])
+            tags = tag.get("enum", [tag.get("const")])
+            names += [] if required else tags
+            if self.default not in tags:
+                option["required"] = ["type", *(key for key in required if key != "type")]
+        return {"anyOf": [{"enum": names}, long]}
+
+
+class _Registered:
+    """Whichever extractor is registered under the value's `type`."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        choices = {name: handler.generate_schema(spec) for name, spec in EXTRACTORS.items()}
+        return core_schema.tagged_union_schema(choices, discriminator="type")
+
+
+def _one_or_more(value: object) -> object:
+    return value if isinstance(value, (list, tuple, dict)) else (value,)
+
+
+class Group(Spec):
+    """Columns that belong together, and how they become a vector."""
+
+    columns: Annotated[
+        tuple[Text, ...],
+        Field(strict=False, min_length=1, validation_alias=AliasChoices("columns", "column")),
+        BeforeValidator(_one_or_more),
+    ]
+    extractor: Annotated[ExtractorSpec, _Registered, _Typed("lookup")] = Lookup()
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, source: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(source))
+        names = schema["properties"].pop("columns")
+        short = {"type": "string", "minLength": 1}
+        schema["properties"] = {"column": short, "columns": {"anyOf": [short, names]}} | schema["properties"]
+        schema["required"] = [name for name in schema.get("required", ()) if name != "columns"]
+        schema["oneOf"] = [{"required": ["column"]}, {"required": ["columns"]}]
+        return schema
+
+
+# --- model, noise, objective, training ------------------------------------------------------------------------------
+
+
+class ModelSpec(Spec):
+    """The size of the space, or its ranks (RaFM)."""
+
+    dim: Dim = 50
+    ranks: Annotated[tuple[Dim, ...], Many, Field(min_length=1)] | None = None
+    bias: bool = False
+    dependents: Literal["joint", "strict"] = "joint"
+    level_sharing: Literal["separate", "truncate"] = "separate"
+
+
+class Noise(Spec):
+    """Two-step noise: Q1 over groups, Q2 over a group's values."""
+
+    alpha_groups: Annotated[float, Field(ge=0, le=10)] = 0.25
+    alpha_values: Annotated[float, Field(ge=0, le=10)] = 0.75
+    negatives: Annotated[int, Field(ge=1, le=1_000_000)] = 5
+    sharing: Literal["record", "batch"] = "record"
+    joint: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()
+
+
+class Nce(Spec):
+    """Noise-contrastive estimation."""
+
+    type: Literal["nce"] = "nce"
+
+
+class NegativeSampling(Spec):
+    """Binary cross-entropy of the scores."""
+
+    type: Literal["negative_sampling"] = "negative_sampling"
+
+
+class Contrastive(Spec):
+    """The N-pair loss; `correction` subtracts log Q2 from each logit."""
+
+    type: Literal["contrastive"] = "contrastive"
+    correction: bool = True
+
+
+class _Supervised(Spec):
+    target: Text
+    weight: Text | None = None
+
+
+class Logistic(_Supervised):
+    """Log loss of a target that is 0 or 1."""
+
+    type: Literal["logistic"] = "logistic"
+
+
+class Regression(_Supervised):
+    """Squared error of a number."""
+
+    type: Literal["regression"] = "regression"
+
+
+class Softmax(_Supervised):
+    """Cross-entropy of a category."""
+
+    type: Literal["softmax"] = "softmax"
+
+
+class Glove(_Supervised):
+    """f(N) (log N - s)^2 with f = min(1, (N / n_max)^alpha); the target is the count N."""
+
+    type: Literal["glove"] = "glove"
+    n_max: Annotated[float, Field(gt=0)] = 100.0
+    alpha: NotNegative = 0.75
+
+
+Objective = Annotated[
+    Nce | NegativeSampling | Contrastive | Logistic | Regression | Softmax | Glove, Field(discriminator="type")
+]
+
+
+class OptimizerSpec(Spec):
+    """A row-sparse optimizer."""
+
+    type: Literal["adagrad", "adam"] = "adagrad"
+    learning_rate: Annotated[float, Field(gt=0)] = 0.1
+
+
+class Training(Spec):
+    """How long and how fast."""
+
+    epochs: Count = 20
+    batch_size: Count = 2048
+    optimizer: Annotated[OptimizerSpec, _Typed("adagrad")] = OptimizerSpec()
+    l2: NotNegative = 0.0
+    group_dropout: Share = 0.0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+
+def _only_one(value: object) -> object:
+    """Text for other numbers: `true` and `1.0` equal 1, and are no version."""
+    return str(value) if isinstance(value, (bool, int, float)) and (type(value), value) != (int, 1) else value
+
+
+class Schema(Spec):
+    """A table's groups and how they are learnt."""
+
+    version: Annotated[Literal[1], BeforeValidator(_only_one)]
+    name: Text = "table"
+    id: Text | None = None
+    plugins: Annotated[tuple[Text, ...], Many] = ()
+    model: ModelSpec = ModelSpec()
+    groups: Annotated[dict[Text, Group], Field(min_length=1)]
+    noise: Noise = Noise()
+    objective: Annotated[Objective, _Typed("nce")] = Nce()
+    training: Training = Training()
+
+    @property
+    def target(self) -> str | None:
+        """The column that a supervised objective learns."""
+        return self.objective.target if isinstance(self.objective, _Supervised) else None
+
+    @property
+    def weight(self) -> str | None:
+        """The column with a weight for each row."""
+        return self.objective.weight if isinstance(self.objective, _Supervised) else None
+
+    def resolved(self) -> str:
+        """The schema as YAML, every default filled in."""
+        data = self.model_dump(mode="json")
+        for key in ("ranks", "level_sharing", "dependents") if self.model.ranks is None else ("dim",):
+            del data["model"][key]
+        return dump_document(data)
+
+    def columns(self) -> dict[str, KeyPath]:
+        """Every column the schema names, with the key that names it (the first one)."""
+        given: list[tuple[str | None, KeyPath]] = []
+        for name, group in self.groups.items():
+            given += [(column, ("groups", name, "columns")) for column in group.columns]
+            if isinstance(group.extractor, ItemsSpec):
+                given.append((group.extractor.weights, ("groups", name, "extractor", "weights")))
+        given += [(self.id, ("id",)), (self.target, ("objective", "target")), (self.weight, ("objective", "weight"))]
+        named: dict[str, KeyPath] = {}
+        for column, path in given:
+            if column is not None:
+                named.setdefault(column, path)
+        return named
+
+
+HOLDERS += [Group, Schema]
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def read_schema(source: str | Path | Document | Mapping[str, Any], *, plugins: bool = True) -> Schema:
+    """Read a schema from a file, its text (of several lines), a parsed document or plain data.
+
+    `plugins=False` imports nothing that the schema names: use it for a schema that is not the user's own.
+    """
+    if isinstance(source, Mapping):
+        source = parse_document(dump_document(source))
+    elif isinstance(source, str) and "\n" in source:
+        source = parse_document(source)
+    document = source if isinstance(source, Document) else read_document(source)
+    not_loaded = list(_load_plugins(document, allowed=plugins))
+    return validate(document, Schema, _conflicts, STAND_INS, not_loaded)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a schema file, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Schema.model_json_schema()
+
+
+def _load_plugins(document: Document, *, allowed: bool) -> Iterator[Problem]:
+    names = document.data.get("plugins")
+    for i, name in enumerate(names if isinstance(names, list) else ()):
+        if not isinstance(name, str) or not name or name in sys.modules:
+            continue
+        if not allowed:
+            yield ("plugins", i), f"would run the code of {name!r}; import it yourself first if you trust it"
+            continue
+        path = list(sys.path)
+        sys.path.insert(0, str(Path(document.name).resolve().parent))
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit) as error:
+            remedy = f"; write {name[:-3]!r}" if name.endswith(".py") else ""
+            message = " ".join(f"{type(error).__name__}: {error}".split())
+            yield ("plugins", i), f"the plugin {name!r} cannot be imported: {message}{remedy}"
+        finally:
+            sys.path[:] = path
+
+
+STAND_INS: Mapping[str, Data] = {"version": 1, "groups": {"?": {"column": "?"}}}  # to check the rest of a wrong schema
+
+
+def _conflicts(schema: Schema, found: Findings) -> Iterator[Problem]:
+    """What is wrong although each key is right by itself."""
+    groups = found.data.get("groups")
+    given: Mapping[str, Any] = groups if isinstance(groups, dict) else {}  # with those that are wrong by themselves
+    for name, group in schema.groups.items():
+        if name in given and found.sound("groups", name):
+            yield from _group_conflicts(schema, name, group, given[name])
+    yield from _model_conflicts(schema.model, found)
+    if not found.sound("groups", inside=False):
+        return
+    if found.sound("noise", "joint"):
+        yield from _joint_conflicts(schema.noise.joint, list(given))
+    if schema.target is None and len(given) < 2 and found.sound("objective"):
+        yield ("groups",), "one group has nothing to be learnt from; add a second one, or an objective with a target"
+
+
+def _group_conflicts(schema: Schema, name: str, group: Group, given: Mapping[str, Any]) -> Iterator[Problem]:
+    here = ("groups", name)
+    columns = (*here, "column" if "column" in given else "columns")
+    for path, message in group.extractor.conflicts(group.columns):
+        yield ((*here, "extractor", *path) if path else columns), message
+    for column in dict.fromkeys(group.columns):
+        if group.columns.count(column) > 1:
+            yield columns, f"the column {column!r} is here twice; keep one"
+    if schema.target in group.columns:
+        yield columns, f"the column {schema.target!r} is also the target, which it would give away; remove the group"
+
+
+def _model_conflicts(model: ModelSpec, found: Findings) -> Iterator[Problem]:
+    given = model.model_fields_set
+    if model.ranks is not None:
+        if "dim" in given:
+            yield ("model", "dim"), "cannot be combined with `ranks`; keep one of them"
+        if found.sound("model", "ranks") and any(
+            low >= high for low, high in zip(model.ranks, model.ranks[1:], strict=False)
+        ):
+            yield ("model", "ranks"), f"must ascend, received {list(model.ranks)}"
+    elif found.sound("model", "ranks"):
+        for key in ("level_sharing", "dependents"):
+            if key in given:
+                yield ("model", key), "is for models with `ranks`; remove it, or give ranks"
+
+
+def _joint_conflicts(joints: Sequence[Sequence[str]], names: Sequence[str]) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for i, joint in enumerate(joints):
+        if len(joint) < 2:
+            yield ("noise", "joint", i), f"names {len(joint)} of the groups; joint noise needs two or more"
+        for k, name in enumerate(joint):
+            if name not in names:
+                yield ("noise", "joint", i, k), f"names {name!r}, which is no group{suggest(name, names)}"
+            elif name in seen:
+                yield ("noise", "joint", i, k), f"names {name!r} again; a group is drawn once"
+            seen.add(name)

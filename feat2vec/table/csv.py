@@ -1,0 +1,191 @@
+"""CSV and TSV files as text: no value is interpreted, only an empty field is null."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import pyarrow as pa
+
+from feat2vec.errors import UserError
+from feat2vec.table.types import Part, column_types
+
+BLOCK = 2**23
+END = "\x1eend of the file\x1e"  # a last row of our own: when it does not come back, a quote before it is open
+_HEADER = re.compile(rb'((?:"[^"]*"|[^"\r\n])*)(\r\n|\r|\n|\Z)')
+_QUOTED = re.compile(rb'"[^"]*"')
+
+
+@dataclass(frozen=True)
+class _File:
+    path: str
+    compression: str | None
+    names: tuple[str, ...] = ()
+    delimiter: str = ","
+
+    def open(self) -> pa.NativeFile:
+        return pa.input_stream(self.path, compression=self.compression)
+
+    def last_row(self) -> str:
+        return self.delimiter.join([END] * len(self.names)) + "\n"
+
+
+class _Rows(io.RawIOBase):
+    """The bytes after the header, then the last row of our own; a NUL byte is refused."""
+
+    def __init__(self, rest: bytes, file: pa.NativeFile, last_row: str) -> None:
+        super().__init__()
+        self._rest = rest
+        self._file = file
+        self._last_row = last_row.encode()
+        self._newline = True
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        block: bytes = self._rest[:size] or self._file.read(size)
+        self._rest = self._rest[size:]
+        if b"\0" in block:
+            raise pa.ArrowInvalid("NUL byte")
+        if block:
+            self._newline = block.endswith((b"\n", b"\r"))
+            return block
+        end, self._last_row = self._last_row, b""
+        return end if self._newline or not end else b"\n" + end
+
+
+def csv_part(path: str, compression: str | None, delimiter: str | None) -> Part:
+    """One file; without a delimiter it is a comma, or the `;`, tab or `|` of a header that has no comma."""
+    file = _File(path, compression)
+    try:
+        with file.open() as stream:
+            header, _ = _split_header(path, stream.read(BLOCK))
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path}: cannot be read: {error}: is the file whole?") from error
+    delimiter = delimiter or _delimiter(header)
+    names = next(csv.reader(io.StringIO(_decode(path, header), newline=""), delimiter=delimiter), [])
+    types = column_types(path, [(name, pa.string()) for name in names])
+    file = _File(path, compression, tuple(types), delimiter)
+    return Part(path, types, lambda columns: _read(file, columns))
+
+
+def _split_header(path: str, head: bytes) -> tuple[bytes, bytes]:
+    """Return the first line that is not blank, and the bytes after it."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserError(f"{path}: is UTF-16, expected UTF-8: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
+    head = head.removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
+    if not head:
+        raise UserError(f"{path}: is empty: expected a header line with the names of the columns")
+    match = _HEADER.match(head)
+    if match is None:
+        raise UserError(f"{path}: header: a quote is opened and never closed: close it")
+    if b"\0" in match[1]:
+        raise UserError(f"{path}: header: holds a NUL byte: is it a text file?")
+    return match[1], head[match.end() :]
+
+
+def _decode(path: str, header: bytes) -> str:
+    try:
+        return header.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: header: is not UTF-8 (byte {error.start + 1} is 0x{header[error.start]:02x}): save it as UTF-8"
+        ) from error
+
+
+def _delimiter(header: bytes) -> str:
+    bare = _QUOTED.sub(b"", header)
+    other = max((b";", b"\t", b"|"), key=bare.count)
+    return "," if b"," in bare or other not in bare else other.decode()
+
+
+def _read(file: _File, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    try:
+        with file.open() as stream:
+            _, rest = _split_header(file.path, stream.read(BLOCK))
+            yield from _without_last_row(_reader(file, _Rows(rest, stream, file.last_row()), columns))
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(file, error) from error
+
+
+def _reader(file: _File, rows: _Rows, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    import pyarrow.csv as arrow_csv
+
+    reader: Iterator[pa.RecordBatch] = arrow_csv.open_csv(
+        rows,
+        arrow_csv.ReadOptions(column_names=file.names, block_size=BLOCK, use_threads=False),
+        # in a file of one column a blank line is a missing value, in others it is no row
+        arrow_csv.ParseOptions(
+            delimiter=file.delimiter, newlines_in_values=True, ignore_empty_lines=len(file.names) > 1
+        ),
+        arrow_csv.ConvertOptions(
+            include_columns=columns,
+            column_types=dict.fromkeys(file.names, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+        ),
+    )
+    return reader
+
+
+def _without_last_row(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    held = None
+    for batch in batches:
+        if batch.num_rows:
+            if held is not None:
+                yield held
+            held = batch
+    if held is None or held.column(0)[-1].as_py() != END:
+        raise pa.ArrowInvalid("a quote is opened and never closed")
+    yield held.slice(0, held.num_rows - 1)
+
+
+def _unreadable(file: _File, error: Exception) -> UserError:
+    """Say what is wrong with the file, which is read a second time, slowly, to find the row."""
+    limit = csv.field_size_limit(BLOCK)
+    try:
+        with file.open() as stream:
+            return UserError(_problem(file, stream) or f"{file.path}: cannot be read as CSV: {error}")
+    except (OSError, pa.ArrowException) as reason:
+        return UserError(f"{file.path}: cannot be read: {reason}: is the file whole?")
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _problem(file: _File, stream: pa.NativeFile) -> str | None:
+    number = 0
+    row: list[str] = []
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    rows = csv.reader(chain(text, [file.last_row()]), delimiter=file.delimiter)
+    try:
+        next(filter(None, rows))  # the header is the first line that is not blank
+        for row in rows:
+            number += bool(row) or len(file.names) == 1
+            problem = _row_problem(file, row) if row else None
+            if problem and END not in row[-1]:
+                return f"{file.path}: row {number}: {problem}"
+    except csv.Error:  # a value as long as a block
+        number, row = number + 1, []
+    if row == [END] * len(file.names):
+        return None
+    return f"{file.path}: row {number}: a quote is opened and never closed: close it, or double the quotes in a value"
+
+
+def _row_problem(file: _File, row: list[str]) -> str | None:
+    if len(row) != len(file.names):
+        return (
+            f"expected {len(file.names)} fields, received {len(row)}: "
+            f"put values that hold {file.delimiter!r} in double quotes, or fix the row"
+        )
+    for name, value in zip(file.names, row, strict=True):
+        if not value.isascii() and any("\udc80" <= letter <= "\udcff" for letter in value):
+            return f"column {name!r} is not UTF-8: {value.encode(errors='surrogateescape')[:60]!r}: save it as UTF-8"
+        if "\0" in value:
+            return f"column {name!r} holds a NUL byte: {value[:60]!r}: remove it"
+    return None

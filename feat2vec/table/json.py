@@ -1,0 +1,188 @@
+"""JSON files: one object a line, or one array of objects; types are inferred from all the rows."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from feat2vec.errors import UserError
+from feat2vec.table.types import BATCH_ROWS, Part, column_types, common_type, unsupported
+
+_TYPES = {
+    "BOOLEAN": pa.bool_(),
+    "UBIGINT": pa.int64(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "VARCHAR": pa.string(),
+    "NULL": pa.null(),
+    "JSON": unsupported("mixed kinds of value"),
+}
+# the distinct structures of the rows; json_group_structure would keep something of every row in memory
+_STRUCTURES = """
+    select structure
+    from (
+        select json_structure(json) as structure, row_number() over () as number
+        from read_json_objects($path, {options})
+    )
+    group by structure
+    order by min(number)
+"""
+_DUCKDB = {pa.bool_(): "BOOLEAN", pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.string(): "VARCHAR"}
+
+
+@dataclass(frozen=True)
+class _File:
+    path: str
+    compression: str | None
+    shape: str = "newline_delimited"
+
+    def open(self) -> pa.NativeFile:
+        return pa.input_stream(self.path, compression=self.compression)
+
+
+def json_part(path: str, compression: str | None) -> Part:
+    """One file; DuckDB reads it twice, once for the types."""
+    file = _File(path, compression)
+    try:
+        with file.open() as stream:
+            array = stream.read(2**16).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+        file = _File(path, compression, "array" if array else "newline_delimited")
+        with _query(_STRUCTURES, file) as reader:
+            found = [json.loads(text) for batch in reader for text in batch.column(0).to_pylist()]
+    except (OSError, pa.ArrowException, _duckdb_error()) as error:
+        raise _unreadable(file, error) from error
+    if not found:
+        raise UserError(f"{path}: has no rows: a table needs at least one")
+    types = column_types(path, _merged(file, found).items())
+    return Part(path, types, lambda columns: _read(file, types, columns))
+
+
+def _merged(file: _File, structures: list[object]) -> dict[str, pa.DataType]:
+    """Return the columns of rows with these structures, in the order in which they first come."""
+    types: dict[str, pa.DataType] = {}
+    for structure in structures:
+        if structure == "JSON":  # the structure of {}
+            continue
+        if not isinstance(structure, dict):
+            raise _unreadable(file, ValueError("not every row is an object"))
+        for name, kind in structure.items():
+            types[name] = common_type(types.get(name, pa.null()), _type(kind)) or _TYPES["JSON"]
+    return types
+
+
+def _duckdb_error() -> type[Exception]:
+    import duckdb
+
+    return duckdb.Error
+
+
+@contextmanager
+def _query(sql: str, file: _File, columns: dict[str, str] | None = None) -> Iterator[pa.RecordBatchReader]:
+    """Answer a query over the file with a stream of batches."""
+    import duckdb
+
+    # DuckDB takes a path for a pattern; and it must never go and look for an extension
+    values: dict[str, object] = {"path": glob.escape(os.path.abspath(file.path))}
+    if columns is not None:
+        values["columns"] = columns
+    options = f"format='{file.shape}', compression='{file.compression or 'none'}'"
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "threads": 1,
+    }
+    with duckdb.connect(config=config) as connection:
+        yield connection.sql(sql.format(options=options), params=values).to_arrow_reader(BATCH_ROWS)
+
+
+def _type(structure: object) -> pa.DataType:
+    if isinstance(structure, list):
+        value = _type(structure[0]) if structure else pa.null()
+        return unsupported(f"list of {value.type_name}") if isinstance(value, pa.OpaqueType) else pa.list_(value)
+    return _TYPES.get(structure, unsupported(structure)) if isinstance(structure, str) else unsupported("objects")
+
+
+def _duckdb_type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"{_duckdb_type(kind.value_type)}[]"
+    return _DUCKDB.get(kind, "VARCHAR")
+
+
+def _read(file: _File, types: dict[str, pa.DataType], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    folded: dict[str, str] = {}
+    for name in columns:
+        other = folded.setdefault(name.casefold(), name)
+        if other != name:
+            raise UserError(f"{file.path}: columns {other!r} and {name!r} differ only in case: rename one of them")
+    kinds = {name: _duckdb_type(types[name]) for name in columns}
+    try:
+        with _query("from read_json($path, columns=$columns, {options})", file, kinds) as reader:
+            for batch in reader:
+                arrays = [_without_values(batch.column(i), types[name]) for i, name in enumerate(columns)]
+                yield pa.RecordBatch.from_arrays(arrays, names=columns)
+    except (OSError, pa.ArrowException, _duckdb_error()) as error:
+        raise _unreadable(file, error) from error
+
+
+def _without_values(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the array, as nulls where the file has nothing but nulls, which DuckDB had to read as some type."""
+    if pa.types.is_null(kind):
+        return pa.nulls(len(array))
+    if pa.types.is_list(kind) and pa.types.is_null(kind.value_type):
+        children = [pa.nulls(len(array.values))]
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], -1, array.offset, children)
+    return array
+
+
+def _unreadable(file: _File, error: Exception) -> UserError:
+    """Say what is wrong with the file, which is read again, slowly, to find the line."""
+    try:
+        with file.open() as stream:
+            for number, line in enumerate(_lines(stream) if file.shape != "array" else (), 1):
+                problem = _line_problem(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line)
+                if problem:
+                    return UserError(f"{file.path}: line {number}: {problem}")
+    except (OSError, pa.ArrowException) as unreadable:
+        return UserError(f"{file.path}: cannot be read: {unreadable}: is the file whole?")
+    reason = str(error).splitlines()[0].partition(", at byte")[0]
+    return UserError(f"{file.path}: cannot be read as JSON, one object a line or one array of objects: {reason}")
+
+
+def _lines(stream: pa.NativeFile) -> Iterator[bytes]:
+    rest = b""
+    while block := stream.read(2**20):
+        *lines, rest = (rest + block).split(b"\n")
+        yield from lines
+    yield rest
+
+
+def _line_problem(line: bytes) -> str | None:
+    if not line.strip():
+        return None
+    try:
+        pairs = json.loads(line.decode(), object_pairs_hook=lambda pairs: ("object", pairs))
+    except UnicodeDecodeError:
+        return f"is not UTF-8: {line[:60]!r}: save the file as UTF-8"
+    except ValueError as error:
+        return f'is not JSON: {error}: expected one object a line, like {{"title": "Eve"}}'
+    if not isinstance(pairs, tuple):
+        return f"expected an object, received {line[:60].decode(errors='replace')}"
+    return _object_problem(pairs[1])
+
+
+def _object_problem(pairs: list[tuple[str, object]]) -> str | None:
+    names = [name for name, _ in pairs]
+    for name, value in pairs:
+        if names.count(name) > 1:
+            return f"the key {name!r} comes twice: keep one"
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, int) and not -(2**63) <= number < 2**63:
+                return f"column {name!r}: {number} does not fit 64 bits: write it as a string"
+    return None

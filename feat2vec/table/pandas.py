@@ -1,0 +1,149 @@
+"""A pandas frame to the part of a table: None, NaN, NA and NaT are null, the index is no column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from feat2vec.errors import UserError
+from feat2vec.table.types import BATCH_ROWS, Part, column_types, unsupported
+
+SOURCE = "the DataFrame"
+
+
+def pandas_part(frame: pd.DataFrame) -> Part:
+    """Open a frame; columns of Python objects are turned into Arrow here, the others batch by batch."""
+    column_types(SOURCE, [(name, pa.null()) for name in frame.columns])
+    arrays: dict[str, pa.ChunkedArray] = {}
+    refused: dict[str, UserError] = {}
+    fields = []
+    for name in frame.columns:
+        try:
+            if _holds_objects(frame[name].dtype):
+                arrays[name] = _objects(name, frame[name])
+            kind = arrays[name].type if name in arrays else _series_type(frame[name])
+        except UserError as error:
+            refused[name], kind = error, pa.null()
+        fields.append((name, kind))
+
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        for name in columns:
+            if name in refused:
+                raise refused[name]
+        for start in range(0, len(frame), BATCH_ROWS):
+            chunks = [
+                arrays[name].slice(start, BATCH_ROWS)
+                if name in arrays
+                else _chunk(frame[name].iloc[start : start + BATCH_ROWS])
+                for name in columns
+            ]
+            yield from pa.table(chunks, names=columns).to_batches()
+
+    return Part(SOURCE, dict(fields), read)
+
+
+def _holds_objects(dtype: Any) -> bool:
+    return bool(pd.api.types.is_object_dtype(dtype.categories if isinstance(dtype, pd.CategoricalDtype) else dtype))
+
+
+def _series_type(series: pd.Series) -> pa.DataType:
+    try:
+        return _chunk(series.iloc[:0]).type
+    except (pa.ArrowException, TypeError):
+        return unsupported(f"pandas {series.dtype}")
+
+
+def _chunk(series: pd.Series) -> pa.Array:
+    array = pa.Array.from_pandas(series)
+    if pa.types.is_floating(array.type):  # the nullable and Arrow types of pandas can hold NaN beside NA
+        import pyarrow.compute as pc
+
+        return pc.if_else(pc.is_nan(array), None, array)
+    return array
+
+
+def _objects(name: object, series: pd.Series) -> pa.ChunkedArray:
+    """Convert a column of Python objects, which must be of one kind."""
+    values = list(series)
+    kinds = _kinds(values)
+    if _is_one(kinds):
+        try:
+            return pa.chunked_array([pa.array(values, from_pandas=True)])
+        except _REFUSALS as error:
+            bad, reason = _refused(values), str(error)
+    else:
+        bad, reason = _odd(values), f"expected one kind of value, received {' and '.join(sorted(kinds))}"
+    raise UserError(f"{SOURCE}: row {bad + 1}: column {name!r}: {values[bad]!r:.80}: {reason}: convert the column")
+
+
+_REFUSALS = (pa.ArrowException, OverflowError, TypeError, ValueError)
+_MISSING = (type(None), type(pd.NA), type(pd.NaT))
+_KINDS: dict[str, tuple[type, ...]] = {
+    "text": (str,),
+    "bytes": (bytes,),
+    "truth values": (bool, np.bool_),
+    "numbers": (int, float, Decimal, np.number),
+    "timestamps": (datetime, np.datetime64),
+    "dates": (date,),
+    "times": (time, timedelta),
+    "dicts": (dict,),
+    "lists": (list, tuple, np.ndarray),
+}
+
+
+def _kind(cls: type) -> str:
+    return next((kind for kind, classes in _KINDS.items() if issubclass(cls, classes)), cls.__name__)
+
+
+def _kinds(values: list[Any]) -> set[str]:
+    """Name the kinds of these values; missing ones are of none, and a list is of the kinds of what it holds too."""
+    kinds = {_kind(cls) for cls in set(map(type, values)) if not issubclass(cls, _MISSING)}
+    if len(kinds) > 1 and all(value != value for value in values if _kind(type(value)) == "numbers"):
+        kinds.discard("numbers")
+    if "lists" in kinds:
+        lists: list[Any] = [value for value in values if isinstance(value, _KINDS["lists"])]
+        typed = {value.dtype.type for value in lists if isinstance(value, np.ndarray) and value.dtype != object}
+        loose: Iterator[Any] = chain.from_iterable(
+            v for v in lists if not isinstance(v, np.ndarray) or v.dtype == object
+        )
+        kinds |= {f"lists of {kind}" for kind in _kinds(list(loose)) | {_kind(cls) for cls in typed}}
+    return kinds
+
+
+def _is_one(kinds: set[str]) -> bool:
+    """Whether a column can be of these kinds: of one that is known, or of lists (of lists) of one."""
+    inner = {kind.removeprefix("lists of ") for kind in kinds - {"lists"}}
+    if "lists" in kinds:
+        return all(kind.startswith("lists of ") for kind in kinds - {"lists"}) and _is_one(inner)
+    return len(kinds) < 2 and kinds <= set(_KINDS)
+
+
+def _odd(values: list[Any]) -> int:
+    """Find the first value that is of another kind than those before it, or of one that is not known."""
+    seen: set[str] = set()
+    for i, value in enumerate(values):
+        if not (isinstance(value, float) and value != value):
+            seen |= _kinds([value])
+        if not _is_one(seen):
+            return i
+    return 0
+
+
+def _refused(values: list[Any]) -> int:
+    """Find the first value that Arrow does not take after those before it."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            pa.array(values[:middle], from_pandas=True)
+            low = middle
+        except _REFUSALS:
+            high = middle
+    return low

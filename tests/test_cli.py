@@ -1,0 +1,199 @@
+"""The command line, as a user runs it: by subprocess."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SCHEMA = """\
+version: 1
+name: films
+groups:
+  director: {column: director, extractor: lookup}
+  cast:     {column: cast, extractor: {type: lookup, split: "|"}}
+  score:    {column: score, extractor: numeric}
+"""
+CSV = "director,cast,score\nAna,x|y,1.5\nBo,y,2\nAna,,3\nCy,x,\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "films.yaml").write_text(SCHEMA)
+    (tmp_path / "films.csv").write_text(CSV)
+    return tmp_path
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from feat2vec.cli import main; main()", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def test_help_names_every_command_and_each_has_an_example(folder: Path) -> None:
+    done = run(folder, "--help")
+    assert done.returncode == 0
+    commands = re.findall(r"^  (\w+)  ", done.stdout.split("Commands:")[1], re.M)
+    assert {"init", "check"} <= set(commands)
+    for command in commands:
+        assert f"feat2vec {command} " in run(folder, command, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["check", "films.yaml"], ["init", "films.csv"], ["check", "--json-schema"]]
+)
+def test_quick_commands_never_import_tensorflow(folder: Path, words: list[str]) -> None:
+    code = (
+        "import sys\nfrom feat2vec.cli import main\nsys.argv[0] = 'feat2vec'\n"
+        "try: main()\nfinally: print([m for m in ('tensorflow', 'keras') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_check_a_schema(folder: Path) -> None:
+    done = run(folder, "check", "films.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "films.yaml: no problems, 3 groups, objective nce\n"
+
+
+def test_check_resolved_is_a_schema_that_resolves_to_itself(folder: Path) -> None:
+    full = run(folder, "check", "films.yaml", "--resolved").stdout
+    (folder / "full.yaml").write_text(full)
+    assert "negatives: 5" in full
+    assert run(folder, "check", "full.yaml", "--resolved").stdout == full
+
+
+def test_check_json_schema(folder: Path) -> None:
+    printed = json.loads(run(folder, "check", "--json-schema").stdout)
+    assert printed["$schema"].endswith("schema")
+    assert set(printed["required"]) == {"version", "groups"}
+
+
+def test_check_data_says_what_it_found(folder: Path) -> None:
+    done = run(folder, "check", "films.yaml", "--data", "films.csv")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "films.yaml fits films.csv",
+        "4 rows",
+        "director: 3 values, 3 keys",
+        "cast: 3 values, 2 keys, 1 missing",
+        "score: 3 values, 1 missing",
+    ]
+
+
+MISTAKES = {
+    "no such column": (
+        SCHEMA.replace("column: director", "column: directr"), CSV,
+        [r"films\.csv: has no column 'directr', which groups\.director\.columns names; did you mean 'director'\?"],
+    ),
+    "text where numbers are needed": (
+        SCHEMA.replace("column: score", "column: director"), CSV,
+        [r"films\.csv: row 1: column 'director': received 'Ana'; a number is needed"],
+    ),
+    "a bad number in a later row": (
+        SCHEMA, CSV.replace("Ana,,3", "Ana,,three"),
+        [r"films\.csv: row 3: column 'score': received 'three'; a number is needed"],
+    ),
+    "infinity, and an empty group": (
+        SCHEMA, CSV.replace("2\n", "inf\n").replace("x|y", "").replace("y,", ",").replace("Cy,x", "Cy,"),
+        [r"films\.csv: row 2: column 'score': received inf; numbers must be finite"],
+    ),
+    "a group without any value": (
+        SCHEMA, "director,cast,score\nAna,,1\nBo,,2\n",
+        [r"films\.csv: the group 'cast' has no value in any row \(column cast\); remove it"],
+    ),
+    "no rows": (SCHEMA, "director,cast,score\n", [r"films\.csv: .*row.*"]),
+    "two typos": (
+        SCHEMA.replace("split", "splt").replace("numeric", "numerc"), CSV,
+        [
+            r"films\.yaml:5: groups\.cast\.extractor\.splt: unknown key; did you mean 'split'\?",
+            r"films\.yaml:6: groups\.score\.extractor: unknown type 'numerc'; did you mean 'numeric'\?",
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_exit_with_2_and_say_where_and_what(folder: Path, mistake: str) -> None:
+    schema, csv, messages = MISTAKES[mistake]
+    (folder / "films.yaml").write_text(schema)
+    (folder / "films.csv").write_text(csv)
+    done = run(folder, "check", "films.yaml", "--data", "films.csv")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert 1 <= len(lines) <= 5
+    for line, message in zip(lines, messages, strict=True):
+        assert re.fullmatch(message, line), line
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["check"], "Name a schema"),
+        (["check", "nowhere.yaml"], "nowhere.yaml: "),
+        (["check", "films.yaml", "--data", "nowhere.csv"], "nowhere.csv"),
+        (["check", "films.yaml", "--json-schema", "--resolved"], "stands alone"),
+        (["check", "films.csv"], "films.csv:1: "),
+        (["chek", "films.yaml"], "No such command 'chek'"),
+        (["init"], "Missing argument 'DATA'"),
+        (["init", "nowhere.csv"], "nowhere.csv"),
+        (["init", "films.csv", "-o", "films.yaml"], "films.yaml: exists already"),
+    ],
+)
+def test_wrong_words_exit_with_2(folder: Path, words: list[str], message: str) -> None:
+    done = run(folder, *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_init_writes_a_schema_that_check_accepts(folder: Path) -> None:
+    rows = "".join(f"{i},{('Ana', 'Bo', 'Cy')[i % 3]},{i % 7}.5,{('red', 'blue')[i % 2]}\n" for i in range(60))
+    (folder / "people.csv").write_text("id,name,score,colour\n" + rows)
+    done = run(folder, "init", "people.csv", "-o", "people.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "feat2vec check people.yaml --data people.csv" in done.stdout
+    assert run(folder, "check", "people.yaml", "--data", "people.csv").returncode == 0
+    assert run(folder, "init", "people.csv", "-o", "people.yaml").returncode == 2
+    assert run(folder, "init", "people.csv", "-o", "people.yaml", "--force").returncode == 0
+    assert run(folder, "init", "people.csv").stdout == (folder / "people.yaml").read_text()
+
+
+def test_an_unwritable_place_is_said_without_a_traceback(folder: Path) -> None:
+    done = run(folder, "init", "films.csv", "-o", "nowhere/films.yaml")
+    assert done.returncode == 1
+    assert done.stderr == "nowhere/films.yaml: No such file or directory\n"
+
+
+def test_ctrl_c_says_interrupted_and_leaves_no_folder_behind(folder: Path) -> None:
+    rows = "".join(f"name {i},a{i}|b{i % 999},{i}\n" for i in range(400_000))
+    (folder / "films.csv").write_text("director,cast,score\n" + rows)
+    (folder / "tmp").mkdir()
+    command = [
+        sys.executable,
+        "-c",
+        "from feat2vec.cli import main; main()",
+        "check",
+        "films.yaml",
+        "--data",
+        "films.csv",
+    ]
+    process = subprocess.Popen(
+        command, cwd=folder, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder / "tmp")}
+    )
+    deadline = time.monotonic() + 30
+    while not list((folder / "tmp").glob(".feat2vec-*")) and process.poll() is None and time.monotonic() < deadline:
+        pass
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate()
+    assert process.returncode == 130
+    assert stderr.strip() == "interrupted"
+    assert not list((folder / "tmp").glob(".feat2vec-*"))
