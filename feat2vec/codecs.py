@@ -20,7 +20,7 @@ from feat2vec.columns import Floats, Ints, Items, Kind, Stage, items_of, kind_of
 from feat2vec.scaling import ColumnFeed, ColumnScale, fit_scale, quantiles
 from feat2vec.schema import Group
 from feat2vec.specs import ExtractorSpec, ItemsSpec, NumbersSpec, TokensSpec
-from feat2vec.values import Array, ArrayFile, pieces
+from feat2vec.values import Array, ArrayFile, load_once, pieces
 from feat2vec.vocabulary import UNSEEN, Vocabulary, VocabularyFit
 
 Present = npt.NDArray[np.bool_]
@@ -78,6 +78,10 @@ class Codec(Protocol):
 
 class CodecFit(Protocol):
     """Fits a codec: `stage` sees the training rows once, `entries` gives them back encoded."""
+
+    @property
+    def work(self) -> int:
+        """How many numbers are staged: about how long the rest takes."""
 
     def stage(self, stage: Stage) -> None:
         """Keep what is needed of a stage's rows."""
@@ -209,6 +213,7 @@ class ItemsFit:
         self.widest = 1
         self.kind: Kind | None = None
         self.codec: ItemsCodec | None = None
+        self.work = 0
 
     def stage(self, stage: Stage) -> None:
         self.add(parse_items(stage, self.group))
@@ -217,10 +222,13 @@ class ItemsFit:
 
     def add(self, items: Items) -> None:
         number = len(self.truncated)
+        self.work += len(items.codes) + len(items.keys)
         self.words.add(items.keys, np.bincount(items.codes, minlength=len(items.keys)))
         self.truncated.append(items.truncated)
         self.widest = max(self.widest, int(items.lengths.max(initial=0)))
-        for part, array in (("lengths", items.lengths), ("codes", items.codes), ("weights", items.weights)):
+        lengths = items.lengths.astype(np.min_scalar_type(self.widest))
+        codes = items.codes.astype(np.min_scalar_type(len(items.keys)))
+        for part, array in (("lengths", lengths), ("codes", codes), ("weights", items.weights)):
             if array is not None:
                 np.save(self.folder / f"{self.name}_{part}_{number}.npy", array)
 
@@ -237,11 +245,9 @@ class ItemsFit:
     def entries(self) -> Iterator[Entries]:
         assert self.codec is not None
         for number, truncated in enumerate(self.truncated):
-            lengths, codes = (
-                np.load(self.folder / f"{self.name}_{part}_{number}.npy") for part in ("lengths", "codes")
-            )
-            weights = self.folder / f"{self.name}_weights_{number}.npy"
-            items = Items(lengths, codes, pa.array([]), np.load(weights) if self.codec.weighted else None, truncated)
+            parts = ("lengths", "codes", *(["weights"] if self.codec.weighted else []))
+            lengths, codes, *weights = (load_once(self.folder / f"{self.name}_{part}_{number}.npy") for part in parts)
+            items = Items(lengths.astype(np.int32), codes, pa.array([]), weights[0] if weights else None, truncated)
             yield self.codec.pack(items, self.words.ids(number), self.group)
 
 
@@ -324,6 +330,11 @@ class NumbersFit:
         self.gaps = np.zeros(len(group.columns), np.bool_)
         self.codec: NumbersCodec | None = None
 
+    @property
+    def work(self) -> int:
+        """How many numbers are staged."""
+        return self.file.rows * len(self.group.columns)
+
     def stage(self, stage: Stage) -> None:
         columns = []
         for i, column in enumerate(self.group.columns):
@@ -353,6 +364,7 @@ class NumbersFit:
         assert self.codec is not None
         for piece in pieces(self.file.path):
             yield self.codec.pack(piece)
+        self.file.path.unlink()
 
 
 class BinsFit:
@@ -363,6 +375,11 @@ class BinsFit:
         self.file = ArrayFile(folder / f"{name}.npy", np.float64, 1)
         self.items = ItemsFit(connection, folder, name, group)
         self.kind: Kind | None = None
+
+    @property
+    def work(self) -> int:
+        """How many numbers are staged."""
+        return self.file.rows
 
     def stage(self, stage: Stage) -> None:
         numbers, kind = numbers_of(stage, self.group.columns[0], self.kind)
@@ -414,6 +431,7 @@ class VectorFit:
     def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, name: str, group: Group) -> None:
         del connection
         self.group, self.folder, self.name, self.stages = group, folder, name, 0
+        self.work = 0
         self.size: int | None = None
 
     def stage(self, stage: Stage) -> None:
@@ -421,6 +439,7 @@ class VectorFit:
         self.size = rows.shape[1] if len(rows) else self.size
         np.save(self.folder / f"{self.name}_present_{self.stages}.npy", present)
         np.save(self.folder / f"{self.name}_rows_{self.stages}.npy", rows)
+        self.work += rows.size
         self.stages += 1
 
     def finish(self) -> VectorCodec:
@@ -428,7 +447,9 @@ class VectorFit:
 
     def entries(self) -> Iterator[Entries]:
         for number in range(self.stages):
-            present, rows = (np.load(self.folder / f"{self.name}_{part}_{number}.npy") for part in ("present", "rows"))
+            present, rows = (
+                load_once(self.folder / f"{self.name}_{part}_{number}.npy") for part in ("present", "rows")
+            )
             rows = rows.reshape(-1, self.size or 1)  # a stage without vectors did not know their size
             yield Entries(present, rows + np.float32(0), Tally(missing=int((~present).sum())))
 

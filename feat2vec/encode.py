@@ -11,10 +11,9 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -217,8 +216,8 @@ def fit(schema: Schema, source: object, out: str | Path | None = None, memory: s
                 columns = ", ".join(schema.groups[name].columns)
                 problems[name] = (f"the group {name!r} has no value in any row (column {columns}); remove it",)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(finish, fits))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # the longest first, so that they end together
+            list(pool.map(finish, sorted(fits, key=lambda name: -fits[name].work)))
         if problems:
             in_order = (problem for name in schema.groups for problem in problems.get(name, ()))
             raise UserError(*(f"{table.name}: {problem}" for problem in in_order))
@@ -249,7 +248,9 @@ def _stage_all(shown_stages: Iterator[Stage], fits: Sequence[CodecFit | EntryFil
     problems: dict[int, UserError] = {}
     rows = 0
 
-    def show(i: int, stage: Stage) -> None:
+    def show(i: int, stage: Stage, before: Future[None] | None) -> None:
+        if before is not None:
+            before.result()  # it began earlier, so this waits for it but never for good
         try:
             if i not in problems:
                 fits[i].stage(stage)
@@ -257,15 +258,22 @@ def _stage_all(shown_stages: Iterator[Stage], fits: Sequence[CodecFit | EntryFil
             problems[i] = error
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        shown: Iterator[None] = iter(())
-        for stage in shown_stages:  # the next stage is read while this one is worked on
-            list(shown)
-            shown = pool.map(show, range(len(fits)), repeat(stage))
+        last: list[Future[None] | None] = [None] * len(fits)
+        for stage in shown_stages:  # two are worked on while the next one is read
+            waiting = last
+            last = [pool.submit(show, i, stage, before) for i, before in enumerate(last)]
             rows += stage.rows
-        list(shown)
+            _await(waiting)
+        _await(last)
     if problems:
         raise UserError(*(problem for i in sorted(problems) for problem in problems[i].problems))
     return rows
+
+
+def _await(futures: Sequence[Future[None] | None]) -> None:
+    for future in futures:
+        if future is not None:
+            future.result()
 
 
 def _tallied(fit: CodecFit, tally: Tally) -> Iterator[Entries]:

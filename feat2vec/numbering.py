@@ -9,9 +9,10 @@ import duckdb
 import numpy as np
 
 from feat2vec.codecs import Codec, Entries, Tally
-from feat2vec.columns import Ints, Stage
+from feat2vec.columns import Stage
 from feat2vec.schema import Group
-from feat2vec.values import CHUNK, Array, ArrayFile, Packing, Values, file_name, number_entries, pieces
+from feat2vec.values import CHUNK, Array, ArrayFile, Packing, Values, file_name, load_once, number_entries, pieces
+from feat2vec.vocabulary import FIRST, UNSEEN, Vocabulary
 
 
 class EntryFiles:
@@ -30,7 +31,7 @@ class EntryFiles:
 
     def read(self) -> Iterator[Entries]:
         for i in range(self.count):
-            present, rows = (np.load(self.folder / f"{self.name}_{part}_{i}.npy") for part in ("present", "entries"))
+            present, rows = (load_once(self.folder / f"{self.name}_{part}_{i}.npy") for part in ("present", "entries"))
             yield Entries(present, rows, Tally())
 
 
@@ -40,15 +41,16 @@ def number_group(
 ) -> None:  # fmt: skip
     """Write a group's value id of each row, its values and their counts. `before` are values that keep their ids."""
     known = 0 if before is None else len(before.entries)
-    ids = np.lib.format.open_memmap(folder / ".staging" / f"{file_name(name)}_ids.npy", "w+", np.int32, (rows,))
+    path = folder / ".staging" / f"{file_name(name)}_ids.npy"
     new = ArrayFile(folder / "values" / f"{file_name(name)}.npy", codec.dtype, codec.width)
     for start in range(0, known, CHUNK):
         assert before is not None
         new.append(np.asarray(before.entries[start : start + CHUNK]))
     counts = ArrayFile(folder / "counts" / f"{file_name(name)}.npy", np.int64)
     if codec.width == 1 and codec.vocabulary is not None:
-        _number_single(ids, new, counts, read(), len(codec.vocabulary), before)
+        _number_single(path, new, counts, read(), rows, codec.vocabulary, before)
     else:
+        ids = np.lib.format.open_memmap(path, "w+", np.int32, (rows,))
         ids[:] = -1
 
         def feed() -> Iterator[tuple[Array, Array]]:
@@ -71,27 +73,35 @@ def number_group(
 
 
 def _number_single(
-    ids: Ints, new: ArrayFile, counts: ArrayFile, read: Iterator[Entries], size: int, before: Values | None
-) -> None:
-    """Number entries that are one vocabulary id each: no sorting needed."""
-    start = 0
-    seen = np.zeros(size, np.int64)
-    for entries in read:
-        piece = ids[start : start + len(entries.present)]
-        piece[:] = -1
-        piece[entries.present] = entries.rows[:, 0]
-        seen += np.bincount(entries.rows[:, 0], minlength=size)
-        start += len(entries.present)
-    known = np.zeros(0, np.int32) if before is None else np.asarray(before.entries)[:, 0]
-    seen[known] = 0
-    fresh = np.flatnonzero(seen).astype(np.int32)
-    value_of = np.full(size + 1, -1, np.int32)  # the last one is for -1
-    value_of[np.concatenate([known, fresh])] = np.arange(len(known) + len(fresh), dtype=np.int32)
-    for at in range(0, len(ids), CHUNK):
-        ids[at : at + CHUNK] = value_of[ids[at : at + CHUNK]]
-    new.append(fresh[:, None])
+    path: Path, new: ArrayFile, counts: ArrayFile, read: Iterator[Entries], rows: int,
+    vocabulary: Vocabulary, before: Values | None,
+) -> None:  # fmt: skip
+    """Number entries that are one id each, in the order of the ids: no sorting needed."""
+    unseen = [vocabulary.unseen] if vocabulary.unseen else []
     if before is None:
-        counts.append(seen[fresh])
+        known = np.arange(FIRST - len(unseen), len(vocabulary), dtype=np.int32)
+        new.append(known[:, None])
+        counts.append(np.concatenate([np.array(unseen, np.int64), vocabulary.counts]))
+    else:
+        known = np.asarray(before.entries)[:, 0]
+    value_of = np.full(len(vocabulary), len(known), np.int32)  # what is new can only be an unseen key
+    value_of[known] = np.arange(len(known), dtype=np.int32)
+    out, is_new = ArrayFile(path, np.int32), False
+    for entries in read:
+        if before is None:
+            found = entries.rows[:, 0] - (FIRST - len(unseen))
+        else:
+            found = value_of[entries.rows[:, 0]]
+            is_new |= bool((found == len(known)).any())
+        if len(found) < len(entries.present):
+            ids = np.full(len(entries.present), -1, np.int32)
+            ids[entries.present] = found
+            found = ids
+        out.append(found)
+    out.append(np.full(rows - out.rows, -1, np.int32))  # all of them, where the group's columns are absent
+    out.close()
+    if is_new:
+        new.append(np.array([[UNSEEN]]))
 
 
 def interleave(folder: Path, names: list[str]) -> None:

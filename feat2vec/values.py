@@ -54,6 +54,13 @@ def open_array(path: Path) -> Array:
     return array
 
 
+def load_once(path: Path) -> Array:
+    """Read a .npy file and remove it, so that what the system has not yet written to disk it never writes."""
+    array: Array = np.load(path)
+    path.unlink()
+    return array
+
+
 def pieces(path: Path, rows: int = CHUNK) -> Iterator[Array]:
     """A .npy file's rows in pieces: read, not mapped, so that they leave memory again."""
     array = open_array(path)
