@@ -3,34 +3,76 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from feat2vec.encode import Encoder, fit
     from feat2vec.errors import UserError
+    from feat2vec.extractors import layer
+    from feat2vec.model import Feat2Vec
     from feat2vec.schema import Schema, read_schema
     from feat2vec.specs import extractor
     from feat2vec.table import Table, open_table
 
 __version__ = version("feat2vec")
+KERAS_MODULES = ("interactions", "extractors", "objectives", "optimizers", "model")
 
 # Imported when first asked for, so that `import feat2vec` and the command line answer at once.
 _HOMES = {
     "Encoder": "encode",
+    "Feat2Vec": "model",
     "Schema": "schema",
     "Table": "table",
     "UserError": "errors",
     "extractor": "specs",
     "fit": "encode",
+    "layer": "extractors",
     "open_table": "table",
     "read_schema": "schema",
 }
 
-__all__ = ["Encoder", "Schema", "Table", "UserError", "__version__", "extractor", "fit", "open_table", "read_schema"]
+__all__ = [
+    "Encoder", "Feat2Vec", "Schema", "Table", "UserError", "__version__", "extractor", "fit", "layer", "open_table",
+    "read_schema",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'feat2vec' has no attribute {name!r}")
     return getattr(importlib.import_module(f"feat2vec.{_HOMES[name]}"), name)
+
+
+class _RegisterWithKeras(MetaPathFinder):
+    """Makes our classes known to Keras once it is imported, so that `keras.models.load_model` finds them."""
+
+    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        del path, target
+        if name != "keras" or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_register(module: ModuleType) -> None:
+                load(module)
+                ours = any(sys.modules.get(f"feat2vec.{name}") for name in KERAS_MODULES)
+                if module.backend.backend() == "tensorflow" and not ours:  # or we are just being imported ourselves
+                    importlib.import_module("feat2vec.model")
+
+            vars(spec.loader)["exec_module"] = load_and_register
+        return spec
+
+
+if "keras" in sys.modules:
+    importlib.import_module("feat2vec.model")
+else:
+    sys.meta_path.insert(0, _RegisterWithKeras())

@@ -9,7 +9,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.columns import Ints, Stage, items_of, kind_of_type, numbers_of
+from feat2vec.columns import Ints, Items, Stage, is_list, items_of, kind_of_type, numbers_of
+from feat2vec.errors import UserError
 from feat2vec.schema import Schema, Softmax
 from feat2vec.specs import Lookup
 from feat2vec.table import Table
@@ -79,8 +80,14 @@ class Beside:
             stage.refuse(int(bad[0]), column, value, f"the objective needs it to be {wanted}, in every row")
         return numbers
 
+    def _keys(self, stage: Stage, column: str) -> Items:
+        """A key for each row."""
+        if is_list(stage.column(column).type):
+            raise UserError(f"{stage.row(0)}: column {column!r} holds lists; a single value a row is needed")
+        return items_of(stage, column, Lookup())
+
     def _classes(self, stage: Stage, column: str) -> None:
-        items = items_of(stage, column, Lookup())
+        items = self._keys(stage, column)
         if not items.lengths.all():
             row = int(np.flatnonzero(items.lengths == 0)[0])
             stage.refuse(row, column, None, "the objective needs a class in every row")
@@ -94,7 +101,7 @@ class Beside:
     def _names(self, stage: Stage, column: str) -> None:
         import pyarrow.parquet as pq
 
-        items = items_of(stage, column, Lookup())
+        items = self._keys(stage, column)
         if not items.lengths.all():
             stage.refuse(int(np.flatnonzero(items.lengths == 0)[0]), column, None, "the `id` column names every row")
         table = pa.table({"name": items.keys.take(pa.array(items.codes))})

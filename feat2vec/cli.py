@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -22,7 +23,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="feat2vec")
 def feat2vec() -> None:
-    r"""One vector space for every column of a table.
+    """One vector space for every column of a table.
 
     \b
     feat2vec init films.parquet -o films.yaml
@@ -35,7 +36,7 @@ def feat2vec() -> None:
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write here instead of standard output.")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 def init(data: str, out: Path | None, force: bool) -> None:
-    r"""Profile a table and write a commented schema that trains as it is.
+    """Profile a table and write a commented schema that trains as it is.
 
     DATA is a file (Parquet, CSV, TSV, JSON lines, Arrow), a folder, a glob, tfds:NAME or dataset:artworks.
 
@@ -49,10 +50,10 @@ def init(data: str, out: Path | None, force: bool) -> None:
         raise UserError(f"{out}: exists already; choose another name, or add --force to replace it")
     text = propose(data)
     if out is None:
-        click.echo(text, nl=False)
+        say(text, end="")
     else:
-        out.write_text(text, encoding="utf-8")
-        click.echo(f"{out}: written; next: feat2vec check {out} --data {data}")
+        out.write_text(text, encoding="utf-8", errors="backslashreplace")
+        say(f"{out}: written; next: feat2vec check {out} --data {data}")
 
 
 @feat2vec.command()
@@ -61,7 +62,7 @@ def init(data: str, out: Path | None, force: bool) -> None:
 @click.option("--resolved", is_flag=True, help="Print the schema with every default filled in.")
 @click.option("--json-schema", "as_json_schema", is_flag=True, help="Print the JSON Schema of schemas, for editors.")
 def check(schema: str | None, data: str | None, resolved: bool, as_json_schema: bool) -> None:
-    r"""Check a schema, and a table against it. All problems are reported at once.
+    """Check a schema, and a table against it. All problems are reported at once.
 
     \b
     feat2vec check films.yaml
@@ -82,19 +83,25 @@ def check(schema: str | None, data: str | None, resolved: bool, as_json_schema: 
         raise click.UsageError("Name a schema: feat2vec check SCHEMA (`feat2vec init DATA` writes one).")
     checked = read_schema(schema)
     if resolved:
-        click.echo(checked.resolved(), nl=False)
+        say(checked.resolved(), end="")
     if data is not None:
         from feat2vec.encode import fit
 
         encoded = fit(checked, data)
-        click.echo(f"{schema} fits {data}\n{encoded.summary()}", err=resolved)
+        say(f"{schema} fits {data}\n{encoded.summary()}", error=resolved)
     elif not resolved:
         groups = len(checked.groups)
-        click.echo(f"{schema}: no problems, {groups} group{'s' * (groups != 1)}, objective {checked.objective.type}")
+        say(f"{schema}: no problems, {groups} group{'s' * (groups != 1)}, objective {checked.objective.type}")
+
+
+def say(text: str, *, error: bool = False, end: str = "\n") -> None:
+    """Print text; what no encoding can express, such as a file's name of stray bytes, is escaped."""
+    click.echo(text.encode("utf-8", "backslashreplace").decode(), err=error, nl=end != "")
 
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an error, so that folders are cleaned up
     try:
         feat2vec(standalone_mode=False)
     except click.exceptions.Exit as error:
@@ -103,14 +110,14 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except UserError as error:
-        click.echo(str(error), err=True)
+        say(str(error), error=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        say("interrupted", error=True)
         sys.exit(130)
     except BrokenPipeError:  # `feat2vec init DATA | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        click.echo(f"{error.filename or 'feat2vec'}: {error.strerror or error}", err=True)
+        say(f"{error.filename or 'feat2vec'}: {error.strerror or error}", error=True)
         sys.exit(1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -20,8 +21,8 @@ from feat2vec.columns import Floats, Ints, Items, Kind, Stage, items_of, kind_of
 from feat2vec.scaling import ColumnFeed, ColumnScale, fit_scale, quantiles
 from feat2vec.schema import Group
 from feat2vec.specs import ExtractorSpec, ItemsSpec, NumbersSpec, TokensSpec
-from feat2vec.values import Array, ArrayFile, load_once, pieces
-from feat2vec.vocabulary import UNSEEN, Vocabulary, VocabularyFit
+from feat2vec.values import Array, ArrayFile, Spilled
+from feat2vec.vocabulary import PADDING, UNSEEN, Vocabulary, VocabularyFit
 
 Present = npt.NDArray[np.bool_]
 
@@ -152,6 +153,8 @@ class ItemsCodec:
 
     def pack(self, items: Items, ids_of_keys: Ints, group: Group) -> Entries:
         ids = ids_of_keys[items.codes]
+        if not ids.all():
+            items, ids = _without_padding(items, ids)
         entries = pack(items, ids, self.items, ordered=isinstance(group.extractor, TokensSpec))
         entries.tally.missing = int((~entries.present).sum())
         entries.tally.unseen = int((ids == UNSEEN).sum())
@@ -194,6 +197,15 @@ def binned(numbers: Floats, edges: Sequence[float]) -> Items:
     return Items(present.astype(np.int32), codes, pa.array(keys, pa.string()), None, 0)
 
 
+def _without_padding(items: Items, ids: Ints) -> tuple[Items, Ints]:
+    """Items less those that are no key: NA among numbers."""
+    keep = ids != PADDING
+    bags = np.repeat(np.arange(len(items.lengths)), items.lengths)[keep]
+    lengths = np.bincount(bags, minlength=len(items.lengths)).astype(np.int32)
+    weights = None if items.weights is None else items.weights[keep]
+    return Items(lengths, items.codes[keep], items.keys, weights, items.truncated), ids[keep]
+
+
 def _shorten(items: Items, most: int) -> Items:
     if not (items.lengths > most).any():
         return items
@@ -209,7 +221,7 @@ class ItemsFit:
     def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, name: str, group: Group) -> None:
         self.group, self.folder, self.name = group, folder, name
         self.words = VocabularyFit(connection, name)
-        self.truncated: list[int] = []
+        self.staged: list[tuple[int, list[Spilled]]] = []  # rows that were truncated; lengths, codes and weights
         self.widest = 1
         self.kind: Kind | None = None
         self.codec: ItemsCodec | None = None
@@ -221,16 +233,15 @@ class ItemsFit:
             self.kind = kind_of_type(stage.column(self.group.columns[0]).type)
 
     def add(self, items: Items) -> None:
-        number = len(self.truncated)
+        number = len(self.staged)
         self.work += len(items.codes) + len(items.keys)
         self.words.add(items.keys, np.bincount(items.codes, minlength=len(items.keys)))
-        self.truncated.append(items.truncated)
         self.widest = max(self.widest, int(items.lengths.max(initial=0)))
         lengths = items.lengths.astype(np.min_scalar_type(self.widest))
         codes = items.codes.astype(np.min_scalar_type(len(items.keys)))
-        for part, array in (("lengths", lengths), ("codes", codes), ("weights", items.weights)):
-            if array is not None:
-                np.save(self.folder / f"{self.name}_{part}_{number}.npy", array)
+        arrays = [lengths, codes, *([] if items.weights is None else [items.weights])]
+        paths = [self.folder / f"{self.name}_{part}_{number}" for part in range(len(arrays))]
+        self.staged.append((items.truncated, [Spilled(*pair) for pair in zip(arrays, paths, strict=True)]))
 
     def finish(self, edges: tuple[float, ...] = (), kind: Kind | None = None) -> ItemsCodec:
         spec = self.group.extractor
@@ -244,9 +255,8 @@ class ItemsFit:
 
     def entries(self) -> Iterator[Entries]:
         assert self.codec is not None
-        for number, truncated in enumerate(self.truncated):
-            parts = ("lengths", "codes", *(["weights"] if self.codec.weighted else []))
-            lengths, codes, *weights = (load_once(self.folder / f"{self.name}_{part}_{number}.npy") for part in parts)
+        for number, (truncated, spilled) in enumerate(self.staged):
+            lengths, codes, *weights = (part.take() for part in spilled)
             items = Items(lengths.astype(np.int32), codes, pa.array([]), weights[0] if weights else None, truncated)
             yield self.codec.pack(items, self.words.ids(number), self.group)
 
@@ -292,21 +302,26 @@ class NumbersCodec:
             rows = np.stack([*scaled, *told], axis=1).astype(np.float32) + np.float32(0)  # -0 and 0 are one value
         return Entries(present, rows, Tally(missing=int((~present).sum()), filled=int(absent.sum())))
 
-    def decode(self, entries: Array) -> list[list[float | None]]:
-        """The numbers of each entry, None for one that an indicator says was missing."""
+    def decode(self, entries: Array) -> list[list[float | datetime | None]]:
+        """The numbers of each entry, dates as such; None for one that an indicator says was missing."""
         count = len(self.columns)
-        numbers = np.stack(
-            [column.invert(entries[:, i].astype(np.float64)) for i, column in enumerate(self.columns)], axis=1
-        )
+        numbers: list[list[float | datetime]] = []
+        for i, column in enumerate(self.columns):
+            inverted = column.invert(entries[:, i].astype(np.float64)).tolist()
+            numbers.append([_date(days) for days in inverted] if column.kind == "date" else inverted)
         told = np.zeros((len(entries), count), np.bool_)
         told[:, [column.indicator for column in self.columns]] = entries[:, count:] != 0
         return [
             [None if gone else number for gone, number in zip(*row, strict=True)]
-            for row in zip(told.tolist(), numbers.tolist(), strict=True)
+            for row in zip(told.tolist(), zip(*numbers, strict=True), strict=True)
         ]
 
     def facts(self) -> dict[str, Any]:
         return {"columns": [asdict(column) for column in self.columns], "nan": self.nan}
+
+
+def _date(days: float) -> datetime:
+    return datetime(1970, 1, 1) + timedelta(days=days)
 
 
 def numbers_checked(stage: Stage, column: str, spec: NumbersSpec, kind: Kind | None) -> tuple[Floats, Kind]:
@@ -352,7 +367,7 @@ class NumbersFit:
             tuple(
                 fit_scale(
                     self.connection, column, self.kinds[i] or "number", self.spec.scale,
-                    ColumnFeed(self.file.path, i), bool(self.gaps[i]),
+                    ColumnFeed(self.file, i), bool(self.gaps[i]),
                 )
                 for i, column in enumerate(self.group.columns)
             ),
@@ -362,7 +377,7 @@ class NumbersFit:
 
     def entries(self) -> Iterator[Entries]:
         assert self.codec is not None
-        for piece in pieces(self.file.path):
+        for piece in self.file.pieces():
             yield self.codec.pack(piece)
         self.file.path.unlink()
 
@@ -389,7 +404,7 @@ class BinsFit:
     def finish(self) -> ItemsCodec:
         assert isinstance(self.group.extractor, ItemsSpec)
         self.file.close()
-        feed = ColumnFeed(self.file.path, 0)
+        feed = ColumnFeed(self.file, 0)
         bins = self.group.extractor.bins or 1
         edges = tuple((np.unique(quantiles(self.connection, feed, bins + 1)[1:-1]) + 0.0).tolist())  # no -0
         for piece in feed():
@@ -430,27 +445,25 @@ class VectorFit:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, name: str, group: Group) -> None:
         del connection
-        self.group, self.folder, self.name, self.stages = group, folder, name, 0
+        self.group, self.folder, self.name = group, folder, name
+        self.staged: list[tuple[Spilled, Spilled]] = []
         self.work = 0
         self.size: int | None = None
 
     def stage(self, stage: Stage) -> None:
         present, rows = vectors_of(stage, self.group.columns[0], self.size)
         self.size = rows.shape[1] if len(rows) else self.size
-        np.save(self.folder / f"{self.name}_present_{self.stages}.npy", present)
-        np.save(self.folder / f"{self.name}_rows_{self.stages}.npy", rows)
         self.work += rows.size
-        self.stages += 1
+        path = self.folder / f"{self.name}_{len(self.staged)}"
+        self.staged.append((Spilled(present, path), Spilled(rows, path.with_suffix(".rows"))))
 
     def finish(self) -> VectorCodec:
         return VectorCodec(self.size or 1)
 
     def entries(self) -> Iterator[Entries]:
-        for number in range(self.stages):
-            present, rows = (
-                load_once(self.folder / f"{self.name}_{part}_{number}.npy") for part in ("present", "rows")
-            )
-            rows = rows.reshape(-1, self.size or 1)  # a stage without vectors did not know their size
+        for spilled, vectors in self.staged:
+            present = spilled.take()
+            rows = vectors.take().reshape(-1, self.size or 1)  # a stage without vectors did not know their size
             yield Entries(present, rows + np.float32(0), Tally(missing=int((~present).sum())))
 
 

@@ -125,7 +125,7 @@ def respell(keys: pa.StringArray, kind: Kind) -> pa.StringArray:
 
 def kind_of_type(type_: pa.DataType) -> Kind:
     """What kind of keys a typed column has."""
-    while _is_list(type_):
+    while is_list(type_):
         type_ = type_.value_type
     if pa.types.is_boolean(type_):
         return "boolean"
@@ -136,12 +136,18 @@ def kind_of_type(type_: pa.DataType) -> Kind:
 
 def _unnest(stage: Stage, column: str, values: pa.ChunkedArray, spec: ItemsSpec) -> tuple[Ints, pa.ChunkedArray]:
     """How many items each row has, and the items."""
-    if _is_list(values.type):
+    if is_list(values.type):
         if not spec.bag:
             raise UserError(f"{stage.row(0)}: column {column!r} holds lists ({values.type}); set `multi: true`")
-        if _is_list(values.type.value_type):
+        if is_list(values.type.value_type):
             raise UserError(f"{stage.row(0)}: column {column!r} holds lists of lists ({values.type}); flatten it first")
-        return _flatten(values)
+        lengths, values = _flatten(values)
+        if spec.split is None:
+            return lengths, values
+        _refuse_unless_text(stage, column, values, "only text can be split")
+        parts, values = _split(values, None if spec.split == "words" else spec.split)
+        bags = np.repeat(np.arange(len(lengths)), lengths)
+        return np.bincount(bags, weights=parts, minlength=len(lengths)).astype(np.int32), values
     if spec.split is None:
         lengths = _concat([pc.is_valid(chunk).cast(pa.int32()) for chunk in values.chunks])
         return lengths, pa.chunked_array([chunk.drop_null() for chunk in values.chunks], values.type)
@@ -183,7 +189,8 @@ def _spell(stage: Stage, column: str, keys: pa.Array) -> pa.StringArray:
             _refuse_first(stage, column, lambda item: item is not None and not np.isfinite(item), NOT_A_KEY)
         return _spell_floats(keys)
     if pa.types.is_timestamp(keys.type):
-        return pc.replace_substring_regex(keys.cast(pa.string()), r"\.000000", "")
+        whole = pc.replace_substring_regex(keys.cast(pa.string()), r"\.000000(Z?)$", r"\1")
+        return pc.replace_substring_regex(whole, r" 00:00:00$", "")  # midnight is the day, as in a text of the table
     return keys.cast(pa.string())
 
 
@@ -225,7 +232,7 @@ def _keep(
 def _weights(stage: Stage, column: str, beside: str, lengths: Ints) -> npt.NDArray[np.float32]:
     """A weight for each item."""
     values = stage.column(column)
-    if not _is_list(values.type):
+    if not is_list(values.type):
         raise UserError(f"{stage.row(0)}: column {column!r} holds {values.type}; weights need a list of numbers a row")
     own, numbers = _flatten(values)
     if (own != lengths).any():
@@ -269,9 +276,11 @@ def numbers_of(stage: Stage, column: str, kind: Kind | None = None, nan: str = "
         return _numbers_from_text(stage, column, values, kind)
     if pa.types.is_null(values.type):
         return np.full(len(values), np.nan), kind or "number"
+    if kind is not None and (kind == "date") != bool(pa.types.is_temporal(values.type)):
+        raise UserError(f"{stage.row(0)}: column {column!r} holds {values.type}; the training rows had {kind}s")
     if pa.types.is_temporal(values.type):
         return _days(values.cast(pa.timestamp("us", getattr(values.type, "tz", None)))), "date"
-    if not (pa.types.is_boolean(values.type) or kind_of_type(values.type) == "number") or _is_list(values.type):
+    if not (pa.types.is_boolean(values.type) or kind_of_type(values.type) == "number") or is_list(values.type):
         raise UserError(f"{stage.row(0)}: column {column!r} holds {values.type}; a number is needed")
     if pa.types.is_floating(values.type) and nan == "error":
         _refuse_first(stage, column, lambda number: number is not None and number != number, NOT_A_NUMBER)
@@ -328,8 +337,8 @@ def _dates(stage: Stage, column: str) -> pa.Array:
     values = stage.column(column).combine_chunks()
     if pa.types.is_dictionary(values.type) or _is_text(values.type):
         return _dates_from_text(stage, column, _trimmed(stage, values))
-    if pa.types.is_temporal(values.type):
-        return values.cast(pa.timestamp("us", getattr(values.type, "tz", None)))
+    if pa.types.is_temporal(values.type):  # a time zone's hours are those of UTC, as text can tell no more
+        return values.cast(pa.timestamp("us", "UTC" if getattr(values.type, "tz", None) else None))
     if pa.types.is_null(values.type):
         return values.cast(pa.timestamp("us"))
     raise UserError(f"{stage.row(0)}: column {column!r} holds {values.type}; a date is needed")
@@ -379,7 +388,7 @@ def vectors_of(stage: Stage, column: str, size: int | None) -> tuple[npt.NDArray
         plain = pc.utf8_trim(values.cast(pa.string()), "[]() \t")
         lengths, parts = _split_numbers(pc.if_else(pc.equal(plain, ""), pa.scalar(None, pa.string()), plain))
         flat = _parse_items(stage, column, parts, lengths)
-    elif _is_list(values.type) and (kind_of_type(values.type) == "number" or pa.types.is_null(values.type.value_type)):
+    elif is_list(values.type) and (kind_of_type(values.type) == "number" or pa.types.is_null(values.type.value_type)):
         lengths, parts = _flatten(values)
         flat = _concat([_floats(part, pa.float32()) for part in parts.chunks], np.float32)
     elif pa.types.is_null(values.type):
@@ -426,7 +435,8 @@ def _is_number(text: str) -> bool:
 # --- types ----------------------------------------------------------------------------------------------------------
 
 
-def _is_list(type_: pa.DataType) -> bool:
+def is_list(type_: pa.DataType) -> bool:
+    """Whether a column of this type holds lists."""
     return bool(pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_))
 
 
@@ -442,7 +452,7 @@ def _refuse_unless_text(stage: Stage, column: str, values: pa.ChunkedArray, mess
 def _refuse_first(stage: Stage, column: str, bad: Callable[[float | None], bool], message: str) -> None:
     """Name the first row with a bad number, if there is one; lists are looked into."""
     values = stage.column(column)
-    flat = values.combine_chunks().flatten() if _is_list(values.type) else values
+    flat = values.combine_chunks().flatten() if is_list(values.type) else values
     if not pc.any(pc.invert(pc.is_finite(flat))).as_py():
         return
     for row, value in enumerate(values.to_pylist()):

@@ -117,16 +117,18 @@ class Encoder:
                 number_group(connection, folder, name, codec, part.read, rows, values)
             interleave(folder, list(self.codecs))
         tallies = {name: part.tally for name, part in parts.items()}
-        return _opened(self, _resting_place(folder, out), known, tallies, temporary=out is None)
+        return _opened(self, folder if out is None else Path(out), known, tallies, temporary=out is None)
 
     def decode(self, group: str, entries: Array) -> list[Any]:
         """What entries of a group stand for."""
         return self.codecs[group].decode(np.asarray(entries))
 
     def save(self, folder: str | Path) -> None:
-        """Write the encoder as Parquet and JSON."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        """Write the encoder as Parquet and JSON, whole or not at all; the folder must be new."""
+        with new_folder(folder) as partial:
+            self._write(partial)
+
+    def _write(self, folder: Path) -> None:
         (folder / "schema.yaml").write_text(self.schema.resolved(), encoding="utf-8")
         ranks = self.schema.model.ranks or (self.schema.model.dim,)
         for name, codec in self.codecs.items():
@@ -177,17 +179,24 @@ class Encoder:
         groups = {
             name: group for name, group in self.schema.groups.items() if any(c in table.columns for c in group.columns)
         }
+        for name, group in groups.items():
+            weights = getattr(group.extractor, "weights", None)
+            if weights is not None and weights not in table.columns:
+                raise UserError(f"{table.name}: has no column {weights!r}, the weights of {name!r}")
         if not groups:
             wanted = ", ".join(_columns(self.schema.groups.values()))
             raise UserError(f"{table.name}: has none of the columns {wanted}; received {', '.join(table.columns)}")
         return groups
 
 
-def fit(schema: Schema, source: object, out: str | Path | None = None, memory: str = MEMORY) -> Encoded:
+def fit(
+    schema: Schema | str | Path | Mapping[str, Any], source: object, out: str | Path | None = None, memory: str = MEMORY
+) -> Encoded:
     """Fit an encoder to the training rows and encode them into a folder (a temporary one if none is given).
 
     `memory` bounds what DuckDB holds at a time; beyond it, it spills into the folder.
     """
+    schema = schema if isinstance(schema, Schema) else read_schema(schema)
     table = open_table(source)
     check_columns(schema, table)
     with _workspace(out, memory) as (folder, connection):
@@ -222,7 +231,7 @@ def fit(schema: Schema, source: object, out: str | Path | None = None, memory: s
             in_order = (problem for name in schema.groups for problem in problems.get(name, ()))
             raise UserError(*(f"{table.name}: {problem}" for problem in in_order))
         interleave(folder, list(schema.groups))
-    folder = _resting_place(folder, out)
+    folder = folder if out is None else Path(out)
     values = {name: open_values(folder, name) for name in schema.groups}
     encoder = Encoder(schema, {name: codecs[name] for name in schema.groups}, values, side.classes)
     known = {name: len(values[name].entries) for name in values}
@@ -235,6 +244,8 @@ def check_columns(schema: Schema, table: Table) -> None:
     for column, path in schema.columns().items():
         if column not in table.columns:
             near = suggest(column, table.columns) or f"; the columns are {', '.join(table.columns)}"
+            if len(table.columns) == 1 and not table.typed:
+                near += " (one column: is the delimiter another one?)"
             problems.append(f"{table.name}: has no column {column!r}, which {'.'.join(map(str, path))} names{near}")
     if problems:
         raise UserError(*problems)
@@ -283,28 +294,44 @@ def _tallied(fit: CodecFit, tally: Tally) -> Iterator[Entries]:
 
 
 @contextmanager
-def _workspace(out: str | Path | None, memory: str) -> Iterator[tuple[Path, duckdb.DuckDBPyConnection]]:
-    """A folder that gets its name when it is whole, and a DuckDB that spills into it."""
+def new_folder(out: str | Path | None) -> Iterator[Path]:
+    """A folder that gets its name when it is whole; None is a temporary one, which keeps the name it has."""
     if out is not None and Path(out).exists():
         raise UserError(f"{out}: exists already; remove it or choose another folder")
     place = Path(tempfile.gettempdir(), "feat2vec") if out is None else Path(out).absolute()
-    place.parent.mkdir(parents=True, exist_ok=True)
     folder = place.with_name(f".{place.name}-{os.urandom(8).hex()}")
     try:  # an interrupt leaves nothing behind, whenever it comes
+        place.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700 if out is None else 0o777)
-        staging = folder / ".staging"
-        staging.mkdir()
-        spill = str(staging / "spill")
-        config: dict[str, str | bool | int | float | list[str]] = {"memory_limit": memory, "temp_directory": spill}
-        with duckdb.connect(config=config | {"autoinstall_known_extensions": False}) as connection:
-            connection.execute("set enable_progress_bar = false")  # it would go to standard output
-            yield folder, connection
-        shutil.rmtree(staging)
+        yield folder
+        if out is not None:
+            folder.rename(place)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, duckdb.OutOfMemoryException):
-            raise UserError(f"{memory} of memory is too little to encode this table; raise it") from error
+        if isinstance(error, OSError) and error.filename is None:  # a full disk, told by who knows no place
+            remedy = "make room, or choose another folder" + (" by TMPDIR" if out is None else "")
+            raise OSError(error.errno, f"{error.strerror or error}; {remedy}", str(place.parent)) from error
         raise
+
+
+@contextmanager
+def _workspace(out: str | Path | None, memory: str) -> Iterator[tuple[Path, duckdb.DuckDBPyConnection]]:
+    """A new folder, and a DuckDB that spills into it."""
+    with new_folder(out) as folder:
+        staging = folder / ".staging"
+        staging.mkdir()
+        config: dict[str, str | bool | int | float | list[str]] = {"temp_directory": str(staging / "spill")}
+        with duckdb.connect(config=config | {"autoinstall_known_extensions": False}) as connection:
+            connection.execute("set enable_progress_bar = false")  # it would go to standard output
+            try:
+                connection.execute(f"set memory_limit = '{memory}'")
+            except duckdb.Error:
+                raise UserError(f"memory must be a size such as 1GB; received {memory!r}") from None
+            try:
+                yield folder, connection
+            except duckdb.OutOfMemoryException as error:
+                raise UserError(f"{memory} of memory is too little to encode this table; raise it") from error
+        shutil.rmtree(staging)
 
 
 def _opened(
@@ -319,12 +346,6 @@ def _opened(
     if temporary:
         weakref.finalize(encoded, shutil.rmtree, folder, ignore_errors=True)
     return encoded
-
-
-def _resting_place(folder: Path, out: str | Path | None) -> Path:
-    if out is None:
-        return folder
-    return folder.rename(out)
 
 
 def _columns(groups: Any, others: list[str] | None = None, among: Table | None = None) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from feat2vec.codecs import Codec, Entries, Tally
 from feat2vec.columns import Stage
 from feat2vec.schema import Group
-from feat2vec.values import CHUNK, Array, ArrayFile, Packing, Values, file_name, load_once, number_entries, pieces
+from feat2vec.values import CHUNK, Array, ArrayFile, Packing, Spilled, Values, file_name, number_entries, open_array
 from feat2vec.vocabulary import FIRST, UNSEEN, Vocabulary
 
 
@@ -19,20 +19,19 @@ class EntryFiles:
     """A group's entries between their encoding and their numbering."""
 
     def __init__(self, folder: Path, name: str, codec: Codec, group: Group) -> None:
-        self.folder, self.name, self.count, self.tally = folder, name, 0, Tally()
+        self.folder, self.name, self.tally = folder, name, Tally()
         self.codec, self.group = codec, group
+        self.staged: list[tuple[Spilled, Spilled]] = []
 
     def stage(self, stage: Stage) -> None:
         entries = self.codec.encode(stage, self.group)
-        np.save(self.folder / f"{self.name}_present_{self.count}.npy", entries.present)
-        np.save(self.folder / f"{self.name}_entries_{self.count}.npy", entries.rows)
-        self.count += 1
+        path = self.folder / f"{self.name}_{len(self.staged)}"
+        self.staged.append((Spilled(entries.present, path), Spilled(entries.rows, path.with_suffix(".rows"))))
         self.tally.add(entries.tally)
 
     def read(self) -> Iterator[Entries]:
-        for i in range(self.count):
-            present, rows = (load_once(self.folder / f"{self.name}_{part}_{i}.npy") for part in ("present", "entries"))
-            yield Entries(present, rows, Tally())
+        for present, rows in self.staged:
+            yield Entries(present.take(), rows.take(), Tally())
 
 
 def number_group(
@@ -106,8 +105,8 @@ def _number_single(
 
 def interleave(folder: Path, names: list[str]) -> None:
     """The groups' ids side by side, row by row."""
-    columns = [pieces(folder / ".staging" / f"{file_name(name)}_ids.npy") for name in names]
+    columns = [open_array(folder / ".staging" / f"{file_name(name)}_ids.npy") for name in names]
     out = ArrayFile(folder / "rows.npy", np.int32, len(names))
-    for piece in zip(*columns, strict=True):
-        out.append(np.stack(piece, axis=1))
+    for start in range(0, len(columns[0]), CHUNK):
+        out.append(np.stack([column[start : start + CHUNK] for column in columns], axis=1))
     out.close()

@@ -3,7 +3,7 @@
 What a column becomes (NAMED are names such as id, film_id, zip_code; a share is of the rows that have a value):
 
 - nothing: no value, one value, values that cannot be read; identifiers, which are words of which 95 % are distinct,
-  whole numbers that are all distinct and without large gaps (but for years), or 1,000 and more, and NAMED ones of which
+  whole numbers that are all distinct and counted from 0 or 1, or 1,000 and more, and NAMED ones of which
   95 % are distinct;
 - numeric: numbers, but for NAMED ones, and at most 20 distinct whole numbers or 150 years that come twice on average;
 - lookup: these, booleans, other text; with `split` where text is a list, with `multi` where the column holds lists;
@@ -55,10 +55,11 @@ def propose(source: object, name: str | None = None) -> str:
     left_out |= {choice.columns[0]: choice.comment for choice in choices if choice.extractor is None}
     groups = _groups([choice for choice in choices if choice.extractor is not None])
     if len(groups) < 2:
+        why = [f"  {_shown(column)}: {reason}" for column, reason in left_out.items()]
         raise UserError(
             f"{table.name}: {len(groups) or 'no'} of {len(table.columns)} columns can be a group, and a schema needs "
-            "two, or one and a target; left out:",
-            *(f"  {_shown(column)}: {reason}" for column, reason in left_out.items()),
+            f"two, or one and a target{'; left out:' if why else ''}",
+            *(why if len(why) < 4 else [*why[:2], f"  and {len(why) - 2} more"]),
             "add columns whose values come again, or write a schema by hand and give it an objective with a target",
         )
     id_ = _row_names(columns, left_out)
@@ -152,7 +153,8 @@ def _choose_number(c: Column) -> _Choice:
     years = c.low >= 1800 and c.high <= 2100
     dense = c.high - c.low < 2 * c.distinct and not years
     span = f"{c.low:.15g} to {c.high:.15g}" if c.whole else f"{c.low:.4g} to {c.high:.4g}"
-    unique = c.distinct == c.present and (dense or c.present >= 1000)
+    counted = dense and (c.low in (0, 1) or named)  # from 0 or 1 on, as rows are counted
+    unique = c.distinct == c.present and (counted or c.present >= 1000)
     if c.whole and (unique or (named and c.share >= 0.95)):
         return _out(c, f"an identifier: {c.distinct:,} numbers in {c.present:,} rows")
     exact = c.whole and not (c.absent and c.typed)  # a lookup takes no NaN
@@ -310,8 +312,8 @@ def _titles(source: object) -> tuple[str, str]:
     name = os.fsdecode(source)
     if name.startswith(("tfds:", "dataset:")):
         return name, _readable(name.partition(":")[2], "table")
-    name = os.path.basename(name.rstrip("/"))
-    return name, _readable(name.partition(".")[0], "table")
+    base = os.path.basename(name.rstrip("/"))
+    return base if os.path.isabs(name) else name, _readable(base.partition(".")[0], "table")
 
 
 def _header(data: str, size: str) -> list[str]:
@@ -319,7 +321,6 @@ def _header(data: str, size: str) -> list[str]:
     return [
         f"# Written by `feat2vec init` from {shown}: {size}.",
         f"# Next: feat2vec check schema.yaml --data {shlex.quote(shown)}",
-        f"#       feat2vec train schema.yaml --data {shlex.quote(shown)} --out run",
     ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import duckdb
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from feat2vec.columns import Floats, Kind
 from feat2vec.errors import UserError
-from feat2vec.values import pieces
+from feat2vec.values import ArrayFile
 
 Scale = Literal["standard", "minmax", "log1p", "quantile", "none"]
 KNOTS = 1001  # quantiles that the `quantile` scale keeps
@@ -97,11 +96,11 @@ def fit_scale(
 class ColumnFeed:
     """A column's numbers, to be read as often as needed."""
 
-    def __init__(self, path: Path, column: int) -> None:
-        self.path, self.column = path, column
+    def __init__(self, file: ArrayFile, column: int) -> None:
+        self.file, self.column = file, column
 
     def __call__(self) -> Iterator[Floats]:
-        for piece in pieces(self.path):
+        for piece in self.file.pieces():
             yield piece[:, self.column]
 
 

@@ -188,6 +188,7 @@ class Training(Spec):
     optimizer: Annotated[OptimizerSpec, _Typed("adagrad")] = OptimizerSpec()
     l2: NotNegative = 0.0
     group_dropout: Share = 0.0
+    interaction_dropout: Share = 0.0
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
 
@@ -297,6 +298,10 @@ def _conflicts(schema: Schema, found: Findings) -> Iterator[Problem]:
         if name in given and found.sound("groups", name):
             yield from _group_conflicts(schema, name, group, given[name])
     yield from _model_conflicts(schema.model, found)
+    if schema.target is not None:
+        for path, column in ((("objective", "weight"), schema.weight), (("id",), schema.id)):
+            if column == schema.target and found.sound(*path):
+                yield path, f"the column {column!r} is also the target; name another column"
     if not found.sound("groups", inside=False):
         return
     if found.sound("noise", "joint"):
@@ -315,6 +320,8 @@ def _group_conflicts(schema: Schema, name: str, group: Group, given: Mapping[str
             yield columns, f"the column {column!r} is here twice; keep one"
     if schema.target in group.columns:
         yield columns, f"the column {schema.target!r} is also the target, which it would give away; remove the group"
+    if schema.target is not None and schema.target == getattr(group.extractor, "weights", None):
+        yield (*here, "extractor", "weights"), f"the column {schema.target!r} is also the target; name another column"
 
 
 def _model_conflicts(model: ModelSpec, found: Findings) -> Iterator[Problem]:

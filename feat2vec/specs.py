@@ -50,11 +50,13 @@ class ItemsSpec(ExtractorSpec):
 
     def conflicts(self, columns: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         yield from super().conflicts(columns)
-        several = [key for key in ("split", "bins", "parts") if getattr(self, key)]
+        several = [key for key in ("split", "bins", "parts", "weights") if getattr(self, key)]
         if len(several) > 1:
             yield (several[1],), f"cannot be combined with `{several[0]}`; keep one of them"
         if self.bins and self.multi:
             yield ("bins",), "bins are for a column of single numbers; remove `multi`"
+        if len(set(self.parts)) < len(self.parts):
+            yield ("parts",), "names a part twice; keep one"
         if self.weights is not None and not self.multi:
             yield ("weights",), "weights are for a bag, one number an item; set `multi: true`"
 

@@ -40,6 +40,15 @@ class ArrayFile:
             file.write(np.ascontiguousarray(rows, self.dtype).data)
         self.rows += len(rows)
 
+    def pieces(self, rows: int | None = None) -> Iterator[Array]:
+        """The rows in pieces: read, not mapped, so that they leave memory again."""
+        start = self.path.stat().st_size - self.rows * self.dtype.itemsize * (self.width or 1)
+        step = rows or CHUNK
+        for at in range(0, self.rows, step):
+            count, offset = min(step, self.rows - at) * (self.width or 1), at * self.dtype.itemsize * (self.width or 1)
+            piece = np.fromfile(self.path, self.dtype, count, offset=start + offset)
+            yield piece if self.width is None else piece.reshape(-1, self.width)
+
     def _header(self, mode: Literal["wb", "r+b"]) -> None:
         # numpy leaves room for the first axis to grow, so that the header keeps its length
         shape = (self.rows,) if self.width is None else (self.rows, self.width)
@@ -54,22 +63,21 @@ def open_array(path: Path) -> Array:
     return array
 
 
-def load_once(path: Path) -> Array:
-    """Read a .npy file and remove it, so that what the system has not yet written to disk it never writes."""
-    array: Array = np.load(path)
-    path.unlink()
-    return array
+class Spilled:
+    """An array on disk until it is read, once: what is read soon the system never has to write.
 
+    Its type and shape stay in memory, as parsing .npy headers in several threads fails now and then in CPython 3.11.
+    """
 
-def pieces(path: Path, rows: int = CHUNK) -> Iterator[Array]:
-    """A .npy file's rows in pieces: read, not mapped, so that they leave memory again."""
-    array = open_array(path)
-    width = array[:1].nbytes // max(len(array[:1]), 1)
-    start = path.stat().st_size - array.nbytes
-    for at in range(0, len(array), rows):
-        count = min(rows, len(array) - at) * (width // array.itemsize)
-        piece = np.fromfile(path, array.dtype, count, offset=start + at * width)
-        yield piece.reshape(-1, *array.shape[1:])
+    def __init__(self, array: Array, path: Path) -> None:
+        self.path, self.dtype, self.shape = path, array.dtype, array.shape
+        array.tofile(path)
+
+    def take(self) -> Array:
+        """Read the array and remove the file."""
+        array: Array = np.fromfile(self.path, self.dtype).reshape(self.shape)
+        self.path.unlink()
+        return array
 
 
 @dataclass(frozen=True)

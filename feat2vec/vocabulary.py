@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.columns import Ints, Kind, respell
+from feat2vec.columns import MISSING_NUMBERS, Ints, Kind, respell
 
 PADDING, UNSEEN, FIRST = 0, 1, 2
 Counts = npt.NDArray[np.int64]
@@ -42,13 +42,15 @@ class Vocabulary:
         return {key: i for i, key in enumerate(self.keys.to_pylist(), start=FIRST)}
 
     def ids(self, keys: pa.StringArray) -> Ints:
-        """The ids of keys, 1 for a key that is not here."""
+        """The ids of keys: 1 for a key that is not here, 0 for null, or NA among numbers, which is no key."""
         keys = respell(keys, self.kind)
+        if self.kind == "number":
+            keys = pc.if_else(pc.is_in(keys, pa.array(MISSING_NUMBERS)), pa.scalar(None, pa.string()), keys)
         if len(keys) * 16 < len(self.keys):  # hashing the whole vocabulary for a few keys would take longer
-            known = self.key_to_id
-            return np.array([known.get(key, UNSEEN) for key in keys.to_pylist()], np.int32)
-        found = pc.index_in(keys, self.keys, skip_nulls=True)
-        ids: Ints = pc.fill_null(pc.add(found, FIRST), UNSEEN).to_numpy(zero_copy_only=False).astype(np.int32)
+            known, words = self.key_to_id, keys.to_pylist()
+            return np.array([PADDING if word is None else known.get(word, UNSEEN) for word in words], np.int32)
+        found = pc.fill_null(pc.add(pc.index_in(keys, self.keys, skip_nulls=True), FIRST), UNSEEN)
+        ids: Ints = pc.if_else(pc.is_null(keys), PADDING, found).to_numpy(zero_copy_only=False).astype(np.int32)
         return ids
 
     def key(self, id_: int) -> str | None:
@@ -104,9 +106,12 @@ class VocabularyFit:
             f"select bool_and(lower(key) in ('true', 'false')),"
             r" bool_and(regexp_full_match(key, '-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?')),"
             rf" bool_or(contains(key, '.') or contains(lower(key), 'e')) from {self.name}"
+            f" where key not in {MISSING_NUMBERS}"
         ).fetchall()
         boolean, number, decimal = facts[0]
         kind: Kind = "boolean" if boolean else "number" if number else "text"
+        if kind == "number":  # among numbers, NA is a missing one
+            self.connection.execute(f"delete from {self.name} where key in {MISSING_NUMBERS}")
         if boolean or (number and decimal):
             respelled = self.connection.sql(f"select distinct key from {self.name}").to_arrow_table()["key"]
             pairs = pa.table({"old": respelled, "new": respell(respelled.combine_chunks(), kind)})
@@ -133,7 +138,7 @@ class VocabularyFit:
             f"select code, coalesce(kept.rowid + {FIRST}, {UNSEEN})::int id from {self.name} piece"
             f" left join {self.name}_kept kept using (key) where stage = {stage}"
         ).to_arrow_table()
-        ids = np.full(self.sizes[stage], UNSEEN, np.int32)
+        ids = np.full(self.sizes[stage], PADDING, np.int32)
         ids[found["code"].to_numpy()] = found["id"].to_numpy()
         return ids
 

@@ -6,13 +6,14 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from feat2vec.schema import Group, Schema
 from feat2vec.specs import ItemsSpec, NumbersSpec, TokensSpec
@@ -82,11 +83,9 @@ def row_items(row: Row, group: Group, edges: Sequence[float] = ()) -> list[tuple
     if spec.bins is not None:
         return [(bin_of(to_number(value), edges), 0.0)]
     items = list(value) if isinstance(value, (list, tuple)) else [value]
-    if spec.split == "words":
-        items = words(value)
-    elif spec.split is not None:
-        items = items if isinstance(value, (list, tuple)) else value.split(spec.split)
-        items = [item if item is None else item.strip() for item in items]
+    if spec.split is not None:
+        parts = [words(item) if spec.split == "words" else item.split(spec.split) for item in items if item is not None]
+        items = [item.strip() for some in parts for item in some]
     weights = [0.0] * len(items) if spec.weights is None else row[spec.weights]
     kept = [(spell(item), weight) for item, weight in zip(items, weights, strict=True) if item not in (None, "")]
     return kept[: spec.max_items if spec.bag else 1]
@@ -119,7 +118,7 @@ def spell(value: object) -> str:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
     if isinstance(value, datetime):
-        return value.isoformat(" ")
+        return value.isoformat(" ").removesuffix(" 00:00:00")
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
@@ -234,3 +233,270 @@ def quantile_of(number: float, training: Sequence[float], knots: int = 1001) -> 
         return (equal[0] + equal[-1]) / 2
     i = sum(end < number for end in ends)
     return (i - 1 + (number - ends[i - 1]) / (ends[i] - ends[i - 1])) / (knots - 1)
+
+
+# --- RaFM (seed 004): pairs of items, equation by equation; a row is a list of groups, which are bags of items ------
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Item:
+    level: int  # k_i, from 1
+    x: float
+    vectors: list[Array]  # v_i^(1) .. v_i^(k_i), equation (3)
+
+
+BagRow: TypeAlias = list[list[Item]]  # groups of items; an empty list is a missing group
+
+
+def random_rows(
+    rng: np.random.Generator, rows: int, groups: int, ranks: Sequence[int], present: float = 0.7
+) -> list[BagRow]:
+    def item() -> Item:
+        level = int(rng.integers(1, len(ranks) + 1))
+        return Item(level, float(rng.uniform(0.3, 1.5)), [rng.normal(size=rank) for rank in ranks[:level]])
+
+    def bag() -> list[Item]:
+        return [item() for _ in range(rng.integers(1, 4))] if rng.random() < present else []
+
+    return [[bag() for _ in range(groups)] for _ in range(rows)]
+
+
+def pairs(row: BagRow) -> Iterator[tuple[Item, Item]]:
+    """i < j of different groups."""
+    for first, group in enumerate(row):
+        for other in row[first + 1 :]:
+            for i in group:
+                for j in other:
+                    yield i, j
+
+
+def meet(i: Item, j: Item, level: int) -> float:
+    return float(np.dot(i.vectors[level - 1], j.vectors[level - 1])) * i.x * j.x
+
+
+def score(row: BagRow) -> float:
+    """(4), (5): pairs at the lower of the two levels."""
+    return sum(meet(i, j, min(i.level, j.level)) for i, j in pairs(row))
+
+
+def a(row: BagRow, level: int, top: int) -> float:
+    """A_{l,k} of (7): the pairs of F_k, at level l."""
+    return sum(meet(i, j, level) for i, j in pairs(row) if i.level >= top and j.level >= top)
+
+
+def clipped(i: Item, j: Item, low: int, high: int) -> int:
+    return max(low, min(high, min(i.level, j.level)))
+
+
+def b(row: BagRow, low: int, high: int) -> float:
+    """B_{l,k} of (8), for l = 1, where every vector that (8) asks for exists."""
+    return sum(meet(i, j, clipped(i, j, low, high)) for i, j in pairs(row))
+
+
+def derivative(row: BagRow, high: int, group: int, item: Item, level: int) -> Array:
+    """The derivative of B_{1,high} with respect to one item's v^(level)."""
+    total = np.zeros_like(item.vectors[level - 1])
+    for other, bag in enumerate(row):
+        for j in bag if other != group else []:
+            if clipped(item, j, 1, high) == level:
+                total += j.vectors[level - 1] * item.x * j.x
+    return total
+
+
+def algorithm_1(row: BagRow, group: int, item: Item, level: int, slopes: Sequence[float], dependents: str) -> Array:
+    """One factor's gradient; slopes[p - 1] is the derivative of the loss of B_{1,p} by its score, targets constant."""
+    top = slopes[-1] * derivative(row, len(slopes), group, item, level)
+    if item.level == level:  # a free factor, lines 6 and 8
+        return top
+    low = slopes[level - 1] * derivative(row, level, group, item, level)  # line 5
+    return low if dependents == "strict" else low + top  # the authors' code: the pairs with a free member
+
+
+def truncated(row: BagRow, ranks: Sequence[int]) -> float:
+    """DiFacto: an item's one vector is its highest, a pair uses the common prefix."""
+    total = 0.0
+    for i, j in pairs(row):
+        prefix = ranks[min(i.level, j.level) - 1]
+        total += float(np.dot(i.vectors[-1][:prefix], j.vectors[-1][:prefix])) * i.x * j.x
+    return total
+
+
+def levels(rows: Sequence[BagRow], ranks: Sequence[int]) -> list[tuple[Array, Array]]:
+    """What extractors make of the items: free and dependent parts of each group's vector, [rows, groups, rank]."""
+    shape = (len(rows), len(rows[0]))
+    parts = [(np.zeros((*shape, rank)), np.zeros((*shape, rank))) for rank in ranks]
+    for r, row in enumerate(rows):
+        for g, bag in enumerate(row):
+            for item in bag:
+                for level, vector in enumerate(item.vectors, start=1):
+                    parts[level - 1][int(level < item.level)][r, g] += vector * item.x
+    return parts
+
+
+def blocks(rows: Sequence[BagRow], ranks: Sequence[int]) -> list[Array]:
+    """DiFacto's levels: coordinates D_{p-1}..D_p of the items that have them, [rows, groups, D_p - D_{p-1}]."""
+    edges = [0, *ranks]
+    parts = [np.zeros((len(rows), len(rows[0]), high - low)) for low, high in zip(edges, ranks, strict=False)]
+    for r, row in enumerate(rows):
+        for g, bag in enumerate(row):
+            for item in bag:
+                for level in range(item.level):
+                    parts[level][r, g] += item.vectors[-1][edges[level] : edges[level + 1]] * item.x
+    return parts
+
+
+# --- Two-step noise (seed 000) --------------------------------------------------------------------------------------
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class NoiseUnit(NamedTuple):
+    """Groups that are resampled together: the column of a row's own value, its values' counts, their members' ids."""
+
+    groups: tuple[int, ...]
+    column: int
+    counts: Sequence[int]
+    values: Sequence[Sequence[int]]  # for each value of the unit the value id of each group
+    params: int
+
+
+class NoiseSlice(NamedTuple):
+    rows: npt.NDArray[Any]
+    present: npt.NDArray[np.bool_]
+    drawn: Ints  # of the unit's values: [n, negatives], or [negatives] if shared
+    log_q: Floats
+    log_q_positive: Floats
+    hits: npt.NDArray[np.bool_]
+
+
+def noise_probabilities(counts: Sequence[int], alpha: float) -> Floats:
+    """Q2: count^alpha over the values with a count; and Q1, with the numbers of weights for counts."""
+    weights = [float(count) ** alpha if count > 0 else 0.0 for count in counts]
+    total = math.fsum(weights)
+    return np.array([weight / total for weight in weights])
+
+
+def noise_sizes(batch: int, q1: Floats, u: float) -> Ints:
+    """Systematic rounding: how many rows of a batch each unit gets."""
+    sizes, start = [], 0
+    for i in range(len(q1)):
+        end = batch if i == len(q1) - 1 else math.floor(batch * math.fsum(q1[: i + 1]) + u)
+        sizes.append(end - start)
+        start = end
+    return np.array(sizes)
+
+
+def noise_log_q(counts: Sequence[int], alpha: float, value: int) -> float:
+    """Exact log Q2; a value that was never counted, or is missing, has that of the rarest counted one."""
+    q2 = noise_probabilities(counts, alpha)
+    if 0 <= value < len(counts) and counts[value] > 0:
+        return math.log(q2[value])
+    return math.log(q2[q2 > 0].min())
+
+
+def noise_sample(
+    units: Sequence[NoiseUnit],
+    rows: npt.NDArray[Any],
+    alpha_groups: float,
+    alpha_values: float,
+    negatives: int,
+    sharing: str,
+    rng: np.random.Generator,
+) -> list[NoiseSlice]:
+    """The twin of `feat2vec.sampler.Noise.sample`: the same distribution from another generator."""
+    q1 = noise_probabilities([unit.params for unit in units], alpha_groups)
+    sizes = noise_sizes(len(rows), q1, rng.random())
+    slices, start = [], 0
+    for unit, size in zip(units, sizes, strict=True):
+        part = rows[start : start + size]
+        start += size
+        q2 = noise_probabilities(unit.counts, alpha_values)
+        shape = (size, negatives) if sharing == "record" else (negatives,)
+        index = rng.choice(len(q2), size=shape, p=q2)
+        own = part[:, unit.column]
+        log_q_positive = [noise_log_q(unit.counts, alpha_values, value) for value in own]
+        slices.append(
+            NoiseSlice(part, own >= 0, index, np.log(q2[index]), np.array(log_q_positive), own[:, None] == index)
+        )
+    return slices
+
+
+def alias_probabilities(keep: Floats, alias: Ints) -> Floats:
+    """The probability of each value under an alias table, summed without rounding."""
+    parts: list[list[float]] = [[value] for value in keep.tolist()]
+    for other, value in zip(alias.tolist(), keep.tolist(), strict=True):
+        parts[other].append(1.0 - value)
+    return np.array([math.fsum(part) / len(keep) for part in parts])
+
+
+def alias_unpack(words: Ints) -> tuple[Floats, Ints]:
+    """The table back from its packed words."""
+    low = (len(words) - 1).bit_length()
+    return np.array([int(word) >> low for word in words]) / 2.0 ** (63 - low), words & ((1 << low) - 1)
+
+
+def joint_tuples(rows: npt.NDArray[Any], groups: Sequence[int]) -> tuple[npt.NDArray[Any], Ints]:
+    """Distinct complete tuples and their counts in one piece."""
+    block = rows[:, list(groups)]
+    values, counts = np.unique(block[(block >= 0).all(axis=1)], axis=0, return_counts=True)
+    return values, counts
+
+
+# --- Objectives (seeds 000, 001, 002): one row at a time ------------------------------------------------------------
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def log_sigmoid(x: float) -> float:
+    return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
+
+
+def binary_loss(logit: float, p: float, q: float) -> float:
+    """-p log sigmoid(s) - q log(1 - sigmoid(s)), for q = 1 - p."""
+    return -(p * log_sigmoid(logit) if p else 0.0) - (q * log_sigmoid(-logit) if q else 0.0)
+
+
+def log_shares(scores: Sequence[float]) -> list[float]:
+    """log softmax."""
+    top = max(scores)
+    total = math.log(math.fsum(math.exp(score - top) for score in scores))
+    return [score - top - total for score in scores]
+
+
+def shared_loss(scores: Sequence[float], target: Sequence[float]) -> float:
+    """-sum softmax(target) log softmax(scores)."""
+    return -math.fsum(math.exp(t) * s for s, t in zip(log_shares(scores), log_shares(target), strict=True))
+
+
+def row_loss(
+    objective: str,
+    scores: Sequence[float],  # of the row, then of its negatives
+    log_q: Sequence[float],
+    hits: Sequence[bool],  # of the negatives
+    offset: float = 0.0,
+    target: Sequence[float] | None = None,  # scores of the level above
+    correction: bool = True,
+) -> float:
+    """A row's loss against its negatives; the label of the row is 1 and theirs is 0, or both are the target's."""
+    k = len(scores) - 1
+
+    def logits(scores: Sequence[float]) -> list[float]:
+        match objective:
+            case "nce":
+                return [s + offset - math.log(k) - q for s, q in zip(scores, log_q, strict=True)]
+            case "contrastive" if correction:
+                every = zip(scores, log_q, [False, *hits], strict=True)
+                return [s - q for s, q, hit in every if not hit]
+        return list(scores)
+
+    own, above = logits(scores), None if target is None else logits(target)
+    if objective == "contrastive":
+        return -log_shares(own)[0] if above is None else shared_loss(own, above)
+    if above is None:
+        return -log_sigmoid(own[0]) - math.fsum(log_sigmoid(-logit) for logit in own[1:])
+    return math.fsum(binary_loss(s, sigmoid(t), sigmoid(-t)) for s, t in zip(own, above, strict=True))

@@ -265,7 +265,7 @@ def assert_decodes_to_what_was_encoded(encoder: Encoder, name: str) -> None:
     assert len(decoded) == len(entries)
     if isinstance(spec, NumbersSpec):
         names = encoder.schema.groups[name].columns
-        back = pa.table({c: pa.array([row[i] for row in decoded], pa.float64()) for i, c in enumerate(names)})
+        back = pa.table({c: pa.array([row[i] for row in decoded]) for i, c in enumerate(names)})
     elif isinstance(spec, VectorSpec):
         back = pa.table({column: pa.array(decoded, pa.list_(pa.float32()))})
     elif isinstance(spec, ItemsSpec) and (spec.bins or spec.parts):
@@ -298,7 +298,7 @@ def tiny_sizes(batch: int, stage: int, chunk: int) -> Iterator[None]:
             patch.setattr(module, "BATCH_ROWS", batch)
         patch.setattr(columns, "STAGE_ROWS", stage)
         patch.setattr(numbering, "CHUNK", chunk)
-        patch.setattr(values.pieces, "__defaults__", (chunk,))
+        patch.setattr(values, "CHUNK", chunk)
         yield
 
 

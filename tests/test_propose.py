@@ -191,7 +191,6 @@ def test_the_whole_text(tmp_path: Path) -> None:
     expected = """\
 # Written by `feat2vec init` from my films.csv: 2,000 rows, 6 columns.
 # Next: feat2vec check schema.yaml --data 'my films.csv'
-#       feat2vec train schema.yaml --data 'my films.csv' --out run
 
 version: 1
 name: my_films

@@ -114,6 +114,7 @@ def test_every_default() -> None:
             "optimizer": {"type": "adagrad", "learning_rate": 0.1},
             "l2": 0.0,
             "group_dropout": 0.0,
+            "interaction_dropout": 0.0,
             "seed": 0,
         },
     }
@@ -301,7 +302,7 @@ def typed(name: str, **optional: st.SearchStrategy[Any]) -> st.SearchStrategy[An
 
 
 COMBINER = st.sampled_from(["sum", "mean", "sqrtn"])
-PARTS = st.lists(st.sampled_from(["year", "quarter", "month", "day", "weekday", "hour"]), max_size=6)
+PARTS = st.lists(st.sampled_from(["year", "quarter", "month", "day", "weekday", "hour"]), max_size=6, unique=True)
 ONE_COLUMN = st.one_of(
     st.just("lookup"),
     st.just({}),
@@ -355,6 +356,7 @@ TRAINING = some(
     optimizer=OPTIMIZERS,
     l2=NOT_NEGATIVE,
     group_dropout=SHARES,
+    interaction_dropout=SHARES,
     seed=st.integers(0, 2**31 - 1),
 )
 
@@ -385,7 +387,10 @@ def schemas(draw: st.DrawFn) -> dict[str, Any]:
     )
     objective = data.get("objective")
     columns = [column for group in read_columns(groups) for column in group]
-    assume(not isinstance(objective, dict) or objective.get("target") not in columns)
+    extractors = [group.get("extractor") for group in groups.values()]
+    columns += [str(extractor.get("weights")) for extractor in extractors if isinstance(extractor, dict)]
+    if isinstance(objective, dict) and "target" in objective:
+        assume(objective["target"] not in [*columns, objective.get("weight"), data.get("id")])
     return dict(data)
 
 

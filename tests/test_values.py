@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feat2vec.values import WIDEST, Array, ArrayFile, Packing, number_entries, open_array, pieces
+from feat2vec.values import WIDEST, Array, ArrayFile, Packing, number_entries, open_array
 
 SETTINGS = settings(max_examples=40, derandomize=True, deadline=None)
 
@@ -35,7 +35,7 @@ def test_array_files(width: int | None, sizes: list[int], tmp_path: Path) -> Non
         assert found.tobytes() == whole.tobytes()
     assert isinstance(open_array(path), np.memmap) == (len(whole) > 0)
     for rows in (1, 1000, 10**6):
-        read = list(pieces(path, rows))
+        read = list(file.pieces(rows))
         assert all(0 < len(piece) <= rows for piece in read)
         assert np.concatenate([whole[:0], *read]).tobytes() == whole.tobytes()
         if rows == 1:

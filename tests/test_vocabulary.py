@@ -94,7 +94,8 @@ def test_as_the_reference(stages: list[list[str]], min_count: int, max_size: int
         (["007", "1.0"], "text", ["007", "1.0"]),
         (["1.0", "x"], "text", ["1.0", "x"]),
         (["true", "1"], "text", ["1", "true"]),
-        (["1.0", "NA"], "text", ["1.0", "NA"]),
+        (["1.0", "NA"], "number", ["1"]),
+        (["one", "NA"], "text", ["NA", "one"]),
         (["+1.5", "2.5"], "text", ["+1.5", "2.5"]),
         (["18446744073709551616", "9007199254740993"], "number", ["18446744073709551616", "9007199254740993"]),
         ([], "text", []),
@@ -103,7 +104,9 @@ def test_as_the_reference(stages: list[list[str]], min_count: int, max_size: int
 def test_text_is_spelled_by_what_all_of_it_is(keys: list[str], kind: Kind, spelled: list[str]) -> None:
     vocabulary, _ = fitted([keys], kind=None)
     assert (vocabulary.kind, vocabulary.keys.to_pylist()) == (kind, spelled)
-    assert vocabulary.ids(strings(keys)).min(initial=FIRST) == FIRST
+    ids = vocabulary.ids(strings(keys))
+    assert ids[[key != "NA" or kind == "text" for key in keys]].min(initial=FIRST) == FIRST
+    assert not ids[[key == "NA" and kind != "text" for key in keys]].any()
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,8 @@ def _normal_scalar(kind: pa.DataType) -> pa.DataType:
         return pa.int64()
     if t.is_float16(kind):
         return pa.float32()
-    if t.is_decimal(kind):
-        return pa.float64()
+    if t.is_decimal(kind):  # whole ones are ids more often than amounts, and float64 would merge large ones
+        return pa.int64() if kind.scale == 0 and kind.precision <= 18 else pa.float64()
     return pa.date32() if t.is_date(kind) else kind
 
 

@@ -1,0 +1,200 @@
+"""Scores from vectors: factorization machines (FM), rank-aware ones (RaFM) and truncated ones (DiFacto).
+
+A row's score is a linear part plus the dot products of all pairs of its groups, a missing group being the zero vector.
+In RaFM, level p has rank D_p; F_p are the values whose own top level is p or higher, and a pair of values meets at the
+lower of its two top levels. With A_{p,q} = the pairs of F_q at level p, the submodels are (Theorem 3)
+
+    B_{1,1} = linear + A_{1,1}        B_{1,p+1} = B_{1,p} - A_{p,p+1} + A_{p+1,p+1}
+
+A level's vectors are the sum of a free part f (values that end here) and a dependent part d (values that go higher), so
+A_{p,p} - A_{p,p+1}, the pairs *settled* at level p, are those with a free member, and the model B_{1,m} is their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from keras import ops
+
+Tensor: TypeAlias = Any  # Keras ships no types
+Reduce: TypeAlias = Callable[[Tensor], Tensor]
+Dependents: TypeAlias = Literal["joint", "strict"]
+
+_sum_groups = partial(ops.sum, axis=-2)  # [..., groups, rank] -> [..., rank]
+_to_groups = partial(ops.expand_dims, axis=-2)  # and back, [..., 1, rank]
+
+
+class Level(NamedTuple):
+    """The groups' vectors at one level: [..., groups, rank], or only the active ones, [entries, rank], with `rows`."""
+
+    free: Tensor  # from values whose top level this is
+    dependent: Tensor | None = None  # from values of higher levels, same shape; None = there are none
+    rows: Tensor | None = None  # [entries], ascending: the row of each entry, one entry for an active (row, group)
+
+
+class Submodels(NamedTuple):
+    """The model is scores[-1]; level p < m also learns from loss(scores[p], targets[p]), or sigmoid(targets[p])."""
+
+    scores: list[Tensor]  # B_{1,1} .. B_{1,m}, each [...]
+    targets: list[Tensor]  # B_{1,2} .. B_{1,m} without gradients
+
+
+def interaction(vectors: Tensor) -> Tensor:
+    """The sum of v_i * v_j over pairs of groups i < j, by coordinate: [..., groups, rank] -> [..., rank]."""
+    return _settled(vectors, _Sums(_sum_groups, _to_groups, _sum_groups, _to_groups))
+
+
+def pairwise(vectors: Tensor) -> Tensor:
+    """The sum of v_i . v_j over pairs of groups i < j: [..., groups, rank] -> [...]."""
+    return _settled(vectors, _dense_sums(None))
+
+
+def submodels(
+    levels: Sequence[Level],
+    linear: Tensor,  # [...], bias included; its length is the batch size of levels with `rows`
+    dependents: Dependents = "joint",
+    masks: Sequence[Tensor] | None = None,  # a level: [..., rank], factors of the interaction vector's coordinates
+) -> Submodels:
+    """RaFM's scores, with gradients such that the sum of the top loss and the low losses trains it.
+
+    `strict` is Algorithm 1 to the letter: the low loss of level p reaches d^(p) only, the top loss all but the d's.
+    In `joint`, as in the authors' code, the top loss also reaches d^(p) through its pairs with f^(p), and the low
+    losses also reach the linear part.
+    """
+    low = linear if _is_joint(dependents) else ops.stop_gradient(linear)
+    each = zip(levels, masks or [None] * len(levels), strict=True)
+    parts = [_level_scores(level, mask, linear, dependents) for level, mask in each]
+    return _chain(parts, [low] * len(parts), linear)
+
+
+def truncated(levels: Sequence[Level], linear: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
+    """DiFacto's scores: level p's free part holds coordinates D_{p-1}..D_p of the values that have them."""
+    return submodels([Level(level.free, None, level.rows) for level in levels], linear, masks=masks).scores[-1]
+
+
+def context(levels: Sequence[Level]) -> list[Level]:
+    """The sum of the groups' vectors at each level: [..., groups, rank] -> [..., rank]."""
+    return [Level(*(None if part is None else _sum_groups(part) for part in level[:2])) for level in levels]
+
+
+def cross(target: Sequence[Level], around: Sequence[Level], dependents: Dependents = "joint") -> Tensor:
+    """What a candidate for one group adds to a row, `around` being the `context` [n, rank] of the row's other groups.
+
+    Candidates of each row, [n, k, rank] -> [n, k]; or a pool that all rows share, [K, rank] -> [n, K]. One level gives
+    the plain dot product. Gradients are those of the top loss.
+    """
+    hold = (lambda part: part) if _is_joint(dependents) else ops.stop_gradient
+    pieces: list[tuple[Tensor, Tensor]] = []
+    for level, other in zip(target, around, strict=True):
+        pieces.append((level.free, other.free if other.dependent is None else other.free + hold(other.dependent)))
+        if level.dependent is not None:
+            pieces.append((hold(level.dependent), other.free))
+    return _dot(pieces)
+
+
+def replaced(
+    base: Submodels, target: Sequence[Level], around: Sequence[Level], linear: Tensor, dependents: Dependents = "joint"
+) -> Submodels:
+    """Submodels of rows with each candidate, as in `cross`; `base` is of the other groups, `linear` the candidates'."""
+    low = linear if _is_joint(dependents) else ops.stop_gradient(linear)
+    pairs = [([level], [other]) for level, other in zip(target, around, strict=True)]
+    parts = [(cross(*pair, dependents), _dot([(_low(pair[0][0]), _low(pair[1][0]))])) for pair in pairs]
+    scores = [ops.expand_dims(score, 1) for score in base.scores]
+    return _chain(parts, [score + low for score in scores], scores[-1] + linear)
+
+
+def _is_joint(dependents: str) -> bool:
+    if dependents not in ("joint", "strict"):
+        raise ValueError(f"`dependents` must be 'joint' or 'strict'. Received: dependents={dependents!r}")
+    return dependents == "joint"
+
+
+def _low(level: Level) -> Tensor:
+    """The vectors as the low loss sees them: free parts are constants."""
+    free = ops.stop_gradient(level.free)
+    return free if level.dependent is None else free + level.dependent
+
+
+def _dot(pieces: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    if len(pieces[0][0].shape) == 2:  # one matrix product, [n, ranks] x [ranks, K]
+        target, around = (ops.concatenate(parts, axis=-1) for parts in zip(*pieces, strict=True))
+        return ops.matmul(around, ops.transpose(target))
+    # Piece by piece: a batched product of [k, ranks] with one vector takes twice as long, and so does concatenating.
+    products = [ops.sum(target * ops.expand_dims(around, 1), axis=-1) for target, around in pieces]
+    return sum(products[1:], products[0])
+
+
+class _Sums(NamedTuple):  # what differs between dense and compact levels
+    total: Reduce  # vectors -> the sum of each row's groups
+    spread: Reduce  # and back: a row's sum for each of its groups
+    score: Reduce  # products of coordinates -> their sum for each row
+    share: Reduce  # and back: a row's number for each coordinate, times the mask
+
+
+def _dense_sums(mask: Tensor | None) -> _Sums:
+    if mask is None:
+        return _Sums(_sum_groups, _to_groups, partial(ops.sum, axis=(-2, -1)), partial(ops.expand_dims, axis=(-2, -1)))
+    return _Sums(
+        total=_sum_groups,
+        spread=_to_groups,
+        score=lambda products: ops.sum(_sum_groups(products) * mask, axis=-1),
+        share=lambda scores: _to_groups(ops.expand_dims(scores, -1) * mask),
+    )
+
+
+def _compact_sums(rows: Tensor, mask: Tensor | None, batch: Tensor) -> _Sums:
+    # Rows that have entries are counted from 0 (3 3 7 -> 0 0 1): sums then cost what the entries cost, not the batch.
+    slots = ops.cumsum(ops.concatenate([rows[:1] * 0, ops.cast(rows[1:] != rows[:-1], rows.dtype)], axis=0))
+    times: Reduce = (lambda part: part) if mask is None else partial(ops.multiply, ops.take(mask, rows, axis=0))
+    return _Sums(
+        total=partial(ops.segment_sum, segment_ids=slots, sorted=True),
+        spread=partial(ops.take, indices=slots, axis=0),
+        score=lambda products: ops.segment_sum(ops.sum(times(products), axis=-1), rows, num_segments=batch),
+        share=lambda scores: times(ops.expand_dims(ops.take(scores, rows, axis=0), -1)),
+    )
+
+
+def _settled(vectors: Tensor, sums: _Sums) -> Tensor:
+    """1/2 (sum^2 - sum of squares) as 1/2 sum of v_i * (sum - v_i): 0 for one group, and no square can overflow."""
+
+    def meet(vectors: Tensor) -> tuple[Tensor, Reduce]:
+        rest = sums.spread(sums.total(vectors)) - vectors
+        return 0.5 * sums.score(vectors * rest), lambda upstream: sums.share(upstream) * rest
+
+    return ops.custom_gradient(meet)(vectors)
+
+
+def _level_scores(level: Level, mask: Tensor, linear: Tensor, dependents: Dependents) -> Tensor:
+    """Two scores a row in one pass: of the pairs settled at this level, and of all its pairs as the low loss sees."""
+    sums = _dense_sums(mask) if level.rows is None else _compact_sums(level.rows, mask, ops.shape(linear)[0])
+    if level.dependent is None:
+        settled = _settled(level.free, sums)
+        return settled, ops.stop_gradient(settled)
+
+    def meet(free: Tensor, dependent: Tensor) -> tuple[tuple[Tensor, Tensor], Callable[..., tuple[Tensor, Tensor]]]:
+        rest_free = sums.spread(sums.total(free)) - free
+        rest_dependent = sums.spread(sums.total(dependent)) - dependent
+        settled = sums.score((0.5 * free + dependent) * rest_free)
+        every = settled + 0.5 * sums.score(dependent * rest_dependent)
+
+        def gradient(top: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
+            rest, top = rest_free + rest_dependent, sums.share(top)
+            to_dependent = sums.share(low) * rest
+            return top * rest, to_dependent if dependents == "strict" else to_dependent + top * rest_free
+
+        return (settled, every), gradient
+
+    return ops.custom_gradient(meet)(level.free, level.dependent)
+
+
+def _chain(parts: Sequence[tuple[Tensor, Tensor]], low: Sequence[Tensor], top: Tensor) -> Submodels:
+    """B_{1,p} = low + settled below p (a constant) + all pairs at p; the last has every gradient: the model."""
+    totals = list(accumulate(settled for settled, _ in parts))
+    scores = [low[0] + parts[0][1]]
+    for start, below, (_, every) in zip(low[1:], totals[:-1], parts[1:], strict=True):
+        scores.append(start + (ops.stop_gradient(below) + every))
+    scores[-1] = top + totals[-1]
+    return Submodels(scores, [ops.stop_gradient(score) for score in scores[1:]])

@@ -1,0 +1,416 @@
+"""`Feat2Vec`: extractors, interactions, noise and objective put together as a Keras model."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from feat2vec import optimizers
+from feat2vec.codecs import ItemsCodec
+from feat2vec.document import parse_document
+from feat2vec.encode import Encoded, Encoder
+from feat2vec.extractors import Extracted, Extractor, Shape, build_extractor
+from feat2vec.interactions import Level, Submodels, context, replaced, submodels
+from feat2vec.joints import Joint, joint_values
+from feat2vec.objectives import Noisy, self_supervised, supervised
+from feat2vec.sampler import Draw, Noise
+from feat2vec.schema import Nce, Schema, Softmax, read_schema
+from feat2vec.vocabulary import levels as levels_of
+
+
+@keras.saving.register_keras_serializable(package="feat2vec")
+class Feat2Vec(keras.Model):
+    """A schema fitted to a table, as a Keras model: `call` takes {group: entries} and returns each row's score.
+
+    Build one by `Feat2Vec.from_encoder(encoder)`, and batches for `fit` by `model.dataset(encoded, ...)`.
+    """
+
+    def __init__(
+        self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, trusted: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.schema: Schema = read_schema(parse_document(schema), plugins=trusted)
+        self.shapes = {name: Shape(int(s[0]), tuple(s[1]), bool(s[2])) for name, s in shapes.items()}
+        self.classes = classes
+        model = self.schema.model
+        self.dims = _dims(self.schema)
+        self.extractors = [
+            build_extractor(group.extractor, self.shapes[name], self.dims, model.bias, name=f"group_{i}")
+            for i, (name, group) in enumerate(self.schema.groups.items())
+        ]
+        self.groups = list(self.schema.groups)
+        self.encoder: Encoder | None = None
+        self.noise: Noise | None = None
+        self.loss_tracker = keras.metrics.Mean(name="loss")
+        self._batches_seen = tf.Variable(0, trainable=False, dtype=tf.int64)
+
+    @classmethod
+    def from_encoder(cls, encoder: Encoder) -> Feat2Vec:
+        """A new model for a fitted encoder."""
+        classes = 0 if encoder.classes is None else len(encoder.classes.keys)
+        keras.utils.set_random_seed(encoder.schema.training.seed)
+        model = cls(encoder.schema.resolved(), shapes_of(encoder), classes, trusted=True)
+        model.encoder = encoder
+        model.build()
+        return model
+
+    def build(self, input_shape: Any = None) -> None:
+        """Make the weights."""
+        del input_shape
+        for extractor in self.extractors:
+            extractor.build(None)
+        if self.schema.model.bias:
+            self.bias = self.add_weight(shape=(), initializer="zeros", name="bias")
+        if isinstance(self.schema.objective, Nce):
+            self.offsets = self.add_weight(shape=(len(self.groups),), initializer="zeros", name="offsets")
+        if isinstance(self.schema.objective, Softmax):
+            scale = keras.initializers.RandomNormal(stddev=0.1)
+            self.class_vectors = [
+                self.add_weight(shape=(self.classes, dim), initializer=scale, name=f"class_vectors_{level}")
+                for level, dim in enumerate(self.dims, start=1)
+            ]
+            self.class_bias = self.add_weight(shape=(self.classes,), initializer="zeros", name="class_bias")
+        self.built = True
+
+    # --- scores -----------------------------------------------------------------------------------------------------
+
+    def call(self, inputs: Mapping[str, Any], training: bool = False) -> Any:
+        """Scores [batch] of rows, or [batch, classes] for a softmax objective."""
+        return self.submodels(inputs, training).scores[-1]
+
+    def submodels(self, inputs: Mapping[str, Any], training: bool = False) -> Submodels:
+        """The scores at every level."""
+        return self._submodels(self.extract(inputs, training), training)
+
+    def extract(self, inputs: Mapping[str, Any], training: bool = False) -> list[Extracted]:
+        """Each group's vectors."""
+        pairs = zip(self.groups, self.extractors, strict=True)
+        return [self._run(extractor, inputs[name], training) for name, extractor in pairs]
+
+    def _run(self, extractor: Extractor, entries: Any, training: bool) -> Extracted:
+        options = {"training": training} if "training" in inspect.signature(extractor.call).parameters else {}
+        extracted: Extracted = extractor(entries, **options)
+        return extracted
+
+    def params(self) -> list[int]:
+        """The number of weights of each group's extractor."""
+        return [extractor.params() for extractor in self.extractors]
+
+    def _submodels(self, extracted: Sequence[Extracted], training: bool) -> Submodels:
+        levels, linear = self._stack(extracted)
+        dependents = self.schema.model.dependents
+        if isinstance(self.schema.objective, Softmax):
+            around = context(levels)
+            nothing = [ops.zeros_like(around[0].free[:, 0])] * len(levels)
+            return replaced(Submodels(nothing, nothing[1:]), self._class_levels(), around, self.class_bias, dependents)
+        masks = None
+        rate = self.schema.training.interaction_dropout
+        if training and rate:
+            seed = self._seed(2)
+            masks = []
+            for i, level in enumerate(levels):
+                shape = tf.shape(level.free[:, 0])
+                kept = tf.random.stateless_uniform(shape, seed + tf.constant([0, 1 << 40], tf.int64) * i) >= rate
+                masks.append(tf.cast(kept, level.free.dtype) / (1 - rate))
+        return submodels(levels, tf.reduce_sum(linear, axis=1) + self._bias(), dependents, masks)
+
+    def _bias(self) -> Any:
+        return self.bias if self.schema.model.bias else 0.0
+
+    def _class_levels(self) -> list[Level]:
+        """A class is a value of the top level."""
+        if self.schema.model.level_sharing == "truncate":
+            return [Level(vectors.value) for vectors in self.class_vectors]
+        below = [Level(tf.zeros_like(vectors), vectors.value) for vectors in self.class_vectors[:-1]]
+        return [*below, Level(self.class_vectors[-1].value)]
+
+    def _stack(self, extracted: Sequence[Extracted]) -> tuple[list[Level], Any]:
+        """The groups side by side: levels [batch, groups, D_k] and linear terms [batch, groups]."""
+        levels = []
+        for parts in zip(*(one.levels for one in extracted), strict=True):
+            free = tf.stack([part.free for part in parts], axis=1)
+            dependent = None if parts[0].dependent is None else tf.stack([part.dependent for part in parts], axis=1)
+            if dependent is not None and self.schema.model.level_sharing == "truncate":
+                free, dependent = free + dependent, None
+            levels.append(Level(free, dependent))
+        if not self.schema.model.bias:
+            return levels, tf.zeros(tf.shape(levels[0].free)[:2], levels[0].free.dtype)
+        return levels, tf.stack([one.linear for one in extracted], axis=1)
+
+    # --- one step ---------------------------------------------------------------------------------------------------
+
+    def step_loss(self, inputs: Mapping[str, Any], rows: Any, weight: Any, seed: Any, training: bool) -> Any:
+        """The loss of a batch, a pure function of the weights; `rows` are value ids, or the target if there is one."""
+        l2 = self.schema.training.l2
+        extracted = self.extract(inputs, training)
+        if self.schema.target is not None:
+            loss = self._supervised_loss(self._submodels(extracted, training), rows)
+            if weight is not None:
+                loss = loss * tf.cast(weight, loss.dtype)
+            loss, squares = tf.reduce_mean(loss), tf.add_n([one.square for one in extracted])
+        else:
+            loss, squares = self._noise_loss(extracted, rows, seed, training)
+        if training and l2:
+            loss += l2 / 2 * squares / tf.cast(tf.shape(rows)[0], squares.dtype)
+        return loss
+
+    def _supervised_loss(self, scores: Submodels, label: Any) -> Any:
+        objective = self.schema.objective
+        loss = supervised(objective, scores.scores[-1], tf.cast(label, scores.scores[-1].dtype))
+        if self._has_levels():
+            for low, target in zip(scores.scores, scores.targets, strict=False):
+                loss += supervised(objective, low, tf.cast(label, low.dtype), target)
+        return loss
+
+    def _has_levels(self) -> bool:
+        return len(self.dims) > 1 and self.schema.model.level_sharing == "separate"
+
+    def _noise_loss(self, extracted: list[Extracted], rows: Any, seed: Any, training: bool) -> tuple[Any, Any]:
+        """The mean loss over the rows, each against negatives of its target unit, and the squares that L2 counts."""
+        if self.noise is None:
+            raise ValueError("the model has no noise to learn from; make its batches by model.dataset(encoded)")
+        levels, linear = self._stack(extracted)
+        draws = self.noise.sample(rows, seed)
+        sizes = [tf.shape(draw.rows)[0] for draw in draws]
+        rate = self.schema.training.group_dropout
+        kept = tf.ones(tf.shape(linear), linear.dtype)
+        if training and rate:
+            seeds = tf.random.split(tf.cast(seed, tf.int64), 3, alg="philox")
+            kept = tf.cast(tf.random.stateless_uniform(tf.shape(linear), seeds[2]) >= rate, linear.dtype)
+        parts = [[tf.split(x, sizes) if x is not None else [None] * len(sizes) for x in level[:2]] for level in levels]
+        linears, keeps = tf.split(linear, sizes), tf.split(kept, sizes)
+        total, squares = 0.0, [one.square for one in extracted]
+        for u, (unit, draw) in enumerate(zip(self.noise.units, draws, strict=True)):
+            own = [Level(free[u], dependent[u]) for free, dependent in parts]
+            loss, more = self._unit_loss(unit.groups, draw, own, linears[u], keeps[u], training)
+            total += tf.reduce_sum(tf.where(draw.present, loss, tf.zeros_like(loss)))
+            squares += more
+        return total / tf.cast(tf.shape(rows)[0], linear.dtype), tf.add_n(squares)
+
+    def _unit_loss(
+        self, unit: tuple[int, ...], draw: Draw, own: list[Level], linear: Any, kept: Any, training: bool
+    ) -> tuple[Any, list[Any]]:
+        """The loss of the rows [n] of one unit's slice: the other groups stay, the unit's values are replaced."""
+        dependents = self.schema.model.dependents
+        others = [g for g in range(len(self.groups)) if g not in unit]
+        mask = tf.gather(kept, others, axis=1)  # [n, others]
+        rest = [
+            Level(*(None if x is None else tf.gather(x, others, axis=1) * mask[..., None] for x in level[:2]))
+            for level in own
+        ]
+        rest_linear = tf.reduce_sum(tf.gather(linear, others, axis=1) * mask, axis=1) + self._bias()
+        base, around = submodels(rest, rest_linear, dependents), context(rest)
+        members = [
+            Level(*(None if x is None else tf.gather(x, unit, axis=1)[:, None] for x in level[:2])) for level in own
+        ]
+        positive = self._replace(base, around, members, tf.gather(linear, unit, axis=1)[:, None])
+        drawn = [self._extract_values(g, values, training) for g, values in zip(unit, draw.values, strict=True)]
+        shape = tf.shape(draw.values[0])
+        members, linear = self._stack(drawn)
+        members = [  # [n, k, members, D] or [K, members, D]
+            Level(*(None if x is None else tf.reshape(x, tf.concat([shape, tf.shape(x)[1:]], 0)) for x in level[:2]))
+            for level in members
+        ]
+        negatives = self._replace(base, around, members, tf.reshape(linear, tf.concat([shape, [len(unit)]], 0)))
+        log_q = Noisy(draw.log_q_positive, draw.log_q)
+        offset = self.offsets[unit[0]] if isinstance(self.schema.objective, Nce) else 0.0
+        pairs = [Noisy(up[:, 0], down) for up, down in zip(positive.scores, negatives.scores, strict=True)]
+        targets = [Noisy(up[:, 0], down) for up, down in zip(positive.targets, negatives.targets, strict=True)]
+        objective = self.schema.objective
+        loss = self_supervised(objective, pairs[-1], log_q, draw.hits, offset)
+        if self._has_levels():
+            for low, target in zip(pairs, targets, strict=False):
+                loss += self_supervised(objective, low, log_q, draw.hits, offset, target)
+        return loss, [one.square for one in drawn]
+
+    def _replace(self, base: Submodels, around: list[Level], members: list[Level], linear: Any) -> Submodels:
+        """Scores with candidates in place of a unit: members [..., groups of the unit, D_k], linear [..., groups]."""
+        dependents = self.schema.model.dependents
+        if linear.shape[-1] == 1:
+            one = [Level(*(None if x is None else x[..., 0, :] for x in level[:2])) for level in members]
+            return replaced(base, one, around, linear[..., 0], dependents)
+        inside = submodels(members, tf.reduce_sum(linear, axis=-1), dependents)  # pairs between the unit's own groups
+        scores = replaced(base, context(members), around, tf.zeros_like(linear[..., 0]), dependents).scores
+        scores = [score + more for score, more in zip(scores, inside.scores, strict=True)]
+        return Submodels(scores, [tf.stop_gradient(score) for score in scores[1:]])
+
+    def _extract_values(self, group: int, values: Any, training: bool) -> Extracted:
+        """A group's vectors for value ids of any shape, flattened."""
+        entries = tf.gather(self.value_tables[group], tf.reshape(values, [-1]) + 1)
+        return self._run(self.extractors[group], entries, training)
+
+    # --- Keras ------------------------------------------------------------------------------------------------------
+
+    def compile(self, optimizer: Any = None, **kwargs: Any) -> None:
+        """As Keras'; the schema's optimizer unless another is given. XLA has no row-sparse updates."""
+        if optimizer is None:
+            chosen = self.schema.training.optimizer
+            optimizer = optimizers.named(chosen.type, chosen.learning_rate)
+        super().compile(optimizer=optimizer, **{**kwargs, "jit_compile": False})
+
+    def compile_from_config(self, config: Mapping[str, Any]) -> None:
+        """Compile as the saved model was, and make room for its optimizer's slots."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
+    def fit(self, x: Any = None, y: Any = None, *, shuffle: bool = False, **kwargs: Any) -> Any:
+        """As Keras'; `dataset` has shuffled the batches."""
+        return super().fit(x, y, shuffle=shuffle, **kwargs)
+
+    @property
+    def metrics(self) -> list[Any]:
+        """The mean loss."""
+        return [self.loss_tracker]
+
+    def _seed(self, purpose: int) -> Any:
+        step = self.optimizer.iterations.value if self.optimizer is not None else 0
+        return tf.stack([tf.cast(self.schema.training.seed * 4 + purpose, tf.int64), tf.cast(step, tf.int64)])
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """Update the weights for a batch."""
+        inputs, rows, weight = keras.utils.unpack_x_y_sample_weight(data)
+        with tf.GradientTape() as tape:
+            loss = self.step_loss(inputs, rows, weight, self._seed(0), True)
+        gradients = tape.gradient(loss, [variable.value for variable in self.trainable_variables])
+        pairs = [(g, v) for g, v in zip(gradients, self.trainable_variables, strict=True) if g is not None]
+        self.optimizer.apply_gradients(pairs)
+        self.loss_tracker.update_state(loss, sample_weight=tf.shape(rows)[0])
+        return {"loss": self.loss_tracker.result()}
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        """The loss of a batch, with the same negatives in every epoch."""
+        inputs, rows, weight = keras.utils.unpack_x_y_sample_weight(data)
+        seed = tf.stack([tf.cast(self.schema.training.seed * 4 + 1, tf.int64), self._batches_seen])
+        self._batches_seen.assign_add(1)
+        self.loss_tracker.update_state(
+            self.step_loss(inputs, rows, weight, seed, False), sample_weight=tf.shape(rows)[0]
+        )
+        return {"loss": self.loss_tracker.result()}
+
+    def reset_metrics(self) -> None:
+        """Begin an epoch, or a validation."""
+        super().reset_metrics()
+        self._batches_seen.assign(0)
+
+    def get_config(self) -> dict[str, Any]:
+        """What `from_config` needs; the encoder travels as an asset."""
+        return {
+            "schema": self.schema.resolved(),
+            "shapes": {k: list(v) for k, v in self.shapes.items()},
+            "classes": self.classes,
+        }
+
+    def get_build_config(self) -> dict[str, Any]:
+        """Nothing: the config says it all."""
+        return {"input_shape": None}
+
+    def build_from_config(self, config: Mapping[str, Any]) -> None:
+        """Make the weights."""
+        del config
+        self.build()
+
+    def save_assets(self, dir_path: str) -> None:
+        """Write the encoder beside the weights."""
+        if self.encoder is not None:
+            self.encoder.save(Path(dir_path) / "encoder")
+
+    def load_assets(self, dir_path: str) -> None:
+        """Read the encoder."""
+        if (Path(dir_path) / "encoder").exists():
+            self.encoder = Encoder.load(Path(dir_path) / "encoder")
+
+    # --- batches ----------------------------------------------------------------------------------------------------
+
+    def learn_from(self, encoded: Encoded) -> None:
+        """Draw negatives from the values of training rows."""
+        joints = [
+            joint_values(encoded.rows, [self.groups.index(name) for name in names]) for names in self.schema.noise.joint
+        ]
+        self.take_values(value_tables(encoded), [encoded.values[name].counts for name in self.groups], joints)
+
+    def take_values(self, tables: Sequence[Any], counts: Sequence[Any], joints: Sequence[Joint] = ()) -> None:
+        """Draw negatives from value tables (as `value_tables` gives them) with counts [values]."""
+        noise = self.schema.noise
+        self.value_tables = [tf.Variable(table, trainable=False) for table in tables]
+        self.joints = list(joints)
+        tuples = [(joint.groups, joint.values(), joint.counts) for joint in joints]
+        self.noise = Noise(
+            counts, self.params(), noise.alpha_groups, noise.alpha_values, noise.negatives, noise.sharing, tuples
+        )
+        if isinstance(self.schema.objective, Nce) and not np.any(self.offsets.numpy()):
+            offsets = np.zeros(len(self.groups), np.float32)
+            for unit in self.noise.units:
+                offsets[unit.groups[0]] = unit.mean_log_q + math.log(noise.negatives)
+            self.offsets.assign(offsets)
+
+    def dataset(self, encoded: Encoded, batch_size: int | None = None, shuffle: bool = True) -> tf.data.Dataset:
+        """Batches for `fit` (shuffled) or `evaluate` (in order). The first one made is what the noise is drawn from."""
+        supervised_ = self.schema.target is not None
+        if not supervised_ and self.noise is None:
+            self.learn_from(encoded)
+        if supervised_ and encoded.target is None:
+            raise ValueError(f"the rows have no target, {self.schema.target!r}, to learn from")
+        tables = [tf.Variable(table, trainable=False) for table in value_tables(encoded)]
+        ids = np.asarray(encoded.rows)
+        if not supervised_ and self.joints:
+            ids = np.concatenate([ids, *(joint.ids(ids)[:, None] for joint in self.joints)], axis=1)
+        rows = tf.Variable(ids, trainable=False)
+        target = None if encoded.target is None or not supervised_ else tf.constant(np.asarray(encoded.target))
+        weight = None if encoded.weight is None or not supervised_ else tf.constant(np.asarray(encoded.weight))
+
+        def batch(index: Any) -> Any:
+            some = tf.gather(rows, index)
+            inputs = {name: tf.gather(tables[g], some[:, g] + 1) for g, name in enumerate(self.groups)}
+            if target is None:
+                return inputs, some
+            return (inputs, tf.gather(target, index), *(() if weight is None else (tf.gather(weight, index),)))
+
+        size = min(batch_size or self.schema.training.batch_size, len(ids))
+        order = tf.data.Dataset.range(len(ids))
+        if shuffle:
+            order = order.shuffle(len(ids), seed=self.schema.training.seed, reshuffle_each_iteration=True)
+        return order.batch(size, drop_remainder=shuffle).map(batch, num_parallel_calls=1).prefetch(2)
+
+
+def value_tables(encoded: Encoded) -> list[np.ndarray[Any, Any]]:
+    """Each group's entries with value id v in row v + 1; row 0 is the missing entry."""
+    tables = []
+    for name in encoded.encoder.codecs:
+        values = np.asarray(encoded.values[name].entries)
+        missing = np.full((1, values.shape[1]), np.nan if values.dtype == np.float32 else 0, values.dtype)
+        tables.append(np.concatenate([missing, values]))
+    return tables
+
+
+def shapes_of(encoder: Encoder) -> dict[str, Shape]:
+    """What each group's layer has to know of the data."""
+    ranks = encoder.schema.model.ranks or (encoder.schema.model.dim,)
+    shapes = {}
+    for name, codec in encoder.codecs.items():
+        if not isinstance(codec, ItemsCodec):
+            shapes[name] = Shape(codec.width)
+            continue
+        top = levels_of(codec.vocabulary.counts, ranks)
+        sizes = [int((top >= level).sum()) for level in range(1, len(ranks) + 1)]
+        shapes[name] = Shape(codec.width, (sizes[0] + 1, *sizes[1:]), codec.weighted)  # and the unseen key
+    return shapes
+
+
+def _dims(schema: Schema) -> tuple[int, ...]:
+    """The rank of each level; for truncation, of what each level adds to the one below."""
+    ranks = schema.model.ranks or (schema.model.dim,)
+    if schema.model.level_sharing == "truncate":
+        return (ranks[0], *(high - low for low, high in pairwise(ranks)))
+    return ranks
+
+
+__all__ = ["Feat2Vec", "Joint", "shapes_of", "value_tables"]

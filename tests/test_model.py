@@ -1,0 +1,305 @@
+"""The Keras model: scores against loops over items, one step, saving, batches."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from feat2vec.document import dump_document
+from feat2vec.encode import Encoded, fit
+from feat2vec.model import Feat2Vec, shapes_of
+from feat2vec.schema import read_schema
+from tests import reference
+
+GROUPS: dict[str, Any] = {
+    "who": {"column": "who"},
+    "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True, "max_items": 4}},
+    "title": {"column": "title", "extractor": {"type": "text_cnn", "token_dim": 4, "filters": 3, "widths": [2, 3]}},
+    "size": {"column": "size", "extractor": {"type": "numeric", "hidden": [3]}},
+}
+UNTARGETED = {name: GROUPS[name] for name in ("who", "tags", "size")}
+LOOKUPS = {name: GROUPS[name] for name in ("who", "tags")} | {"place": {"column": "place"}}
+CASES: dict[str, dict[str, Any]] = {
+    "nce": {"objective": "nce"},
+    "nce, joint": {"objective": "nce", "noise": {"joint": [["who", "tags"]]}, "model": {"bias": True, "dim": 6}},
+    "contrastive pool, ranks": {
+        "objective": "contrastive", "noise": {"sharing": "batch", "negatives": 8}, "model": {"ranks": [2, 4, 8]},
+    },
+    "strict, joint, ranks": {
+        "objective": "negative_sampling", "noise": {"joint": [["who", "title"]]},
+        "model": {"ranks": [2, 6], "dependents": "strict", "bias": True},
+    },
+    "truncated": {"objective": "nce", "model": {"ranks": [2, 6], "level_sharing": "truncate", "bias": True}},
+    "regularized": {
+        "objective": {"type": "contrastive", "correction": False}, "model": {"dim": 4},
+        "training": {"l2": 0.1, "group_dropout": 0.3, "optimizer": {"type": "adam", "learning_rate": 0.01}},
+    },
+    "logistic": {
+        "objective": {"type": "logistic", "target": "label", "weight": "count"},
+        "model": {"ranks": [2, 4], "bias": True}, "training": {"interaction_dropout": 0.2},
+    },
+    "regression": {"objective": {"type": "regression", "target": "score"}, "model": {"bias": True, "dim": 4}},
+    "softmax": {"objective": {"type": "softmax", "target": "place"}, "model": {"ranks": [2, 4]}},
+    "glove": {"objective": {"type": "glove", "target": "count"}, "model": {"bias": True, "dim": 4}},
+}  # fmt: skip
+
+
+def table(rows: int = 192) -> pa.Table:
+    """Rows with planted structure: tags follow who, and some entries are missing."""
+    rng = np.random.default_rng(0)
+    who = rng.zipf(1.5, rows) % 12
+    tags = [[f"t{(w + int(x)) % 9}" for x in rng.integers(0, 2, rng.integers(0, 4))] for w in who]
+    return pa.table(
+        {
+            "who": [None if i % 17 == 0 else f"w{w}" for i, w in enumerate(who)],
+            "tags": tags,
+            "place": [f"p{w % 4}" for w in who],
+            "title": [" ".join(f"word{int(x)}" for x in rng.integers(0, 9, 1 + w % 4)) for w in who],
+            "size": [None if i % 13 == 0 else float(w) for i, w in enumerate(who)],
+            "label": (who % 2 == 0).astype(np.int64),
+            "score": (who / 10).astype(np.float64),
+            "count": rng.integers(1, 5, rows),
+        }
+    )
+
+
+TABLE = table()
+
+
+def encoded(case: dict[str, Any], groups: dict[str, Any] | None = None) -> Encoded:
+    training = {"batch_size": 48, **case.get("training", {})}
+    return fit(read_schema({"version": 1, "groups": groups or GROUPS, **case, "training": training}), TABLE)
+
+
+def trained(rows: Encoded, epochs: int = 3, **options: Any) -> tuple[Feat2Vec, list[float]]:
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile(**options)
+    losses: list[float] = model.fit(model.dataset(rows), epochs=epochs, verbose=0).history["loss"]
+    return model, losses
+
+
+def one_batch(model: Feat2Vec, rows: Encoded) -> Any:
+    return next(iter(model.dataset(rows, batch_size=len(rows), shuffle=False)))
+
+
+QUICK = {"nce, joint", "contrastive pool, ranks", "logistic", "softmax"}
+ALL_CASES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
+
+
+@pytest.mark.parametrize("name", ALL_CASES)
+def test_every_objective_trains_and_comes_back_from_a_file(name: str, tmp_path: Path) -> None:
+    rows = encoded(CASES[name], GROUPS if "joint" in name else LOOKUPS if "softmax" not in name else UNTARGETED)
+    model, losses = trained(rows, 3)
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    inputs = one_batch(model, rows)[0]
+    np.testing.assert_array_equal(loaded(inputs), model(inputs))
+    assert loaded.encoder is not None
+    assert loaded.encoder.schema == rows.encoder.schema
+    for ours, theirs in zip(model.optimizer.variables, loaded.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+    loaded.learn_from(rows)
+    again = [one.fit(model.dataset(rows), epochs=1, verbose=0).history["loss"] for one in (model, loaded)]
+    assert again[0] == again[1]
+
+
+def test_a_file_is_loaded_after_import_feat2vec_alone(tmp_path: Path) -> None:
+    rows = encoded(CASES["contrastive pool, ranks"], LOOKUPS)
+    model, _ = trained(rows, 1)
+    model.save(tmp_path / "model.keras")
+    inputs = {name: array.numpy() for name, array in one_batch(model, rows)[0].items()}
+    np.savez(tmp_path / "inputs.npz", **inputs)
+    code = (
+        "import feat2vec, sys; assert 'keras' not in sys.modules; import keras, numpy as np;"
+        "model = keras.models.load_model('model.keras', safe_mode=True);"
+        "np.save('scores.npy', model(dict(np.load('inputs.npz'))).numpy())"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), model(inputs))
+
+
+@pytest.mark.parametrize(("ranks", "sharing"), [((5,), "separate"), ((1, 3, 6), "separate"), ((2, 4), "truncate")])
+def test_scores_are_those_of_the_paper_item_by_item(ranks: tuple[int, ...], sharing: str) -> None:
+    model_spec: dict[str, Any] = {"ranks": list(ranks), "bias": True, "level_sharing": sharing}
+    rows = encoded({"model": model_spec, "objective": "nce"}, LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.bias.assign(0.25)
+    for extractor in model.extractors:
+        extractor.linear.assign(tf.random.stateless_normal(extractor.linear.shape, [1, 2]))
+    inputs = one_batch(model, rows)[0]
+    tables = [[t.numpy().astype(np.float64) for t in extractor.tables] for extractor in model.extractors]
+
+    def item(group: int, id_: int) -> reference.Item:
+        own = [
+            t[id_ - 1 if k == 0 else id_ - 2] for k, t in enumerate(tables[group]) if k == 0 or 0 <= id_ - 2 < len(t)
+        ]
+        if sharing == "truncate":
+            own = [np.concatenate(own[: k + 1]) for k in range(len(own))]
+        return reference.Item(len(own), 1.0, own)
+
+    expected = []
+    for r in range(len(rows)):
+        bags = [[item(g, int(i)) for i in inputs[name][r].numpy() if i] for g, name in enumerate(LOOKUPS)]
+        linear = sum(
+            float(model.extractors[g].linear.numpy()[int(i) - 1, 0])
+            for g, name in enumerate(LOOKUPS)
+            for i in inputs[name][r].numpy()
+            if i
+        )
+        pairs = reference.truncated(bags, ranks) if sharing == "truncate" else reference.score(bags)
+        expected.append(0.25 + linear + pairs)
+    np.testing.assert_allclose(model(inputs), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_parameters_are_the_active_factors() -> None:
+    rows = encoded({"model": {"ranks": [2, 4, 16]}, "objective": "nce"}, LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    shapes = shapes_of(rows.encoder)
+    expected = sum(rank * size for shape in shapes.values() for rank, size in zip((2, 4, 16), shape.sizes, strict=True))
+    assert sum(model.params()) == expected
+    for name, shape in shapes.items():
+        vocabulary = rows.encoder.codecs[name].vocabulary
+        assert vocabulary is not None
+        level = vocabulary.table((2, 4, 16))["level"].to_numpy()
+        assert shape.sizes == (len(level) + 1, int((level >= 2).sum()), int((level >= 3).sum()))
+
+
+def test_one_rank_is_the_plain_model_to_the_last_bit() -> None:
+    losses = [
+        trained(encoded({"model": model, "objective": "nce"}, LOOKUPS), 2)[1] for model in ({"dim": 6}, {"ranks": [6]})
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not() -> None:
+    case = CASES["contrastive pool, ranks"]
+    rows = encoded(case, LOOKUPS)
+    weights = [np.concatenate([w.ravel() for w in trained(rows, 2)[0].get_weights()]) for _ in range(2)]
+    assert weights[0].tobytes() == weights[1].tobytes()
+    other = Feat2Vec.from_encoder(encoded({**case, "training": {"seed": 1}}, LOOKUPS).encoder)
+    assert np.concatenate([w.ravel() for w in other.get_weights()]).tobytes() != weights[0].tobytes()
+
+
+def test_a_step_is_traced_once_and_touches_only_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = encoded({"objective": "nce", "noise": {"negatives": 1}, "model": {"dim": 3}}, LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile(steps_per_execution=2)
+    calls = []
+    step = model.train_step
+
+    def counted(data: Any) -> Any:
+        calls.append(data)
+        return step(data)
+
+    monkeypatch.setattr(model, "train_step", counted)
+    before = model.extractors[1].tables[0].numpy()
+    model.fit(model.dataset(rows, batch_size=4), steps_per_epoch=2, epochs=1, verbose=0)
+    touched = (model.extractors[1].tables[0].numpy() != before).any(axis=1)
+    assert 0 < touched.sum() < len(touched)
+    model.fit(model.dataset(rows, batch_size=4), epochs=1, verbose=0)
+    assert len(calls) <= 2  # fit makes its function anew, the steps inside it do not
+
+
+def test_l2_is_half_lambda_times_the_mean_square_of_the_occurrences() -> None:
+    losses = []
+    for l2 in (0.0, 0.5):
+        rows = encoded({"objective": {"type": "regression", "target": "score"}, "training": {"l2": l2}}, LOOKUPS)
+        model = Feat2Vec.from_encoder(rows.encoder)
+        inputs, target = one_batch(model, rows)
+        losses.append(float(model.step_loss(inputs, target, None, tf.constant([0, 0], tf.int64), True)))
+        squares = sum(
+            float((table_.tables[0].numpy()[ids[ids > 0] - 1] ** 2).sum())
+            for table_, ids in zip(model.extractors, (inputs[name].numpy() for name in LOOKUPS), strict=True)
+        )
+    assert losses[1] - losses[0] == pytest.approx(0.25 * squares / len(rows), rel=1e-4)
+
+
+def test_weights_weigh_the_rows() -> None:
+    case = {"objective": {"type": "regression", "target": "score", "weight": "count"}}
+    rows = encoded(case, LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    inputs, target, weight = one_batch(model, rows)
+    found = float(model.step_loss(inputs, target, weight, tf.constant([0, 0], tf.int64), False))
+    each = (model(inputs).numpy() - TABLE["score"].to_numpy()) ** 2 * TABLE["count"].to_numpy()
+    assert found == pytest.approx(each.mean(), rel=1e-5)
+
+
+def test_dropout_is_for_training_only() -> None:
+    case = {
+        "objective": {"type": "regression", "target": "score"},
+        "training": {"interaction_dropout": 0.5},
+        "model": {"dim": 8},
+    }
+    rows = encoded(case, LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile()
+    inputs, _ = one_batch(model, rows)
+    np.testing.assert_array_equal(model(inputs), model(inputs, training=False))
+    assert not np.array_equal(model(inputs, training=True), model(inputs))
+    rows = encoded({"objective": "nce", "training": {"group_dropout": 0.5}}, LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    inputs, ids = one_batch(model, rows)
+    seed = tf.constant([3, 4], tf.int64)
+    plain, dropped, again = (float(model.step_loss(inputs, ids, None, seed, mode)) for mode in (False, True, True))
+    assert plain != dropped == again
+
+
+def test_validation_draws_the_same_negatives_every_time() -> None:
+    rows = encoded(CASES["nce"], LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile()
+    model.learn_from(rows)
+    held = rows.encoder.encode(TABLE.slice(0, 60))
+    batches = model.dataset(held, batch_size=20, shuffle=False)
+    first = model.evaluate(batches, verbose=0)
+    assert np.isfinite(first)
+    assert first == model.evaluate(batches, verbose=0)
+
+
+def test_unseen_values_and_absent_columns_are_scored() -> None:
+    rows = encoded(CASES["nce, joint"])
+    model = Feat2Vec.from_encoder(rows.encoder)
+    new = rows.encoder.encode(pa.table({"who": ["nobody", "w1", None], "tags": [["t1", "x"], [], None]}))
+    inputs = next(iter(model.dataset(new, shuffle=False)))[0]
+    assert np.isfinite(model(inputs)).all()
+    assert float(model(inputs)[2]) == pytest.approx(float(model.bias.numpy()))
+
+
+def test_the_offset_starts_at_the_mean_of_log_k_q() -> None:
+    rows = encoded(CASES["nce"], LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.dataset(rows)
+    for g, name in enumerate(LOOKUPS):
+        counts = rows.values[name].counts.astype(np.float64) ** 0.75
+        q = counts / counts.sum()
+        assert model.offsets.numpy()[g] == pytest.approx((q * np.log(5 * q)).sum(), rel=1e-5)
+
+
+def test_mistakes_are_told() -> None:
+    rows = encoded(CASES["nce"], LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    inputs = {name: tf.zeros((1, shape.width), tf.int32) for name, shape in model.shapes.items()}
+    with pytest.raises(ValueError, match=r"make its batches by model\.dataset"):
+        model.step_loss(inputs, tf.zeros((1, 3), tf.int32), None, [0, 0], True)
+    rows = encoded(CASES["regression"])
+    model = Feat2Vec.from_encoder(rows.encoder)
+    with pytest.raises(ValueError, match="the rows have no target, 'score'"):
+        model.dataset(rows.encoder.encode(pa.table({"who": ["w1"]})))
+
+
+def test_a_saved_model_runs_no_code_of_the_users(tmp_path: Path) -> None:
+    (tmp_path / "evil.py").write_text("raise RuntimeError('executed')")
+    schema = {"version": 1, "plugins": ["evil"], "groups": {"a": {"column": "a"}, "b": {"column": "b"}}}
+    config = {"schema": dump_document(schema), "shapes": {"a": [1, [3], False], "b": [1, [3], False]}, "classes": 0}
+    with pytest.raises(Exception, match="would run the code of 'evil'"):
+        Feat2Vec.from_config(config)
