@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -181,51 +181,56 @@ class Feat2Vec(keras.Model):
         levels, linear = self._stack(extracted)
         draws = self.noise.sample(rows, seed)
         sizes = [tf.shape(draw.rows)[0] for draw in draws]
+        around, beside = levels, linear  # a row's groups as the context of each other
         rate = self.schema.training.group_dropout
-        kept = tf.ones(tf.shape(linear), linear.dtype)
         if training and rate:
             seeds = tf.random.split(tf.cast(seed, tf.int64), 3, alg="philox")
             kept = tf.cast(tf.random.stateless_uniform(tf.shape(linear), seeds[2]) >= rate, linear.dtype)
-        parts = [[tf.split(x, sizes) if x is not None else [None] * len(sizes) for x in level[:2]] for level in levels]
-        linears, keeps = tf.split(linear, sizes), tf.split(kept, sizes)
+            around, beside = [_each(lambda x: x * kept[..., None], level) for level in levels], linear * kept
+        whole = submodels(around, tf.reduce_sum(beside, axis=1) + self._bias(), self.schema.model.dependents)
+        parts = [
+            [_split(level, sizes) for level in levels], tf.split(linear, sizes),
+            [_split(level, sizes) for level in around], tf.split(beside, sizes),
+            [_split(level, sizes) for level in context(around)], [tf.split(score, sizes) for score in whole.scores],
+        ]  # fmt: skip
         total, squares = 0.0, [one.square for one in extracted]
         for u, (unit, draw) in enumerate(zip(self.noise.units, draws, strict=True)):
-            own = [Level(free[u], dependent[u]) for free, dependent in parts]
-            loss, more = self._unit_loss(unit.groups, draw, own, linears[u], keeps[u], training)
+            own, own_linear, masked, masked_linear, sums, scores = (
+                part[u] if isinstance(part[0], tf.Tensor) else [one[u] for one in part] for part in parts
+            )
+            members = [_members(level, unit.groups) for level in masked]
+            rest = [
+                Level(*(None if x is None else x - tf.reduce_sum(y, axis=1) for x, y in zip(*pair, strict=True)))
+                for pair in zip((level[:2] for level in sums), (level[:2] for level in members), strict=True)
+            ]
+            # what the unit adds to the row is taken from the row's score: the score of the others
+            adds = self._replace(
+                _nothing(scores), rest, _alone(members), tf.gather(masked_linear, unit.groups, axis=1)[:, None]
+            )
+            base = Submodels([score - more[:, 0] for score, more in zip(scores, adds.scores, strict=True)], [])
+            mine = [_members(level, unit.groups) for level in own]
+            positive = self._replace(base, rest, _alone(mine), tf.gather(own_linear, unit.groups, axis=1)[:, None])
+            loss, more = self._unit_loss(unit.groups, draw, base, rest, positive, training)
             total += tf.reduce_sum(tf.where(draw.present, loss, tf.zeros_like(loss)))
             squares += more
         return total / tf.cast(tf.shape(rows)[0], linear.dtype), tf.add_n(squares)
 
     def _unit_loss(
-        self, unit: tuple[int, ...], draw: Draw, own: list[Level], linear: Any, kept: Any, training: bool
+        self, unit: tuple[int, ...], draw: Draw, base: Submodels, rest: list[Level], positive: Submodels, training: bool
     ) -> tuple[Any, list[Any]]:
         """The loss of the rows [n] of one unit's slice: the other groups stay, the unit's values are replaced."""
-        dependents = self.schema.model.dependents
-        others = [g for g in range(len(self.groups)) if g not in unit]
-        mask = tf.gather(kept, others, axis=1)  # [n, others]
-        rest = [
-            Level(*(None if x is None else tf.gather(x, others, axis=1) * mask[..., None] for x in level[:2]))
-            for level in own
-        ]
-        rest_linear = tf.reduce_sum(tf.gather(linear, others, axis=1) * mask, axis=1) + self._bias()
-        base, around = submodels(rest, rest_linear, dependents), context(rest)
-        members = [
-            Level(*(None if x is None else tf.gather(x, unit, axis=1)[:, None] for x in level[:2])) for level in own
-        ]
-        positive = self._replace(base, around, members, tf.gather(linear, unit, axis=1)[:, None])
         drawn = [self._extract_values(g, values, training) for g, values in zip(unit, draw.values, strict=True)]
         shape = tf.shape(draw.values[0])
-        members, linear = self._stack(drawn)
+        levels, linear = self._stack(drawn)
         members = [  # [n, k, members, D] or [K, members, D]
-            Level(*(None if x is None else tf.reshape(x, tf.concat([shape, tf.shape(x)[1:]], 0)) for x in level[:2]))
-            for level in members
+            _each(lambda x: tf.reshape(x, tf.concat([shape, tf.shape(x)[1:]], 0)), level) for level in levels
         ]
-        negatives = self._replace(base, around, members, tf.reshape(linear, tf.concat([shape, [len(unit)]], 0)))
+        negatives = self._replace(base, rest, members, tf.reshape(linear, tf.concat([shape, [len(unit)]], 0)))
         log_q = Noisy(draw.log_q_positive, draw.log_q)
-        offset = self.offsets[unit[0]] if isinstance(self.schema.objective, Nce) else 0.0
+        objective = self.schema.objective
+        offset = self.offsets[unit[0]] if isinstance(objective, Nce) else 0.0
         pairs = [Noisy(up[:, 0], down) for up, down in zip(positive.scores, negatives.scores, strict=True)]
         targets = [Noisy(up[:, 0], down) for up, down in zip(positive.targets, negatives.targets, strict=True)]
-        objective = self.schema.objective
         loss = self_supervised(objective, pairs[-1], log_q, draw.hits, offset)
         if self._has_levels():
             for low, target in zip(pairs, targets, strict=False):
@@ -379,6 +384,32 @@ class Feat2Vec(keras.Model):
         if shuffle:
             order = order.shuffle(len(ids), seed=self.schema.training.seed, reshuffle_each_iteration=True)
         return order.batch(size, drop_remainder=shuffle).map(batch, num_parallel_calls=1).prefetch(2)
+
+
+def _each(change: Callable[[Any], Any], level: Level) -> Level:
+    """A level with both of its parts changed."""
+    return Level(*(None if part is None else change(part) for part in level[:2]))
+
+
+def _members(level: Level, groups: Sequence[int]) -> Level:
+    """A level's vectors of some groups, [batch, groups, D]."""
+    return _each(lambda vectors: tf.gather(vectors, groups, axis=1), level)
+
+
+def _split(level: Level, sizes: Sequence[Any]) -> list[Level]:
+    """A level's rows in slices."""
+    parts = [[None] * len(sizes) if part is None else tf.split(part, sizes) for part in level[:2]]
+    return [Level(*pair) for pair in zip(*parts, strict=True)]
+
+
+def _alone(levels: Sequence[Level]) -> list[Level]:
+    """A row's own values [n, members, D] as its only candidate, [n, 1, members, D]."""
+    return [_each(lambda x: x[:, None], level) for level in levels]
+
+
+def _nothing(scores: Sequence[Any]) -> Submodels:
+    """Scores of zero."""
+    return Submodels([tf.zeros_like(score) for score in scores], [])
 
 
 def value_tables(encoded: Encoded) -> list[np.ndarray[Any, Any]]:
