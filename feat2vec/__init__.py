@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from feat2vec.errors import UserError
     from feat2vec.extractors import layer
     from feat2vec.model import Feat2Vec
+    from feat2vec.run import Run, load
     from feat2vec.schema import Schema, read_schema
     from feat2vec.specs import extractor
     from feat2vec.table import Table, open_table
+    from feat2vec.train import train
 
 __version__ = version("feat2vec")
 KERAS_MODULES = ("interactions", "extractors", "objectives", "optimizers", "model")
@@ -28,19 +30,22 @@ KERAS_MODULES = ("interactions", "extractors", "objectives", "optimizers", "mode
 _HOMES = {
     "Encoder": "encode",
     "Feat2Vec": "model",
+    "Run": "run",
     "Schema": "schema",
     "Table": "table",
     "UserError": "errors",
     "extractor": "specs",
     "fit": "encode",
     "layer": "extractors",
+    "load": "run",
     "open_table": "table",
     "read_schema": "schema",
+    "train": "train",
 }
 
 __all__ = [
-    "Encoder", "Feat2Vec", "Schema", "Table", "UserError", "__version__", "extractor", "fit", "layer", "open_table",
-    "read_schema",
+    "Encoder", "Feat2Vec", "Run", "Schema", "Table", "UserError", "__version__", "extractor", "fit", "layer", "load",
+    "open_table", "read_schema", "train",
 ]  # fmt: skip
 
 

@@ -7,10 +7,11 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from feat2vec.errors import UserError
+from feat2vec.errors import FailedError, UserError
 
 
 class _Commands(click.Group):
@@ -94,6 +95,86 @@ def check(schema: str | None, data: str | None, resolved: bool, as_json_schema: 
         say(f"{schema}: no problems, {groups} group{'s' * (groups != 1)}, objective {checked.objective.type}")
 
 
+@feat2vec.command()
+@click.argument("schema")
+@click.option("--data", required=True, help="The rows to learn from.")
+@click.option("--validation", help="Rows to hold out: a loss each epoch, early stopping, the best weights kept.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The run: a folder that is made.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace any key of the schema.")
+@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
+@click.option("--force", is_flag=True, help="Replace the run if it is there.")
+@click.option("--quiet", is_flag=True, help="Print nothing.")
+@click.option("--memory", default="1GB", show_default=True, help="What encoding may hold before it spills to disk.")
+def train(
+    schema: str, data: str, validation: str | None, out: Path, settings: tuple[str, ...], resume: bool, force: bool,
+    quiet: bool, memory: str,
+) -> None:  # fmt: skip
+    """Learn a schema's vectors from a table and write them as a run.
+
+    \b
+    feat2vec train films.yaml --data films.parquet --out runs/films
+    feat2vec train films.yaml --data films.parquet --out runs/films --set training.epochs=50 --force
+    """
+    _import_tensorflow()
+    from feat2vec.train import train
+
+    run = train(
+        schema, data, out, validation, settings=settings, resume=resume, force=force, quiet=quiet, memory=memory
+    )
+    if not quiet:
+        metrics = run.metrics
+        say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, loss {metrics['loss']:.4f}")
+
+
+@feat2vec.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--data", required=True, help="Rows that training has not seen.")
+@click.option("--task", type=click.Choice(["rank", "nearest"]), required=True, help="What to measure.")
+@click.option("--target", required=True, help="The group to find.")
+@click.option("--given", help="The groups to find it by, with commas between them; default: all others.")
+@click.option("--similarity", type=click.Choice(["cosine", "dot"]), default="cosine", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def evaluate(
+    run: Path, data: str, task: str, target: str, given: str | None, similarity: Literal["cosine", "dot"], as_json: bool
+) -> None:
+    """Measure a run on rows that it has not seen.
+
+    rank: where a row's true values of the target stand among all, by their similarity with the groups given.
+    nearest: a number read off the target's value that is nearest to the groups given, against the row's own.
+
+    \b
+    feat2vec evaluate runs/films --data test.parquet --task rank --target director --given cast,genre
+    feat2vec evaluate runs/films --data test.parquet --task nearest --target year
+    """
+    _import_tensorflow()
+    from feat2vec import evaluate as tasks
+    from feat2vec.run import load
+
+    names = None if given is None else [name.strip() for name in given.split(",")]
+    facts = getattr(tasks, task)(load(run), data, target, names, similarity)
+    if as_json:
+        say(json.dumps(facts))
+        return
+    for name, value in facts.items():
+        shown = ", ".join(value) if isinstance(value, list) else f"{value:.4g}" if isinstance(value, float) else value
+        say(f"{name:15} {shown}")
+
+
+def _import_tensorflow() -> None:
+    """TensorFlow's libraries write of the processor and of missing devices to standard error; nobody asked."""
+    sys.stderr.flush()
+    errors, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        import tensorflow as tf
+
+        tf.constant(0)  # it looks for devices
+    finally:
+        os.dup2(errors, 2)
+        os.close(errors)
+        os.close(nothing)
+
+
 def say(text: str, *, error: bool = False, end: str = "\n") -> None:
     """Print text; what no encoding can express, such as a file's name of stray bytes, is escaped."""
     click.echo(text.encode("utf-8", "backslashreplace").decode(), err=error, nl=end != "")
@@ -101,6 +182,8 @@ def say(text: str, *, error: bool = False, end: str = "\n") -> None:
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # the same bits whatever the processor
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an error, so that folders are cleaned up
     try:
         feat2vec(standalone_mode=False)
@@ -112,6 +195,9 @@ def main() -> None:
     except UserError as error:
         say(str(error), error=True)
         sys.exit(2)
+    except FailedError as error:
+        say(str(error), error=True)
+        sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
         say("interrupted", error=True)
         sys.exit(130)

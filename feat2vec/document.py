@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import yaml
@@ -69,7 +69,8 @@ class Flaw:
 class Document:
     """Data with the line of each of its keys, and how plain scalars were spelled.
 
-    `flaws` are for `validate` to report, together with what is wrong with the data.
+    `flaws` are for `validate` to report, together with what is wrong with the data. `settings` are the paths whose
+    values were given beside the text, and how.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Document:
     lines: dict[KeyPath, int]
     spelled: dict[KeyPath, str]
     flaws: tuple[Flaw, ...] = ()
+    settings: Mapping[KeyPath, str] = field(default_factory=dict)
 
     def line(self, path: KeyPath) -> int:
         """The line of a path, or of its nearest ancestor that is in the file."""
@@ -85,9 +87,40 @@ class Document:
         return self.lines.get(path, 1)
 
     def problem(self, path: KeyPath, message: str, line: int | None = None) -> str:
-        """`file:line: path: message`."""
+        """`file:line: path: message`, or `--set key=value: path: message`."""
         where = f"{self.name}:{line or self.line(path)}"
+        for place, setting in self.settings.items():
+            made = path not in self.lines and place[: len(path)] == path  # a key that only the setting has
+            if path and (made or path[: len(place)] == place):
+                where = f"--set {setting}"
         return ": ".join([where, *([dotted(path)] if path else []), message])
+
+    def with_settings(self, settings: Sequence[str]) -> Document:
+        """The document with values replaced, each setting being `key.below.key=value`, the value in YAML."""
+        document = self
+        for setting in settings:
+            key, equals, text = setting.partition("=")
+            if not equals or not all(key.split(".")):
+                raise UserError(f"--set {setting}: expected key=value, such as training.epochs=5")
+            document = document._set(tuple(key.split(".")), setting, parse_document(f"value: {text}", "--set"))
+        return document
+
+    def _set(self, path: KeyPath, setting: str, value: Document) -> Document:
+        def put(data: Data, path: KeyPath) -> Data:
+            if not path:
+                return value.data.get("value")
+            holder = data if isinstance(data, dict) else {"type": data} if isinstance(data, str) else {}
+            return {**holder, str(path[0]): put(holder.get(str(path[0])), path[1:])}
+
+        data = put(self.data, path)
+        if not isinstance(data, dict):
+            raise UserError(f"--set {setting}: expected key=value, such as training.epochs=5")
+        kept = {at: text for at, text in self.spelled.items() if at[: len(path)] != path}
+        spelled = kept | {(*path, *at[1:]): text for at, text in value.spelled.items()}
+        flaws = [flaw for flaw in self.flaws if flaw.path[: len(path)] != path]
+        flaws += [replace(flaw, path=(*path, *flaw.path[1:]), line=0) for flaw in value.flaws]
+        settings = {**self.settings, path: setting}
+        return replace(self, data=data, spelled=spelled, flaws=tuple(flaws), settings=settings)
 
 
 def dotted(path: KeyPath) -> str:

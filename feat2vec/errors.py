@@ -1,4 +1,4 @@
-"""What a user did wrong, in words: the one exception that the command line turns into exit code 2."""
+"""What went wrong, in words: the exceptions that the command line prints without a traceback."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ class UserError(Exception):
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+class FailedError(Exception):
+    """Something failed that is no mistake in what the user wrote: the command line says it and exits with 1."""
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

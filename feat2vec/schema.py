@@ -174,14 +174,15 @@ Objective = Annotated[
 
 
 class OptimizerSpec(Spec):
-    """A row-sparse optimizer."""
+    """A row-sparse optimizer; with `decay: linear` its learning rate falls to 0 over the run."""
 
     type: Literal["adagrad", "adam"] = "adagrad"
     learning_rate: Annotated[float, Field(gt=0)] = 0.1
+    decay: Literal["linear", "none"] = "linear"
 
 
 class Training(Spec):
-    """How long and how fast."""
+    """How long and how fast; with a validation table, until `patience` epochs are no better (0: never stop early)."""
 
     epochs: Count = 20
     batch_size: Count = 2048
@@ -189,6 +190,8 @@ class Training(Spec):
     l2: NotNegative = 0.0
     group_dropout: Share = 0.0
     interaction_dropout: Share = 0.0
+    patience: Annotated[int, Field(ge=0, le=2**31 - 1)] = 5
+    checkpoint_minutes: Annotated[float, Field(gt=0)] = 10.0
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
 
@@ -248,16 +251,20 @@ HOLDERS += [Group, Schema]
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def read_schema(source: str | Path | Document | Mapping[str, Any], *, plugins: bool = True) -> Schema:
+def read_schema(
+    source: str | Path | Document | Mapping[str, Any], *, plugins: bool = True, settings: Sequence[str] = ()
+) -> Schema:
     """Read a schema from a file, its text (of several lines), a parsed document or plain data.
 
-    `plugins=False` imports nothing that the schema names: use it for a schema that is not the user's own.
+    `settings` such as "training.epochs=5" replace what it says. `plugins=False` imports nothing that the schema names:
+    use it for a schema that is not the user's own.
     """
     if isinstance(source, Mapping):
         source = parse_document(dump_document(source))
     elif isinstance(source, str) and "\n" in source:
         source = parse_document(source)
     document = source if isinstance(source, Document) else read_document(source)
+    document = document.with_settings(settings)
     not_loaded = list(_load_plugins(document, allowed=plugins))
     return validate(document, Schema, _conflicts, STAND_INS, not_loaded)
 

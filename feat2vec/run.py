@@ -1,0 +1,153 @@
+"""A run: the folder that training leaves, and what it is read back as. Nothing in it is executed."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from feat2vec.encode import Encoded, Encoder
+from feat2vec.errors import UserError
+from feat2vec.schema import Schema
+from feat2vec.values import CHUNK, Array
+
+if TYPE_CHECKING:
+    from feat2vec.model import Feat2Vec
+
+FORMAT = 1
+PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained run: `encoder` for rows, `model` for vectors and scores."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The fitted encoder, without TensorFlow."""
+        return Encoder.load(self.folder)
+
+    @property
+    def schema(self) -> Schema:
+        """The schema, every default filled in."""
+        return self.encoder.schema
+
+    @cached_property
+    def model(self) -> Feat2Vec:
+        """The trained model, for use; to train it on, load `model.keras` with Keras, which compiles it."""
+        import keras
+
+        from feat2vec.model import Feat2Vec
+
+        model = keras.models.load_model(self.folder / "model.keras", compile=False)
+        if not isinstance(model, Feat2Vec):
+            raise UserError(f"{self.folder / 'model.keras'}: holds {type(model).__name__}, no feat2vec model")
+        return model
+
+    @cached_property
+    def history(self) -> list[dict[str, float]]:
+        """The numbers of each epoch."""
+        with (self.folder / "history.csv").open(newline="", encoding="utf-8") as file:
+            return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+
+
+def load(folder: str | Path) -> Run:
+    """Read a run; a schema with plugins is refused until they are imported, as that would run their code."""
+    folder = Path(folder)
+    if not (folder / "manifest.json").is_file():
+        what = "is no run (it has no manifest.json)" if folder.exists() else "does not exist"
+        partial = partial_folder(folder)
+        more = (
+            f"; {partial} was not finished, `feat2vec train ... --resume` goes on with it" if partial.exists() else ""
+        )
+        raise UserError(f"{folder}: {what}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{more}")
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT:
+            raise UserError(f"{folder}: was written in format {manifest['format']}; this feat2vec reads {FORMAT}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder}: cannot be read as a run ({type(error).__name__}: {error})") from None
+    run = Run(folder, manifest, metrics)
+    _ = run.encoder  # what is wrong with it is said now
+    return run
+
+
+def partial_folder(out: Path) -> Path:
+    """Where a run is while it trains."""
+    return out.with_name(f"{out.name}.partial")
+
+
+def write_run(
+    folder: Path, model: Feat2Vec, metrics: Mapping[str, Any], history: Sequence[Mapping[str, Any]], data: Any
+) -> None:
+    """Write a run into a folder that does not exist."""
+    if model.encoder is None:
+        raise ValueError("the model has no encoder")
+    model.encoder.save(folder)
+    model.save(folder / "model.keras")
+    versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    manifest = {"format": FORMAT, "versions": versions, "data": data, "seed": model.schema.training.seed}
+    for name, facts in (("manifest", manifest), ("metrics", metrics)):
+        (folder / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    with (folder / "history.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(history[-1]) if history else ["epoch"])
+        writer.writeheader()
+        writer.writerows(history)
+
+
+# --- what a run was trained on --------------------------------------------------------------------------------------
+
+
+def fingerprints(encoded: Encoded) -> dict[str, Any]:
+    """A digest of each group's values in every row, and of the target and the weight."""
+    facts: dict[str, Any] = {"rows": len(encoded)}
+    for g, (name, values) in enumerate(encoded.values.items()):
+        vocabulary = encoded.encoder.codecs[name].vocabulary
+        keys = [] if vocabulary is None else [np.array(hash_of(buffers(vocabulary.keys)))]
+        facts[name] = hash_of([*pieces(values.entries), *keys, *(piece[:, g] for piece in pieces(encoded.rows))])
+    for name, array in (("target", encoded.target), ("weight", encoded.weight)):
+        if array is not None:
+            facts[f"the {name}"] = hash_of(pieces(array))
+    return facts
+
+
+def pieces(array: Array) -> Iterator[Array]:
+    """An array in pieces, as it may be larger than memory."""
+    return (array[at : at + CHUNK] for at in range(0, len(array), CHUNK))
+
+
+def buffers(keys: Any) -> Iterator[Array]:
+    """The bytes of Arrow strings, and where each begins."""
+    return (np.frombuffer(buffer, np.uint8) for buffer in keys.buffers() if buffer is not None)
+
+
+def hash_of(arrays: Any) -> str:
+    """A digest of the arrays' bytes."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Where two nested mappings differ: `training.epochs: 5 before, 10 now`."""
+    for key in dict.fromkeys([*before, *now]):
+        here, old, new = f"{path}{key}", before.get(key, "nothing"), now.get(key, "nothing")
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from differences(old, new, f"{here}.")
+        elif old != new:
+            yield f"{here}: {old} before, {new} now"

@@ -1,0 +1,302 @@
+"""`train`: a schema and a table to a run; a killed one resumes to the same bytes."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import yaml
+
+from feat2vec import optimizers
+from feat2vec.batches import Batches
+from feat2vec.checkpoint import read_checkpoint, write_checkpoint
+from feat2vec.encode import MEMORY, Encoded, fit
+from feat2vec.errors import FailedError, UserError
+from feat2vec.model import Feat2Vec, value_tables
+from feat2vec.progress import Reporter
+from feat2vec.run import Run, differences, fingerprints, load, partial_folder, write_run
+from feat2vec.schema import Schema, read_schema
+from feat2vec.values import Array
+
+STEPS = 16  # that run in the graph before Python looks at them
+
+
+def train(
+    schema: Schema | str | Path | Mapping[str, Any],
+    data: object,
+    out: str | Path | None = None,
+    validation: object = None,
+    *,
+    settings: Sequence[str] = (),
+    resume: bool = False,
+    force: bool = False,
+    quiet: bool = False,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    memory: str = MEMORY,
+) -> Run:
+    """Train a schema on a table and write a run into the folder `out` (a temporary one if none is given).
+
+    While it trains, its checkpoints are in `out.partial`; `resume=True` goes on from there, `force=True` starts anew.
+    `settings` such as "training.epochs=5" replace what the schema says. `callbacks` are Keras' own.
+    """
+    began = time.perf_counter()
+    schema = read_schema(schema.resolved() if isinstance(schema, Schema) else schema, settings=settings)
+    temporary = tempfile.mkdtemp(prefix="feat2vec-") if out is None else None
+    out = Path(temporary or "") / "run" if out is None else Path(out)
+    if out.exists() and resume:  # it was finished
+        run = load(out)
+        before, now = ({"schema": one.resolved()} for one in (run.schema, schema))
+        _refuse_other(out, before | {"data": run.manifest["data"]}, now | {"data": fingerprints(fit(schema, data))})
+        return run
+    partial = _begin(out, resume=resume, force=force)
+    rows = fit(schema, data, partial / "rows", memory)
+    held = None if validation is None else rows.encoder.encode(validation, partial / "validation", memory)
+    facts = {
+        "schema": schema.resolved(), "data": fingerprints(rows),
+        "validation": None if held is None else fingerprints(held),
+    }  # fmt: skip
+    trainer = Trainer(rows, held, partial / "checkpoint.npz", facts, quiet=quiet)
+    if not quiet:
+        trainer.reporter.say(rows.summary())
+    trainer.fit(callbacks, began)
+    write_run(partial / "run", trainer.model, trainer.metrics(began), trainer.history, facts["data"])
+    if out.exists():
+        shutil.rmtree(out)
+    (partial / "run").rename(out)
+    shutil.rmtree(partial)
+    run = load(out)
+    if temporary is not None:
+        weakref.finalize(run, shutil.rmtree, temporary, ignore_errors=True)
+    return run
+
+
+def _begin(out: Path, *, resume: bool, force: bool) -> Path:
+    """The folder to train in, without what an interrupted session left half-done."""
+    partial = partial_folder(out)
+    if out.exists() and not force:
+        raise UserError(f"{out}: exists already; choose another folder, or add --force to replace it")
+    if partial.exists() and force:
+        shutil.rmtree(partial)
+    if partial.exists() and not resume:
+        remedy = "add --resume to go on with it, or --force to start anew"
+        raise UserError(f"{partial}: holds a run that was not finished; {remedy}")
+    partial.mkdir(parents=True, exist_ok=True)
+    for path in partial.iterdir():
+        if path.name != "checkpoint.npz":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return partial
+
+
+def _refuse_other(where: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """A run is resumed with its own schema and data."""
+    old, new = ({**facts, "schema": yaml.safe_load(facts["schema"])} for facts in (before, now))
+    changed = list(differences(old, new))
+    if changed:
+        shown = [f"  {line.removeprefix('schema.')}" for line in changed[:3]]
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        lines = "\n".join(shown)
+        raise UserError(f"{where}: was trained with another schema or other data:\n{lines}{more}\nstart with --force")
+
+
+class Trainer(keras.callbacks.Callback):
+    """Fits a model to encoded rows, keeps checkpoints and the best weights."""
+
+    def __init__(
+        self, rows: Encoded, held: Encoded | None, checkpoint: Path, facts: Mapping[str, Any], *, quiet: bool
+    ) -> None:
+        super().__init__()
+        schema = rows.encoder.schema
+        self.spec, self.rows, self.path, self.facts = schema.training, rows, checkpoint, facts
+        model = Feat2Vec.from_encoder(rows.encoder)
+        labelled = schema.target is not None
+        if not labelled:
+            model.learn_from(rows)
+        joints = [] if labelled else model.joints
+        size = self.spec.batch_size
+
+        def batches(some: Encoded, tables: Any, *, shuffle: bool) -> Batches:
+            named = dict(zip(model.groups, tables, strict=True))
+            return Batches(some, named, size, joints, labelled=labelled, shuffle=shuffle, seed=self.spec.seed)
+
+        self.batches = batches(rows, value_tables(rows) if labelled else model.value_tables, shuffle=True)
+        self.held = None if held is None else batches(held, value_tables(held), shuffle=False)
+        self.steps = self.batches.steps
+        self._compile(model)
+        self.set_model(model)
+        self.reporter = Reporter(self.steps, self.spec.epochs, quiet=quiet)
+        self.epoch = self.step = self.waited = 0
+        self.stopped = self.traced = False
+        self.history: list[dict[str, float]] = []
+        self.best: float | None = None
+        self.best_weights: list[Array] = []
+        self.seconds_of_epoch = self.timed_seconds = (
+            0.0  # of training alone; timed are those after the first execution,
+        )
+        self.timed_rows = 0  # in which TensorFlow traces the step
+        self.seconds_before = 0.0  # of sessions that were killed
+        if checkpoint.exists():
+            self._restore()
+        self.saved = time.monotonic()
+
+    def _compile(self, model: Feat2Vec) -> None:
+        optimizer = self.spec.optimizer
+        rate: Any = optimizer.learning_rate
+        if optimizer.decay == "linear":
+            total = self.steps * self.spec.epochs
+            rate = keras.optimizers.schedules.PolynomialDecay(rate, total, end_learning_rate=0.0, power=1.0)
+        model.compile(optimizers.named(optimizer.type, rate), steps_per_execution=min(STEPS, self.steps))
+        model.optimizer.build(model.trainable_variables)
+
+    def fit(self, callbacks: Sequence[keras.callbacks.Callback], began: float) -> None:
+        """Train to the end, from wherever the checkpoint left off."""
+        self.began = began
+        held = None if self.held is None else self.held.dataset()
+        try:
+            while self.epoch < self.spec.epochs and not self.stopped:
+                first = self.epoch
+                # an epoch that was begun has fewer steps left, and Keras wants all epochs of a fit alike
+                last = first + 1 if self.step else self.spec.epochs
+                self.batches.epoch, self.batches.step = first, self.step
+                self.model.fit(
+                    self.batches.dataset(), validation_data=held, initial_epoch=first, epochs=last, verbose=0,
+                    callbacks=[self, *callbacks],
+                )  # fmt: skip
+                if self.epoch == first:
+                    break  # a user's callback stopped it
+        finally:
+            self.reporter.close()
+        if self.best_weights and self.spec.patience:
+            for variable, weights in zip(self.model.trainable_variables, self.best_weights, strict=True):
+                variable.assign(weights)
+
+    # --- what Keras calls -------------------------------------------------------------------------------------------
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        del logs
+        self.batches.epoch, self.batches.step, self.first = epoch, self.step, self.step
+        if self.step:
+            for variable, value in zip(self.model.metrics_variables, self.metric_state, strict=True):
+                variable.assign(value)
+        self.reporter.begin(epoch, self.step)
+        self.clock = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        before, self.step = self.step, min(self.first + batch + 1, self.steps)
+        self._check(logs or {})
+        self._tick(self.batches.bounds(self.step) - self.batches.bounds(before))
+        self.reporter.step(self.step)
+        due = time.monotonic() - self.saved > self.spec.checkpoint_minutes * 60
+        if due and self.step < self.steps:
+            self._save()
+            self.clock = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        logs = {key: float(value) for key, value in (logs or {}).items()}
+        speed = len(self.rows) / self.seconds_of_epoch
+        row = {"epoch": epoch + 1, **logs, "seconds": round(self.seconds_of_epoch, 3), "rows_per_second": round(speed)}
+        self.history.append(row)
+        self.epoch, self.step, self.seconds_of_epoch = epoch + 1, 0, 0.0
+        self._keep_best(logs.get("val_loss"))
+        self.reporter.end(epoch, row)
+        self._save()
+
+    # --- the parts --------------------------------------------------------------------------------------------------
+
+    def _tick(self, rows: int) -> None:
+        now = time.perf_counter()
+        self.seconds_of_epoch += now - self.clock
+        if self.traced:
+            self.timed_seconds += now - self.clock
+            self.timed_rows += rows
+        self.clock, self.traced = now, True
+
+    def _check(self, logs: Mapping[str, Any]) -> None:
+        """Stop at a loss that is not finite; the checkpoint before stays."""
+        loss = float(logs.get("loss", 0.0))
+        if math.isfinite(loss):
+            return
+        sizes = {
+            name: max((float(np.abs(weight.numpy()).max()) for weight in extractor.weights), default=0.0)
+            for name, extractor in zip(self.model.groups, self.model.extractors, strict=True)
+        }
+        worst = max(sizes, key=lambda name: sizes[name] if math.isfinite(sizes[name]) else math.inf)
+        step = int(self.model.failed_at) + 1
+        raise FailedError(
+            f"the loss is {loss} at step {step} (epoch {self.epoch + 1}); "
+            f"the largest weight, {sizes[worst]:.3g}, is of the group {worst!r}.\nUse a lower "
+            f"training.optimizer.learning_rate ({self.spec.optimizer.learning_rate:g} now), a higher training.l2, "
+            "or another scale for its numbers."
+        )
+
+    def _keep_best(self, loss: float | None) -> None:
+        if loss is None:
+            return
+        if self.best is None or loss < self.best:
+            self.best, self.waited = loss, 0
+            if self.spec.patience:
+                self.best_weights = [variable.numpy() for variable in self.model.trainable_variables]
+            return
+        self.waited += 1
+        if self.spec.patience and self.waited >= self.spec.patience:
+            self.stopped = self.model.stop_training = True
+            self.reporter.say(f"no better for {self.waited} epochs: back to epoch {self.epoch - self.waited}")
+
+    def _state(self) -> list[Any]:
+        """Every variable that training changes."""
+        model = self.model
+        return [*model.variables, *model.optimizer.variables, *model.metrics_variables]
+
+    def _save(self) -> None:
+        arrays = {f"state {i}": variable.numpy() for i, variable in enumerate(self._state())}
+        arrays |= {f"best {i}": array for i, array in enumerate(self.best_weights)}
+        facts = {
+            **self.facts, "epoch": self.epoch, "step": self.step, "history": self.history, "best": self.best,
+            "waited": self.waited, "stopped": self.stopped,
+            "seconds_of_epoch": self.seconds_of_epoch, "timed": [self.timed_seconds, self.timed_rows],
+            "seconds_before": self.seconds_before + time.perf_counter() - self.began,
+        }  # fmt: skip
+        write_checkpoint(self.path, facts, arrays)
+        self.saved = time.monotonic()
+
+    def _restore(self) -> None:
+        facts, arrays = read_checkpoint(self.path)
+        _refuse_other(self.path.parent, {key: facts[key] for key in self.facts}, self.facts)
+        state = self._state()
+        for i, variable in enumerate(state):
+            variable.assign(arrays[f"state {i}"])
+        self.metric_state = [arrays[f"state {i}"] for i in range(len(state))][-len(self.model.metrics_variables) :]
+        self.best_weights = [arrays[name] for name in arrays if name.startswith("best ")]
+        self.epoch, self.step, self.history = facts["epoch"], facts["step"], facts["history"]
+        self.best, self.waited, self.stopped = facts["best"], facts["waited"], facts["stopped"]
+        self.timed_seconds, self.timed_rows = facts["timed"]
+        self.seconds_before, self.seconds_of_epoch = facts["seconds_before"], facts["seconds_of_epoch"]
+
+    def metrics(self, began: float) -> dict[str, Any]:
+        """What metrics.json says of training."""
+        last = self.history[-1]
+        kept = self.epoch - self.waited if self.best_weights and self.spec.patience else self.epoch
+        seconds = self.seconds_before + time.perf_counter() - began
+        return {
+            "parameters": sum(self.model.params()) + self._beside_groups(),
+            "rows": len(self.rows),
+            "epochs": self.epoch,
+            "kept_epoch": kept,
+            "seconds": round(seconds, 3),
+            "rows_per_second": round(self.timed_rows / self.timed_seconds)
+            if self.timed_rows
+            else last["rows_per_second"],
+            **{key: last[key] for key in last if key.endswith("loss")},
+        }
+
+    def _beside_groups(self) -> int:
+        """Weights that belong to no group: bias, offsets, classes."""
+        inside = {id(weight) for extractor in self.model.extractors for weight in extractor.weights}
+        return sum(math.prod(w.shape) for w in self.model.trainable_variables if id(w) not in inside)

@@ -1,0 +1,157 @@
+"""Ranks and numbers against loops over rows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import feat2vec
+from feat2vec import evaluate
+from feat2vec.errors import UserError
+from feat2vec.space import candidates, dense, extract, similarities
+from feat2vec.train import train
+
+SCHEMA: dict[str, Any] = {
+    "version": 1,
+    "groups": {
+        "director": {"column": "director", "extractor": {"type": "lookup", "multi": True}},
+        "cast": {"column": "cast", "extractor": {"type": "lookup", "multi": True, "min_count": 2}},
+        "year": {"column": "year"},
+        "score": {"column": "score", "extractor": "numeric"},
+        "both": {"columns": ["score", "votes"], "extractor": "numeric"},
+    },
+    "training": {"epochs": 1, "optimizer": {"type": "adam", "learning_rate": 0.01}},
+}
+
+
+def films(rows: int, seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    director = rng.zipf(1.3, rows) % 60
+    return pa.table(
+        {
+            "director": [[f"d{d}", *([f"d{d + 1}"] if i % 5 == 0 else [])] for i, d in enumerate(director)],
+            "cast": [[f"c{d + int(x)}" for x in rng.integers(0, 4, i % 4)] for i, d in enumerate(director)],
+            "year": [None if i % 13 == 0 else 1990 + int(d) % 20 for i, d in enumerate(director)],
+            "score": director / 7,
+            "votes": rng.integers(0, 30, rows).astype(float),
+        }
+    )
+
+
+@pytest.fixture(scope="module", params=["fm", "rafm"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
+    schema = {**SCHEMA, "model": {"dim": 6} if request.param == "fm" else {"ranks": [2, 6]}}
+    return train(schema, films(400, 0), tmp_path_factory.mktemp("runs") / "run", quiet=True)
+
+
+def expected_ranks(
+    run: feat2vec.Run, table: pa.Table, given: list[str], similarity: Any
+) -> tuple[list[float], int, int]:
+    """One query at a time."""
+    encoder = run.encoder
+    index = {key: i for i, key in enumerate(encoder.codecs["director"].vocabulary.keys.to_pylist())}  # type: ignore[union-attr]
+    cast = set(encoder.codecs["cast"].vocabulary.keys.to_pylist())  # type: ignore[union-attr]
+    (batch,) = encoder.entries(table)
+    found = candidates(run.model, encoder, "director")
+    ranks, unseen, empty = [], 0, 0
+    for i, row in enumerate(table.to_pylist()):
+        truth = [index[d] for d in row["director"] if d in index]
+        unseen += len(row["director"]) - len(truth)
+        if given == ["cast"] and not cast & set(row["cast"]):
+            empty += len(truth)
+            continue
+        entries = {name: dense(batch[name])[i : i + 1] for name in given}
+        scores = similarities(extract(run.model, entries), found, similarity)[0]
+        for t in truth:
+            rest = np.delete(scores, [u for u in truth if u != t])
+            ranks.append((rest > scores[t]).sum() + ((rest == scores[t]).sum() - 1) / 2)
+    return ranks, unseen, empty
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("given", [["cast"], ["cast", "year", "score", "both"]])
+def test_ranks_are_those_of_a_loop(run: feat2vec.Run, given: list[str], similarity: Any, monkeypatch: Any) -> None:
+    test = films(150, 1)
+    ranks, unseen, empty = expected_ranks(run, test, given, similarity)
+    assert unseen
+    assert (empty > 0) == (given == ["cast"])
+    total = len(candidates(run.model, run.encoder, "director").tables[0])
+    for scores in (1 << 26, total * 7):  # whole, and in blocks
+        monkeypatch.setattr(evaluate, "SCORES", scores)
+        facts = evaluate.rank(run, test, "director", None if len(given) > 1 else given, similarity)
+        assert (facts["n"], facts["skipped_unseen"], facts["skipped_empty"]) == (len(ranks), unseen, empty)
+        assert (facts["given"], facts["candidates"], facts["similarity"]) == (given, total, similarity)
+        assert facts["mpr"] == pytest.approx(np.mean(ranks) / total, rel=2e-3)  # rounding may reorder neighbours
+        assert facts["mrr"] == pytest.approx(np.mean(1 / (np.array(ranks) + 1)), rel=2e-3)
+        assert facts["top1"] == pytest.approx(np.mean(np.array(ranks) == 0), abs=0.01)
+        assert facts["recall_at_10"] == pytest.approx(np.mean(np.array(ranks) < 10), abs=0.01)
+        assert facts["median_rank"] == pytest.approx(np.median(ranks), abs=0.5)
+
+
+def test_ties_count_half(run: feat2vec.Run) -> None:
+    rest = [name for name in run.encoder.codecs if name != "director"]
+    table = run.model.extractors[0].tables
+    before = [weights.numpy() for weights in table]
+    try:
+        for weights in table:
+            weights.assign(np.ones(weights.shape, np.float32))
+        if len(table) == 1:
+            facts = evaluate.rank(run, films(50, 2), "director", rest)
+            assert facts["median_rank"] == (facts["candidates"] - 1) / 2 or facts["median_rank"] < facts["candidates"]
+            assert facts["top1"] == 0
+    finally:
+        for weights, values in zip(table, before, strict=True):
+            weights.assign(values)
+
+
+def test_a_number_is_read_off_the_nearest_value(run: feat2vec.Run) -> None:
+    test = films(150, 1)
+    (batch,) = run.encoder.entries(test)
+    found = candidates(run.model, run.encoder, "score")
+    scores = similarities(extract(run.model, {"director": dense(batch["director"])}), found, "cosine")
+    decoded = np.array(run.encoder.decode("score", run.encoder.values["score"].entries), float)[:, 0]
+    directors = run.encoder.codecs["director"].vocabulary
+    assert directors is not None
+    seen = [any(d in directors.key_to_id for d in row) for row in test["director"].to_pylist()]
+    error = (decoded[scores.argmax(axis=1)] - test["score"].to_numpy())[seen] ** 2
+    facts = evaluate.nearest(run, test, "score", ["director"])
+    assert facts["n"] == sum(seen)
+    assert facts["skipped_empty"] == len(seen) - sum(seen) > 0
+    assert facts["mse"] == pytest.approx(error.mean(), rel=1e-4)
+    year = evaluate.nearest(run, test, "year")
+    assert year["skipped_missing"] == test["year"].null_count
+    assert set(evaluate.nearest(run, test, "both")["mse"]) == {"score", "votes"}
+
+
+def test_what_cannot_be_evaluated_is_said(run: feat2vec.Run) -> None:
+    test = films(20, 1)
+    with pytest.raises(UserError, match="there is no group 'directr'; did you mean 'director'"):
+        evaluate.rank(run, test, "directr")
+    with pytest.raises(UserError, match="'cast' is the target, which it would give away"):
+        evaluate.rank(run, test, "cast", ["cast"])
+    with pytest.raises(UserError, match="holds no numbers"):
+        evaluate.nearest(run, test, "cast")
+
+
+def test_the_command_prints_one_object(run: feat2vec.Run, tmp_path: Path) -> None:
+    pq.write_table(films(60, 3), tmp_path / "test.parquet")
+    code = "from feat2vec.cli import main; main()"
+    words = ["evaluate", str(run.folder), "--data", str(tmp_path / "test.parquet"), "--task", "rank"]
+    words += ["--target", "director", "--given", "cast, year", "--json"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert list(facts) == [
+        "task", "target", "given", "similarity", "n", "skipped_unseen", "skipped_empty", "candidates", "mpr", "mrr",
+        "top1", "recall_at_10", "median_rank",
+    ]  # fmt: skip
+    assert facts["given"] == ["cast", "year"]
+    assert done.stderr == ""

@@ -1,0 +1,293 @@
+"""Training end to end: runs, resuming to the same bytes, early stopping, what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import feat2vec
+from feat2vec.errors import FailedError, UserError
+from feat2vec.run import partial_folder
+from feat2vec.train import train
+
+
+def table(rows: int, seed: int = 0) -> pa.Table:
+    """Tags and places follow who; a row in nine lacks one of them."""
+    rng = np.random.default_rng(seed)
+    who = rng.zipf(1.4, rows) % 40
+    tags = [[f"t{(w + int(x)) % 30}" for x in rng.integers(0, 3, 1 + w % 3)] for w in who]
+    title = [f"word{w % 9} word{w % 7} word{int(x)}" for w, x in zip(who, rng.integers(0, 30, rows), strict=True)]
+    columns = {
+        "who": [None if i % 9 == 0 else f"w{w}" for i, w in enumerate(who)],
+        "tags": [None if i % 9 == 1 else tag for i, tag in enumerate(tags)],
+        "place": [f"p{w % 13}" for w in who],
+        "title": title,
+        "good": (who % 2).astype(np.int64),
+    }
+    return pa.table(columns)
+
+
+SCHEMA: dict[str, Any] = {
+    "version": 1,
+    "name": "people",
+    "model": {"dim": 8},
+    "groups": {
+        "who": {"column": "who"},
+        "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True}},
+        "place": {"column": "place"},
+        "title": {
+            "column": "title",
+            "extractor": {"type": "text_cnn", "max_tokens": 4, "token_dim": 4, "filters": 4, "dropout": 0.3},
+        },
+    },
+    "noise": {"negatives": 4},
+    "training": {"epochs": 4, "batch_size": 64, "group_dropout": 0.2},
+}  # fmt: skip
+LABELLED = {
+    **SCHEMA,
+    "objective": {"type": "logistic", "target": "good"},
+    "model": {"ranks": [2, 8], "bias": True},
+    "training": {"epochs": 4, "batch_size": 64, "interaction_dropout": 0.1, "optimizer": "adam"},
+}
+CASES = {"noise": SCHEMA, "labels": LABELLED}
+
+
+def weights(run: feat2vec.Run) -> list[Any]:
+    return [variable.numpy() for variable in run.model.trainable_variables]
+
+
+def same(run: feat2vec.Run, other: feat2vec.Run) -> bool:
+    losses = [[{k: v for k, v in row.items() if k.endswith("loss")} for row in one.history] for one in (run, other)]
+    pairs = zip(weights(run), weights(other), strict=True)
+    return losses[0] == losses[1] and all(a.tobytes() == b.tobytes() for a, b in pairs)
+
+
+class StopError(Exception):
+    """Stands for a kill."""
+
+
+class StopAt(keras.callbacks.Callback):
+    """Raises after so many executions."""
+
+    def __init__(self, executions: int) -> None:
+        super().__init__()
+        self.left = executions
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        del batch, logs
+        self.left -= 1
+        if not self.left:
+            raise StopError
+
+
+def test_a_run_is_a_folder_that_says_what_it_holds(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = train(SCHEMA, table(400), tmp_path / "run", table(90, 1), settings=["training.epochs=2"])
+    names = {path.name for path in run.folder.iterdir()}
+    assert names >= {"schema.yaml", "vocabulary", "model.keras", "metrics.json", "history.csv", "manifest.json"}
+    assert not partial_folder(run.folder).exists()
+    assert run.schema.training.epochs == 2
+    metrics = json.loads((run.folder / "metrics.json").read_text())
+    assert metrics["rows"] == 400
+    assert metrics["parameters"] == sum(int(np.prod(v.shape)) for v in run.model.trainable_variables)
+    assert metrics["loss"] == run.history[-1]["loss"]
+    assert metrics["rows_per_second"] > 0
+    assert [row["epoch"] for row in run.history] == [1, 2]
+    assert {"loss", "val_loss"} <= set(run.history[0])
+    assert {path.stem for path in (run.folder / "vocabulary").iterdir()} == {"who", "tags", "place", "title"}
+    assert pq.read_table(run.folder / "vocabulary" / "who.parquet").column_names == ["key", "id", "count", "level"]
+    said = capfd.readouterr()
+    assert said.out == ""
+    lines = [line for line in said.err.splitlines() if line.startswith("epoch")]
+    assert len(lines) == 2
+    assert all(word in lines[0] for word in ("epoch 1/2", "val_loss", "rows/s", "left"))
+
+
+def test_quiet_training_prints_nothing_and_needs_no_folder(capfd: pytest.CaptureFixture[str]) -> None:
+    run = train(SCHEMA, table(300), quiet=True, settings=["training.epochs=1"])
+    assert capfd.readouterr() == ("", "")
+    folder = run.folder
+    assert folder.exists()
+    del run
+    assert not folder.exists()
+
+
+def test_the_planted_structure_is_found() -> None:
+    run = train(
+        SCHEMA,
+        table(3000),
+        settings=["training.epochs=20", "training.optimizer={type: adam, learning_rate: 0.01}"],
+        quiet=True,
+    )
+    vocabularies = [run.encoder.codecs[name].vocabulary for name in ("who", "place")]
+    assert all(vocabulary is not None for vocabulary in vocabularies)
+    who, place = (run.model.extractors[i].tables[0].numpy()[1:] for i in (0, 2))
+    keys, places = ([str(key) for key in vocabulary.keys.to_pylist()] for vocabulary in vocabularies if vocabulary)
+    best = (who / np.linalg.norm(who, axis=1, keepdims=True)) @ (place / np.linalg.norm(place, axis=1, keepdims=True)).T
+    found = [places[i] for i in best.argmax(axis=1)]
+    right = [f"p{int(key[1:]) % 13}" == near for key, near in zip(keys, found, strict=True)]
+    assert np.mean(right[:20]) > 0.7
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_interrupted_run_resumes_to_the_same_bytes(case: str, tmp_path: Path) -> None:
+    rows, held = table(500), table(90, 1)
+    settings = ["training.checkpoint_minutes=1e-9", "training.batch_size=16"]  # 32 steps, two executions an epoch
+    whole = train(CASES[case], rows, tmp_path / "whole", held, settings=settings, quiet=True)
+    for executions in (1, 2, 5):
+        with pytest.raises(StopError):
+            train(
+                CASES[case], rows, tmp_path / "run", held, settings=settings, quiet=True, resume=executions > 1,
+                callbacks=[StopAt(executions)],
+            )  # fmt: skip
+    assert not (tmp_path / "run").exists()
+    run = train(CASES[case], rows, tmp_path / "run", held, settings=settings, quiet=True, resume=True)
+    assert same(whole, run)
+    again = train(CASES[case], rows, tmp_path / "run", held, settings=settings, quiet=True, resume=True)
+    assert same(whole, again)
+
+
+def test_another_seed_gives_other_vectors() -> None:
+    runs = [train(SCHEMA, table(200), settings=["training.epochs=1", f"training.seed={s}"], quiet=True) for s in (0, 1)]
+    assert not same(*runs)
+
+
+def test_resuming_another_schema_or_other_data_is_refused(tmp_path: Path) -> None:
+    quick = ["training.epochs=2", "training.batch_size=512"]
+    with pytest.raises(StopError):
+        train(SCHEMA, table(300), tmp_path / "run", settings=quick, quiet=True, callbacks=[StopAt(2)])
+    with pytest.raises(UserError, match=r"run\.partial: holds a run that was not finished; add --resume"):
+        train(SCHEMA, table(300), tmp_path / "run", settings=quick, quiet=True)
+    with pytest.raises(UserError, match=r"training\.epochs: 2 before, 3 now"):
+        train(SCHEMA, table(300), tmp_path / "run", settings=["training.epochs=3"], resume=True, quiet=True)
+    with pytest.raises(UserError, match=r"data\.rows: 300 before, 299 now"):
+        train(SCHEMA, table(300)[:299], tmp_path / "run", settings=quick, resume=True, quiet=True)
+    other = table(300)
+    place = other["place"].to_pylist()
+    place[0], place[1] = place[1], place[0]
+    swapped = other.set_column(2, "place", pa.array(place))
+    with pytest.raises(UserError, match=r"data\.place: \w+ before, \w+ now"):
+        train(SCHEMA, swapped, tmp_path / "run", settings=quick, resume=True, quiet=True)
+    with pytest.raises(UserError, match="validation: None before"):
+        train(SCHEMA, table(300), tmp_path / "run", table(50), settings=quick, resume=True, quiet=True)
+    run = train(SCHEMA, table(300), tmp_path / "run", settings=quick, resume=True, quiet=True)
+    with pytest.raises(UserError, match=r"run: exists already; choose another folder, or add --force"):
+        train(SCHEMA, table(300), run.folder, settings=quick, quiet=True)
+    with pytest.raises(UserError, match=r"data\.rows: 300 before, 299 now"):
+        train(SCHEMA, table(300)[:299], run.folder, settings=quick, resume=True, quiet=True)
+    train(SCHEMA, table(299), run.folder, settings=quick, force=True, quiet=True)
+
+
+def test_early_stopping_restores_the_best_weights(tmp_path: Path) -> None:
+    settings = ["training.epochs=60", "training.patience=2", "training.optimizer.learning_rate=0.02"]
+    run = train(LABELLED, table(150), tmp_path / "run", table(100, 1), settings=settings, quiet=True)
+    losses = [row["val_loss"] for row in run.history]
+    best = int(np.argmin(losses))
+    assert len(losses) == best + 3 < 60
+    assert run.metrics["kept_epoch"] == best + 1
+    held = run.encoder.encode(table(100, 1))
+    run.model.compile()
+    assert run.model.evaluate(run.model.dataset(held, shuffle=False), verbose=0) == pytest.approx(
+        losses[best], abs=1e-5
+    )
+    patient = train(
+        LABELLED,
+        table(150),
+        None,
+        table(100, 1),
+        settings=[*settings, "training.patience=0", "training.epochs=12"],
+        quiet=True,
+    )
+    assert patient.metrics["kept_epoch"] == 12
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+    schema = {**LABELLED, "objective": {"type": "regression", "target": "good"}}
+    settings = ["training.optimizer.learning_rate=1e30", "training.checkpoint_minutes=1e-9"]
+    with pytest.raises(
+        FailedError, match=r"the loss is (nan|inf) at step \d+ \(epoch \d\); the largest weight, .* group '\w+'"
+    ):
+        train(schema, table(300), tmp_path / "run", settings=settings, quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_keras_callbacks_see_the_training(tmp_path: Path) -> None:
+    seen = keras.callbacks.History()
+    board = keras.callbacks.TensorBoard(tmp_path / "board", write_graph=False)
+    train(SCHEMA, table(200), None, table(50, 1), settings=["training.epochs=2"], quiet=True, callbacks=[seen, board])
+    assert len(seen.history["val_loss"]) == 2
+    assert any((tmp_path / "board").rglob("events*"))
+
+
+# --- the command line -----------------------------------------------------------------------------------------------
+
+
+def command(folder: Path, *words: str) -> list[str]:
+    code = "from feat2vec.cli import main; main()"
+    data = ["--data", str(folder / "rows.parquet"), "--validation", str(folder / "held.parquet")]
+    return [sys.executable, "-c", code, "train", str(folder / "people.yaml"), *data, *words]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    pq.write_table(table(4000), tmp_path / "rows.parquet")
+    pq.write_table(table(300, 1), tmp_path / "held.parquet")
+    (tmp_path / "people.yaml").write_text(json.dumps(SCHEMA))
+    return tmp_path
+
+
+def kill_and_resume(folder: Path, kills: int, seed: int) -> None:
+    settings = [
+        word
+        for key in ("epochs=30", "checkpoint_minutes=1e-9", "batch_size=32")
+        for word in ("--set", f"training.{key}")
+    ]
+    start = time.monotonic()
+    subprocess.run(command(folder, "--out", str(folder / "whole"), "--quiet", *settings), check=True)
+    duration = time.monotonic() - start
+    rng, killed = random.Random(seed), 0
+    while killed < kills:
+        process = subprocess.Popen(command(folder, "--out", str(folder / "run"), "--resume", "--quiet", *settings))
+        try:
+            process.wait(rng.uniform(0.2 if killed else 0.6, 1.0) * duration)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            killed += 1
+        process.wait()
+        if process.returncode == 0:
+            break
+    done = subprocess.run(
+        command(folder, "--out", str(folder / "run"), "--resume", *settings), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert killed
+    assert same(feat2vec.load(folder / "whole"), feat2vec.load(folder / "run"))
+
+
+def test_a_killed_run_resumes_to_the_same_bytes(folder: Path) -> None:
+    kill_and_resume(folder, 1, 0)
+
+
+@pytest.mark.slow
+def test_a_run_killed_ten_times_resumes_to_the_same_bytes(folder: Path) -> None:
+    kill_and_resume(folder, 10, 1)
+
+
+def test_an_unwritable_folder_is_an_error_message(folder: Path) -> None:
+    (folder / "file").write_text("")
+    done = subprocess.run(command(folder, "--out", str(folder / "file" / "run")), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "file" in done.stderr
+    assert "Traceback" not in done.stderr
