@@ -305,6 +305,8 @@ TYPES: list[tuple[pa.Array, pa.DataType, list[Any]]] = [
     (pa.array([1.5, None], pa.float16()), pa.float32(), [1.5, None]),
     (pa.array([1.5], pa.float32()), pa.float32(), [1.5]),
     (pa.array([Decimal("1.25"), None]), pa.float64(), [1.25, None]),
+    (pa.array([Decimal(10**17 + 1), None], pa.decimal128(18)), pa.int64(), [10**17 + 1, None]),
+    (pa.array([Decimal(5)], pa.decimal128(19)), pa.float64(), [5.0]),
     (pa.array([date(2024, 1, 2)], pa.date64()), pa.date32(), [date(2024, 1, 2)]),
     (pa.array([1001], pa.timestamp("ns")), pa.timestamp("us"), [datetime(1970, 1, 1, 0, 0, 0, 1)]),
     (pa.array([1], pa.timestamp("s", "UTC")), pa.timestamp("us", "UTC"), [datetime(1970, 1, 1, 0, 0, 1, 0, UTC)]),

@@ -84,6 +84,8 @@ def _missing(source: str) -> str:
 
 def _format(path: str) -> tuple[str, str | None]:
     """Return the format and the compression that the name of a file tells."""
+    if any("\udc80" <= letter <= "\udcff" for letter in path):  # what Arrow and DuckDB cannot open
+        raise UserError(f"{path}: its name is not UTF-8: rename the file")
     stem, ending = os.path.splitext(path.lower())
     compression = _COMPRESSIONS.get(ending)
     if compression:
