@@ -57,7 +57,11 @@ class Codec(Protocol):
 
     @property
     def width(self) -> int:
-        """Numbers in an entry."""
+        """Numbers in an entry, at most."""
+
+    @property
+    def stored(self) -> int:
+        """Numbers in an entry of the training rows."""
 
     @property
     def bits(self) -> int:
@@ -125,10 +129,12 @@ class ItemsCodec:
     """Keys (a lookup) or tokens (a text) as padded ids.
 
     A bag with weights has twice the width: the ids, then the bits of the float32 weights. `edges` bin numbers.
+    `items` are those of the widest training row; entries of new rows may have `most`.
     """
 
     vocabulary: Vocabulary
     items: int
+    most: int
     weighted: bool = False
     edges: tuple[float, ...] = ()
     kind: Kind | None = None  # what text is read as before it is binned
@@ -136,7 +142,12 @@ class ItemsCodec:
 
     @property
     def width(self) -> int:
-        """Numbers in an entry."""
+        """Numbers in an entry, at most."""
+        return self.items * 2 if self.weighted else self.most
+
+    @property
+    def stored(self) -> int:
+        """Numbers in an entry of the training rows."""
         return self.items * 2 if self.weighted else self.items
 
     @property
@@ -146,8 +157,8 @@ class ItemsCodec:
 
     def encode(self, stage: Stage, group: Group) -> Entries:
         items = parse_items(stage, group, self.edges, self.kind)
-        over = items.lengths > self.items  # a bag longer than any of the training rows
-        entries = self.pack(_shorten(items, self.items), self.vocabulary.ids(items.keys), group)
+        over = items.lengths > self.most  # a text longer than any of the training rows
+        entries = self.pack(_shorten(items, self.most), self.vocabulary.ids(items.keys), group)
         entries.tally.truncated = max(items.truncated, int(over.sum()))
         return entries
 
@@ -155,7 +166,8 @@ class ItemsCodec:
         ids = ids_of_keys[items.codes]
         if not ids.all():
             items, ids = _without_padding(items, ids)
-        entries = pack(items, ids, self.items, ordered=isinstance(group.extractor, TokensSpec))
+        width = max(self.items, int(items.lengths.max(initial=0)))
+        entries = pack(items, ids, width, ordered=isinstance(group.extractor, TokensSpec))
         entries.tally.missing = int((~entries.present).sum())
         entries.tally.unseen = int((ids == UNSEEN).sum())
         entries.tally.truncated = items.truncated
@@ -163,7 +175,8 @@ class ItemsCodec:
 
     def decode(self, entries: Array) -> list[Any]:
         """The keys of each entry, None for an unseen one; (key, weight) in a bag with weights."""
-        keys = [[self.vocabulary.key(id_) for id_ in row if id_] for row in entries[:, : self.items].tolist()]
+        ids = entries[:, : self.items] if self.weighted else entries
+        keys = [[self.vocabulary.key(id_) for id_ in row if id_] for row in ids.tolist()]
         if not self.weighted:
             return keys
         weights = np.ascontiguousarray(entries[:, self.items :]).view(np.float32).tolist()
@@ -171,8 +184,8 @@ class ItemsCodec:
 
     def facts(self) -> dict[str, Any]:
         return {
-            "items": self.items, "weighted": self.weighted, "edges": list(self.edges), "kind": self.kind,
-            "unseen": self.vocabulary.unseen, "spelling": self.vocabulary.kind,
+            "items": self.items, "most": self.most, "weighted": self.weighted, "edges": list(self.edges),
+            "kind": self.kind, "unseen": self.vocabulary.unseen, "spelling": self.vocabulary.kind,
         }  # fmt: skip
 
 
@@ -250,7 +263,9 @@ class ItemsFit:
         spelling = self.words.spell() if untyped else self.kind or "text"
         vocabulary = self.words.finish(spec.min_count, spec.max_size, spelling)
         weighted = isinstance(spec, ItemsSpec) and spec.weights is not None
-        self.codec = ItemsCodec(vocabulary, self.widest, weighted, edges, kind)
+        # the layer of a text or of a bag with weights is built for one width
+        most = spec.max_items if isinstance(spec, ItemsSpec) and spec.bag and not weighted else self.widest
+        self.codec = ItemsCodec(vocabulary, self.widest, max(most, self.widest), weighted, edges, kind)
         return self.codec
 
     def entries(self) -> Iterator[Entries]:
@@ -278,6 +293,11 @@ class NumbersCodec:
     def width(self) -> int:
         """Numbers in an entry."""
         return len(self.columns) + sum(column.indicator for column in self.columns)
+
+    @property
+    def stored(self) -> int:
+        """The same: entries of numbers have one width."""
+        return self.width
 
     def encode(self, stage: Stage, group: Group) -> Entries:
         spec = group.extractor
@@ -427,6 +447,11 @@ class VectorCodec:
     bits: ClassVar[int] = 32
     vocabulary: None = None
 
+    @property
+    def stored(self) -> int:
+        """The same: vectors have one size."""
+        return self.width
+
     def encode(self, stage: Stage, group: Group) -> Entries:
         present, rows = vectors_of(stage, group.columns[0], self.width)
         return Entries(present, rows + np.float32(0), Tally(missing=int((~present).sum())))
@@ -484,7 +509,8 @@ def codec_from_facts(spec: ExtractorSpec, facts: dict[str, Any], keys: pa.Table 
     """A codec as `facts` and its vocabulary's table say."""
     if keys is not None:
         vocabulary = Vocabulary.from_table(keys, facts["unseen"], facts["spelling"])
-        return ItemsCodec(vocabulary, facts["items"], facts["weighted"], tuple(facts["edges"]), facts["kind"])
+        sizes = facts["items"], facts["most"]
+        return ItemsCodec(vocabulary, *sizes, facts["weighted"], tuple(facts["edges"]), facts["kind"])
     if isinstance(spec, NumbersSpec):
         columns = [ColumnScale(**{**column, "knots": tuple(column["knots"])}) for column in facts["columns"]]
         return NumbersCodec(tuple(columns), facts["nan"])

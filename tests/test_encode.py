@@ -251,7 +251,9 @@ def assert_all_as_reference(schema: Schema, rows: list[dict[str, Any]], new: lis
         assert_as_reference(encoded_new, name, both, len(new))
         known = encoded_new.known[name]
         assert known == len(counts)
-        assert encoded_new.values[name].entries[:known].tobytes() == encoded.values[name].entries.tobytes()
+        wide, narrow = encoded_new.values[name].entries[:known], encoded.values[name].entries
+        assert np.ascontiguousarray(wide[:, : narrow.shape[1]]).tobytes() == narrow.tobytes()
+        assert not wide[:, narrow.shape[1] :].any()
         assert encoded_new.values[name].counts.tolist() == [*counts.tolist(), *[0] * (len(both.values) - known)]
         assert_decodes_to_what_was_encoded(encoded.encoder, name)
     assert again.rows.tobytes() == encoded.rows.tobytes()
@@ -680,11 +682,23 @@ def test_new_rows() -> None:
     assert value_ids(new, "a") == [2, 1, 2]
     assert new.values["a"].counts.tolist() == [2, 1, 0]
     assert decoded_rows(new, "a") == [[None], ["y"], [None]]
-    assert decoded_rows(new, "b") == [["p", "q"], [None], ["p", "q"]]  # as wide as the widest training row
-    assert (new.tallies["a"].unseen, new.tallies["b"].unseen, new.tallies["b"].truncated) == (2, 1, 1)
+    assert decoded_rows(new, "b") == [["p", "q", "q"], [None], ["p", "q"]]  # wider than any training row
+    assert (new.tallies["a"].unseen, new.tallies["b"].unseen, new.tallies["b"].truncated) == (2, 1, 0)
     assert value_ids(new, "n") == [-1, value_ids(encoded, "n")[2], value_ids(encoded, "n")[0]]
     assert (new.tallies["n"].missing, new.tallies["n"].filled) == (1, 1)
     assert "a: 3 values, 2 keys, 2 unseen" in new.summary()
+
+
+def test_new_bags_are_as_wide_as_the_schema_allows() -> None:
+    rows = pa.table({"a": ["x", "y"], "b": [["p"], ["q"]]})
+    encoded = fit(schema_of({"a": "a", "b": ("b", lookup(multi=True, max_items=3))}), rows)
+    assert encoded.values["b"].entries.tolist() == [[2], [3]]
+    assert encoded.encoder.codecs["b"].width == 3
+    bags = [["q"], ["p", "q"], ["q", "p", "r", "p"]]
+    with tiny_sizes(1, 1, 1):
+        new = encoded.encoder.encode(pa.table({"b": bags}))
+    assert new.values["b"].entries[value_ids(new, "b")].tolist() == [[3, 0, 0], [2, 3, 0], [1, 2, 3]]
+    assert (value_ids(new, "b")[0], new.known["b"], new.tallies["b"].truncated) == (1, 2, 1)
 
 
 def test_partial_tables(same: Encoded) -> None:
