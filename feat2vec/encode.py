@@ -22,9 +22,10 @@ import numpy as np
 import pyarrow as pa
 
 from feat2vec.beside import Beside
-from feat2vec.codecs import Codec, CodecFit, Entries, Tally, codec_fit, codec_from_facts
+from feat2vec.codecs import Codec, Entries, Tally, codec_from_facts
 from feat2vec.columns import Stage, stages
 from feat2vec.errors import UserError, suggest
+from feat2vec.fits import CodecFit, codec_fit
 from feat2vec.numbering import EntryFiles, interleave, number_group
 from feat2vec.schema import Group, Schema, Softmax, read_schema
 from feat2vec.table import Table, open_table

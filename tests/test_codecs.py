@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feat2vec.codecs import ItemsCodec, NumbersCodec, Tally, VectorCodec, binned, codec_from_facts, pack
-from feat2vec.columns import Items
+from feat2vec.keys import Items
 from feat2vec.scaling import ColumnScale
 from feat2vec.specs import Lookup, Numeric, Vector
 from feat2vec.vocabulary import Vocabulary

@@ -15,8 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feat2vec.columns import Items, Stage, items_of, kind_of_type, numbers_of, respell, stages, tokens_of, vectors_of
+from feat2vec.columns import Stage, kind_of_type, stages
 from feat2vec.errors import UserError
+from feat2vec.keys import Items, items_of, respell, tokens_of
+from feat2vec.numbers import numbers_of, vectors_of
 from feat2vec.specs import Lookup, TextCnn
 from feat2vec.table import open_table
 from tests import reference

@@ -33,7 +33,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from feat2vec import beside, codecs, columns, encode, numbering, table, values
+from feat2vec import beside, columns, encode, fits, numbering, table, values
 from feat2vec.encode import Encoded, Encoder, fit
 from feat2vec.errors import UserError
 from feat2vec.schema import Schema, read_schema
@@ -1056,7 +1056,7 @@ def test_an_existing_folder_is_refused(tmp_path: Path) -> None:
 
 PLACES: dict[str, list[tuple[Any, str]]] = {
     "reading": [(encode, "stages")],
-    "staging": [(codecs.ItemsFit, "stage"), (numbering.EntryFiles, "stage")],
+    "staging": [(fits.ItemsFit, "stage"), (numbering.EntryFiles, "stage")],
     "beside": [(beside.Beside, "finish")],
     "numbering": [(numbering, "number_entries")],
     "writing": [(encode, "interleave")],
