@@ -9,8 +9,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.columns import Ints, Items, Stage, is_list, items_of, kind_of_type, numbers_of
+from feat2vec.columns import Ints, Stage, is_list, kind_of_type
 from feat2vec.errors import UserError
+from feat2vec.keys import Items, items_of
+from feat2vec.numbers import numbers_of
 from feat2vec.schema import Schema, Softmax
 from feat2vec.specs import Lookup
 from feat2vec.table import Table

@@ -1,28 +1,28 @@
 """What a group's columns become: entries, the rows of numbers that its extractor sees. One codec for each encoding.
 
-A codec is fitted on the training rows in two passes (stage, finish) and then turns any rows into entries, and back.
+A fitted codec turns any rows into entries, and back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from feat2vec.columns import Floats, Ints, Items, Kind, Stage, items_of, kind_of_type, numbers_of, tokens_of, vectors_of
-from feat2vec.scaling import ColumnFeed, ColumnScale, fit_scale, quantiles
+from feat2vec.columns import Floats, Ints, Kind, Stage
+from feat2vec.keys import Items, items_of, tokens_of
+from feat2vec.numbers import numbers_of, vectors_of
+from feat2vec.scaling import ColumnScale
 from feat2vec.schema import Group
 from feat2vec.specs import ExtractorSpec, ItemsSpec, NumbersSpec, TokensSpec
-from feat2vec.values import Array, ArrayFile, Spilled
-from feat2vec.vocabulary import PADDING, UNSEEN, Vocabulary, VocabularyFit
+from feat2vec.values import Array
+from feat2vec.vocabulary import PADDING, UNSEEN, Vocabulary
 
 Present = npt.NDArray[np.bool_]
 
@@ -57,7 +57,11 @@ class Codec(Protocol):
 
     @property
     def width(self) -> int:
-        """Numbers in an entry."""
+        """Numbers in an entry, at most."""
+
+    @property
+    def stored(self) -> int:
+        """Numbers in an entry of the training rows."""
 
     @property
     def bits(self) -> int:
@@ -75,23 +79,6 @@ class Codec(Protocol):
 
     def facts(self) -> dict[str, Any]:
         """What `load` needs beside the vocabulary, as JSON."""
-
-
-class CodecFit(Protocol):
-    """Fits a codec: `stage` sees the training rows once, `entries` gives them back encoded."""
-
-    @property
-    def work(self) -> int:
-        """How many numbers are staged: about how long the rest takes."""
-
-    def stage(self, stage: Stage) -> None:
-        """Keep what is needed of a stage's rows."""
-
-    def finish(self) -> Codec:
-        """The codec, fitted to all stages."""
-
-    def entries(self) -> Iterator[Entries]:
-        """The entries of each stage, once `finish` has run."""
 
 
 # --- keys and tokens ------------------------------------------------------------------------------------------------
@@ -125,10 +112,12 @@ class ItemsCodec:
     """Keys (a lookup) or tokens (a text) as padded ids.
 
     A bag with weights has twice the width: the ids, then the bits of the float32 weights. `edges` bin numbers.
+    `items` are those of the widest training row; entries of new rows may have `most`.
     """
 
     vocabulary: Vocabulary
     items: int
+    most: int
     weighted: bool = False
     edges: tuple[float, ...] = ()
     kind: Kind | None = None  # what text is read as before it is binned
@@ -136,7 +125,12 @@ class ItemsCodec:
 
     @property
     def width(self) -> int:
-        """Numbers in an entry."""
+        """Numbers in an entry, at most."""
+        return self.items * 2 if self.weighted else self.most
+
+    @property
+    def stored(self) -> int:
+        """Numbers in an entry of the training rows."""
         return self.items * 2 if self.weighted else self.items
 
     @property
@@ -146,8 +140,8 @@ class ItemsCodec:
 
     def encode(self, stage: Stage, group: Group) -> Entries:
         items = parse_items(stage, group, self.edges, self.kind)
-        over = items.lengths > self.items  # a bag longer than any of the training rows
-        entries = self.pack(_shorten(items, self.items), self.vocabulary.ids(items.keys), group)
+        over = items.lengths > self.most  # a text longer than any of the training rows
+        entries = self.pack(_shorten(items, self.most), self.vocabulary.ids(items.keys), group)
         entries.tally.truncated = max(items.truncated, int(over.sum()))
         return entries
 
@@ -155,7 +149,8 @@ class ItemsCodec:
         ids = ids_of_keys[items.codes]
         if not ids.all():
             items, ids = _without_padding(items, ids)
-        entries = pack(items, ids, self.items, ordered=isinstance(group.extractor, TokensSpec))
+        width = max(self.items, int(items.lengths.max(initial=0)))
+        entries = pack(items, ids, width, ordered=isinstance(group.extractor, TokensSpec))
         entries.tally.missing = int((~entries.present).sum())
         entries.tally.unseen = int((ids == UNSEEN).sum())
         entries.tally.truncated = items.truncated
@@ -163,7 +158,8 @@ class ItemsCodec:
 
     def decode(self, entries: Array) -> list[Any]:
         """The keys of each entry, None for an unseen one; (key, weight) in a bag with weights."""
-        keys = [[self.vocabulary.key(id_) for id_ in row if id_] for row in entries[:, : self.items].tolist()]
+        ids = entries[:, : self.items] if self.weighted else entries
+        keys = [[self.vocabulary.key(id_) for id_ in row if id_] for row in ids.tolist()]
         if not self.weighted:
             return keys
         weights = np.ascontiguousarray(entries[:, self.items :]).view(np.float32).tolist()
@@ -171,8 +167,8 @@ class ItemsCodec:
 
     def facts(self) -> dict[str, Any]:
         return {
-            "items": self.items, "weighted": self.weighted, "edges": list(self.edges), "kind": self.kind,
-            "unseen": self.vocabulary.unseen, "spelling": self.vocabulary.kind,
+            "items": self.items, "most": self.most, "weighted": self.weighted, "edges": list(self.edges),
+            "kind": self.kind, "unseen": self.vocabulary.unseen, "spelling": self.vocabulary.kind,
         }  # fmt: skip
 
 
@@ -215,52 +211,6 @@ def _shorten(items: Items, most: int) -> Items:
     return Items(np.minimum(items.lengths, np.int32(most)), items.codes[keep], items.keys, weights, 0)
 
 
-class ItemsFit:
-    """Fits an ItemsCodec: staged are the codes of each row, whose keys DuckDB counts."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, name: str, group: Group) -> None:
-        self.group, self.folder, self.name = group, folder, name
-        self.words = VocabularyFit(connection, name)
-        self.staged: list[tuple[int, list[Spilled]]] = []  # rows that were truncated; lengths, codes and weights
-        self.widest = 1
-        self.kind: Kind | None = None
-        self.codec: ItemsCodec | None = None
-        self.work = 0
-
-    def stage(self, stage: Stage) -> None:
-        self.add(parse_items(stage, self.group))
-        if self.kind is None and stage.table.typed:
-            self.kind = kind_of_type(stage.column(self.group.columns[0]).type)
-
-    def add(self, items: Items) -> None:
-        number = len(self.staged)
-        self.work += len(items.codes) + len(items.keys)
-        self.words.add(items.keys, np.bincount(items.codes, minlength=len(items.keys)))
-        self.widest = max(self.widest, int(items.lengths.max(initial=0)))
-        lengths = items.lengths.astype(np.min_scalar_type(self.widest))
-        codes = items.codes.astype(np.min_scalar_type(len(items.keys)))
-        arrays = [lengths, codes, *([] if items.weights is None else [items.weights])]
-        paths = [self.folder / f"{self.name}_{part}_{number}" for part in range(len(arrays))]
-        self.staged.append((items.truncated, [Spilled(*pair) for pair in zip(arrays, paths, strict=True)]))
-
-    def finish(self, edges: tuple[float, ...] = (), kind: Kind | None = None) -> ItemsCodec:
-        spec = self.group.extractor
-        assert isinstance(spec, (ItemsSpec, TokensSpec))
-        untyped = self.kind is None and isinstance(spec, ItemsSpec) and not edges
-        spelling = self.words.spell() if untyped else self.kind or "text"
-        vocabulary = self.words.finish(spec.min_count, spec.max_size, spelling)
-        weighted = isinstance(spec, ItemsSpec) and spec.weights is not None
-        self.codec = ItemsCodec(vocabulary, self.widest, weighted, edges, kind)
-        return self.codec
-
-    def entries(self) -> Iterator[Entries]:
-        assert self.codec is not None
-        for number, (truncated, spilled) in enumerate(self.staged):
-            lengths, codes, *weights = (part.take() for part in spilled)
-            items = Items(lengths.astype(np.int32), codes, pa.array([]), weights[0] if weights else None, truncated)
-            yield self.codec.pack(items, self.words.ids(number), self.group)
-
-
 # --- numbers --------------------------------------------------------------------------------------------------------
 
 
@@ -278,6 +228,11 @@ class NumbersCodec:
     def width(self) -> int:
         """Numbers in an entry."""
         return len(self.columns) + sum(column.indicator for column in self.columns)
+
+    @property
+    def stored(self) -> int:
+        """The same: entries of numbers have one width."""
+        return self.width
 
     def encode(self, stage: Stage, group: Group) -> Entries:
         spec = group.extractor
@@ -334,87 +289,6 @@ def numbers_checked(stage: Stage, column: str, spec: NumbersSpec, kind: Kind | N
     return numbers, kind
 
 
-class NumbersFit:
-    """Fits a NumbersCodec (or the bins of an ItemsCodec): staged are the numbers."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, name: str, group: Group) -> None:
-        assert isinstance(group.extractor, NumbersSpec)
-        self.connection, self.group, self.spec = connection, group, group.extractor
-        self.file = ArrayFile(folder / f"{name}.npy", np.float64, len(group.columns))
-        self.kinds: list[Kind | None] = [None] * len(group.columns)
-        self.gaps = np.zeros(len(group.columns), np.bool_)
-        self.codec: NumbersCodec | None = None
-
-    @property
-    def work(self) -> int:
-        """How many numbers are staged."""
-        return self.file.rows * len(self.group.columns)
-
-    def stage(self, stage: Stage) -> None:
-        columns = []
-        for i, column in enumerate(self.group.columns):
-            numbers, kind = numbers_checked(stage, column, self.spec, self.kinds[i])
-            self.kinds[i] = kind if not np.isnan(numbers).all() else self.kinds[i]
-            columns.append(numbers)
-        rows = np.stack(columns, axis=1)
-        absent = np.isnan(rows)
-        self.gaps |= (absent & ~absent.all(axis=1, keepdims=True)).any(axis=0)
-        self.file.append(rows)
-
-    def finish(self) -> NumbersCodec:
-        self.file.close()
-        self.codec = NumbersCodec(
-            tuple(
-                fit_scale(
-                    self.connection, column, self.kinds[i] or "number", self.spec.scale,
-                    ColumnFeed(self.file, i), bool(self.gaps[i]),
-                )
-                for i, column in enumerate(self.group.columns)
-            ),
-            self.spec.nan,
-        )  # fmt: skip
-        return self.codec
-
-    def entries(self) -> Iterator[Entries]:
-        assert self.codec is not None
-        for piece in self.file.pieces():
-            yield self.codec.pack(piece)
-        self.file.path.unlink()
-
-
-class BinsFit:
-    """Fits an ItemsCodec over the quantile bins of a column of numbers."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, name: str, group: Group) -> None:
-        self.connection, self.group = connection, group
-        self.file = ArrayFile(folder / f"{name}.npy", np.float64, 1)
-        self.items = ItemsFit(connection, folder, name, group)
-        self.kind: Kind | None = None
-
-    @property
-    def work(self) -> int:
-        """How many numbers are staged."""
-        return self.file.rows
-
-    def stage(self, stage: Stage) -> None:
-        numbers, kind = numbers_of(stage, self.group.columns[0], self.kind)
-        self.kind = kind if not np.isnan(numbers).all() else self.kind
-        self.file.append(numbers[:, None])
-
-    def finish(self) -> ItemsCodec:
-        assert isinstance(self.group.extractor, ItemsSpec)
-        self.file.close()
-        feed = ColumnFeed(self.file, 0)
-        bins = self.group.extractor.bins or 1
-        edges = tuple((np.unique(quantiles(self.connection, feed, bins + 1)[1:-1]) + 0.0).tolist())  # no -0
-        for piece in feed():
-            self.items.add(binned(piece, edges))
-        return self.items.finish(edges, self.kind)
-
-    def entries(self) -> Iterator[Entries]:
-        return self.items.entries()
-
-
 # --- vectors --------------------------------------------------------------------------------------------------------
 
 
@@ -426,6 +300,11 @@ class VectorCodec:
     dtype: ClassVar[type[np.generic]] = np.float32
     bits: ClassVar[int] = 32
     vocabulary: None = None
+
+    @property
+    def stored(self) -> int:
+        """The same: vectors have one size."""
+        return self.width
 
     def encode(self, stage: Stage, group: Group) -> Entries:
         present, rows = vectors_of(stage, group.columns[0], self.width)
@@ -440,51 +319,15 @@ class VectorCodec:
         return {"width": self.width}
 
 
-class VectorFit:
-    """Fits a VectorCodec: staged are the vectors."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, name: str, group: Group) -> None:
-        del connection
-        self.group, self.folder, self.name = group, folder, name
-        self.staged: list[tuple[Spilled, Spilled]] = []
-        self.work = 0
-        self.size: int | None = None
-
-    def stage(self, stage: Stage) -> None:
-        present, rows = vectors_of(stage, self.group.columns[0], self.size)
-        self.size = rows.shape[1] if len(rows) else self.size
-        self.work += rows.size
-        path = self.folder / f"{self.name}_{len(self.staged)}"
-        self.staged.append((Spilled(present, path), Spilled(rows, path.with_suffix(".rows"))))
-
-    def finish(self) -> VectorCodec:
-        return VectorCodec(self.size or 1)
-
-    def entries(self) -> Iterator[Entries]:
-        for spilled, vectors in self.staged:
-            present = spilled.take()
-            rows = vectors.take().reshape(-1, self.size or 1)  # a stage without vectors did not know their size
-            yield Entries(present, rows + np.float32(0), Tally(missing=int((~present).sum())))
-
-
 # --- one for each encoding ------------------------------------------------------------------------------------------
-
-
-def codec_fit(connection: duckdb.DuckDBPyConnection, folder: Path, name: str, group: Group) -> CodecFit:
-    """What fits the codec of a group."""
-    spec: ExtractorSpec = group.extractor
-    fits: dict[str, Any] = {"items": ItemsFit, "tokens": ItemsFit, "numbers": NumbersFit, "vector": VectorFit}
-    if isinstance(spec, ItemsSpec) and spec.bins:
-        return BinsFit(connection, folder, name, group)
-    fit: CodecFit = fits[spec.encoding](connection, folder, name, group)
-    return fit
 
 
 def codec_from_facts(spec: ExtractorSpec, facts: dict[str, Any], keys: pa.Table | None) -> Codec:
     """A codec as `facts` and its vocabulary's table say."""
     if keys is not None:
         vocabulary = Vocabulary.from_table(keys, facts["unseen"], facts["spelling"])
-        return ItemsCodec(vocabulary, facts["items"], facts["weighted"], tuple(facts["edges"]), facts["kind"])
+        sizes = facts["items"], facts["most"]
+        return ItemsCodec(vocabulary, *sizes, facts["weighted"], tuple(facts["edges"]), facts["kind"])
     if isinstance(spec, NumbersSpec):
         columns = [ColumnScale(**{**column, "knots": tuple(column["knots"])}) for column in facts["columns"]]
         return NumbersCodec(tuple(columns), facts["nan"])

@@ -22,9 +22,10 @@ import numpy as np
 import pyarrow as pa
 
 from feat2vec.beside import Beside
-from feat2vec.codecs import Codec, CodecFit, Entries, Tally, codec_fit, codec_from_facts
+from feat2vec.codecs import Codec, Entries, Tally, codec_from_facts
 from feat2vec.columns import Stage, stages
 from feat2vec.errors import UserError, suggest
+from feat2vec.fits import CodecFit, codec_fit
 from feat2vec.numbering import EntryFiles, interleave, number_group
 from feat2vec.schema import Group, Schema, Softmax, read_schema
 from feat2vec.table import Table, open_table
@@ -92,7 +93,7 @@ class Encoder:
             yield {
                 name: codec.encode(stage, groups[name])
                 if name in groups
-                else Entries(absent, np.zeros((0, codec.width), codec.dtype), Tally(missing=stage.rows))
+                else Entries(absent, np.zeros((0, codec.stored), codec.dtype), Tally(missing=stage.rows))
                 for name, codec in self.codecs.items()
             }
 
@@ -114,7 +115,7 @@ class Encoder:
                 codec, part, values = self.codecs[name], parts[name], self.values[name]
                 if name not in groups:
                     part.tally.missing = rows
-                number_group(connection, folder, name, codec, part.read, rows, values)
+                number_group(connection, folder, name, codec, part.width, part.read, rows, values)
             interleave(folder, list(self.codecs))
         tallies = {name: part.tally for name, part in parts.items()}
         return _opened(self, folder if out is None else Path(out), known, tallies, temporary=out is None)
@@ -165,7 +166,7 @@ class Encoder:
                 table = pq.read_table(keys) if keys.exists() else None
                 codecs[name] = codec_from_facts(group.extractor, facts["groups"][name], table)
                 values[name] = read_values(
-                    folder / "values" / f"{file_name(name)}.parquet", codecs[name].dtype, codecs[name].width
+                    folder / "values" / f"{file_name(name)}.parquet", codecs[name].dtype, codecs[name].stored
                 )
             classes = None
             if facts["classes"] is not None:
@@ -219,8 +220,9 @@ def fit(
                 return
             tallies[name] = Tally()
             number_group(
-                connection, folder, name, codecs[name], lambda: _tallied(fits[name], tallies[name]), rows, None
-            )
+                connection, folder, name, codecs[name], codecs[name].stored,
+                lambda: _tallied(fits[name], tallies[name]), rows, None,
+            )  # fmt: skip
             if tallies[name].missing == rows:
                 columns = ", ".join(schema.groups[name].columns)
                 problems[name] = (f"the group {name!r} has no value in any row (column {columns}); remove it",)

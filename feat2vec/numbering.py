@@ -22,31 +22,42 @@ class EntryFiles:
         self.folder, self.name, self.tally = folder, name, Tally()
         self.codec, self.group = codec, group
         self.staged: list[tuple[Spilled, Spilled]] = []
+        self.width = codec.stored
 
     def stage(self, stage: Stage) -> None:
         entries = self.codec.encode(stage, self.group)
         path = self.folder / f"{self.name}_{len(self.staged)}"
         self.staged.append((Spilled(entries.present, path), Spilled(entries.rows, path.with_suffix(".rows"))))
+        self.width = max(self.width, entries.rows.shape[1])
         self.tally.add(entries.tally)
 
     def read(self) -> Iterator[Entries]:
         for present, rows in self.staged:
-            yield Entries(present.take(), rows.take(), Tally())
+            yield Entries(present.take(), widened(rows.take(), self.width), Tally())
+
+
+def widened(entries: Array, width: int) -> Array:
+    """Bags with padding behind them, [rows, width]."""
+    more = width - entries.shape[1]
+    return np.pad(entries, ((0, 0), (0, more))) if more else entries
 
 
 def number_group(
-    connection: duckdb.DuckDBPyConnection, folder: Path, name: str, codec: Codec, read: Callable[[], Iterator[Entries]],
-    rows: int, before: Values | None,
+    connection: duckdb.DuckDBPyConnection, folder: Path, name: str, codec: Codec, width: int,
+    read: Callable[[], Iterator[Entries]], rows: int, before: Values | None,
 ) -> None:  # fmt: skip
-    """Write a group's value id of each row, its values and their counts. `before` are values that keep their ids."""
+    """Write a group's value id of each row, its values and their counts. `before` are values that keep their ids.
+
+    `width` is that of the entries which `read` gives; those of `before` may be narrower.
+    """
     known = 0 if before is None else len(before.entries)
     path = folder / ".staging" / f"{file_name(name)}_ids.npy"
-    new = ArrayFile(folder / "values" / f"{file_name(name)}.npy", codec.dtype, codec.width)
+    new = ArrayFile(folder / "values" / f"{file_name(name)}.npy", codec.dtype, width)
     for start in range(0, known, CHUNK):
         assert before is not None
-        new.append(np.asarray(before.entries[start : start + CHUNK]))
+        new.append(widened(np.asarray(before.entries[start : start + CHUNK]), width))
     counts = ArrayFile(folder / "counts" / f"{file_name(name)}.npy", np.int64)
-    if codec.width == 1 and codec.vocabulary is not None:
+    if width == 1 and codec.vocabulary is not None:
         _number_single(path, new, counts, read(), rows, codec.vocabulary, before)
     else:
         ids = np.lib.format.open_memmap(path, "w+", np.int32, (rows,))
@@ -56,13 +67,13 @@ def number_group(
             start = 0
             for start_known in range(0, known, CHUNK):
                 assert before is not None
-                piece = np.asarray(before.entries[start_known : start_known + CHUNK])
+                piece = widened(np.asarray(before.entries[start_known : start_known + CHUNK]), width)
                 yield np.arange(start_known, start_known + len(piece)), piece
             for entries in read():
                 yield np.flatnonzero(entries.present) + (start + known), entries.rows
                 start += len(entries.present)
 
-        packing = Packing(codec.dtype, codec.width, codec.bits)
+        packing = Packing(codec.dtype, width, codec.bits)
         number_entries(connection, feed(), packing, new, ids, counts if before is None else None, known)
     new.close()
     if before is not None:

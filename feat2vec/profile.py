@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.columns import Ints, Kind, Stage, items_of, numbers_of, stages, vectors_of
+from feat2vec.columns import Ints, Kind, Stage, stages
 from feat2vec.errors import UserError
+from feat2vec.keys import items_of
+from feat2vec.numbers import numbers_of, vectors_of
 from feat2vec.specs import Lookup
 from feat2vec.table import Batch, Table
 

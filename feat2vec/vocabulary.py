@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.columns import MISSING_NUMBERS, Ints, Kind, respell
+from feat2vec.columns import MISSING_NUMBERS, Ints, Kind
+from feat2vec.keys import respell
 
 PADDING, UNSEEN, FIRST = 0, 1, 2
 Counts = npt.NDArray[np.int64]

@@ -66,6 +66,8 @@ def encode_items(group: Group, rows: Sequence[Row], new: Sequence[Row]) -> Encod
     bags = [row_items(row, group, edges) for row in rows]
     keys, unseen = vocabulary([key for bag in bags for key, _ in bag], spec.min_count, spec.max_size)
     widest = max(1, *(len(bag) for bag in bags))
+    if isinstance(spec, ItemsSpec) and spec.bag and spec.weights is None:
+        widest = spec.max_items
     bags += [row_items(row, group, edges)[:widest] for row in new]
     return EncodedGroup(keys, unseen, [items_entry(bag, keys, group) for bag in bags])
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feat2vec.codecs import ItemsCodec, NumbersCodec, Tally, VectorCodec, binned, codec_from_facts, pack
-from feat2vec.columns import Items
+from feat2vec.keys import Items
 from feat2vec.scaling import ColumnScale
 from feat2vec.specs import Lookup, Numeric, Vector
 from feat2vec.vocabulary import Vocabulary
@@ -97,9 +97,9 @@ KEYS = Vocabulary(pa.array(["a", "b"]), np.array([2, 1]))
 
 
 def test_decoding() -> None:
-    assert ItemsCodec(KEYS, 3).decode(np.array([[1, 2, 3], [2, 0, 0]])) == [[None, "a", "b"], ["a"]]
+    assert ItemsCodec(KEYS, 3, 3).decode(np.array([[1, 2, 3], [2, 0, 0]])) == [[None, "a", "b"], ["a"]]
     weighted = np.array([[2, 3, *np.array([0.5, -1], np.float32).view(np.int32)], [2, 0, 0, 0]], np.int32)
-    assert ItemsCodec(KEYS, 2, weighted=True).decode(weighted) == [[("a", 0.5), ("b", -1.0)], [("a", 0.0)]]
+    assert ItemsCodec(KEYS, 2, 2, weighted=True).decode(weighted) == [[("a", 0.5), ("b", -1.0)], [("a", 0.0)]]
     scales = (
         ColumnScale("x", "number", "standard", (10.0, 2.0), 10.0, indicator=False),
         ColumnScale("y", "number", "none", (), 1.5, indicator=True),
@@ -118,8 +118,8 @@ def test_decoding() -> None:
 @pytest.mark.parametrize(
     ("codec", "spec"),
     [
-        (ItemsCodec(KEYS, 3, edges=(0.5, 1.5), kind="date"), Lookup(bins=3)),
-        (ItemsCodec(Vocabulary(KEYS.keys, KEYS.counts, 7, "number"), 3, weighted=True), Lookup(multi=True)),
+        (ItemsCodec(KEYS, 3, 3, edges=(0.5, 1.5), kind="date"), Lookup(bins=3)),
+        (ItemsCodec(Vocabulary(KEYS.keys, KEYS.counts, 7, "number"), 3, 5, weighted=True), Lookup(multi=True)),
         (NumbersCodec((ColumnScale("x", "date", "minmax", (0.0, 2.0), 1.0, indicator=True),), "missing"), Numeric()),
         (VectorCodec(5), Vector()),
     ],
@@ -128,7 +128,8 @@ def test_facts_are_all_there_is(codec: Any, spec: Any) -> None:
     keys = None if codec.vocabulary is None else codec.vocabulary.table([1])
     loaded: Any = codec_from_facts(spec, codec.facts(), keys)
     assert loaded.facts() == codec.facts()
-    assert (loaded.width, loaded.dtype, loaded.bits) == (codec.width, codec.dtype, codec.bits)
+    assert (loaded.width, loaded.stored, loaded.bits) == (codec.width, codec.stored, codec.bits)
+    assert loaded.dtype == codec.dtype
     assert type(loaded) is type(codec)
     if keys is None:
         assert loaded == codec
@@ -138,6 +139,6 @@ def test_facts_are_all_there_is(codec: Any, spec: Any) -> None:
     ("keys", "bits"), [(0, 1), (1, 2), (2, 2), (3, 3), (6, 3), (7, 4), (2**16 - 2, 16), (2**16 - 1, 17)]
 )
 def test_enough_bits_for_the_largest_id(keys: int, bits: int) -> None:
-    codec = ItemsCodec(Vocabulary(pa.array([""] * keys, pa.string()), np.zeros(keys, np.int64)), 2)
+    codec = ItemsCodec(Vocabulary(pa.array([""] * keys, pa.string()), np.zeros(keys, np.int64)), 2, 2)
     assert codec.bits == bits
     assert keys + 1 < 2**bits

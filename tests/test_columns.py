@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable
 from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feat2vec.columns import Items, Stage, items_of, kind_of_type, numbers_of, respell, stages, tokens_of, vectors_of
+from feat2vec.columns import Stage, kind_of_type, stages
 from feat2vec.errors import UserError
+from feat2vec.keys import Items, items_of, respell, tokens_of
+from feat2vec.numbers import numbers_of, vectors_of
 from feat2vec.specs import Lookup, TextCnn
 from feat2vec.table import open_table
 from tests import reference
@@ -60,6 +63,13 @@ def refuse(match: str, call: Callable[[], object]) -> None:
         ([date(2024, 2, 29), None], pa.date32(), ["2024-02-29", None]),
         ([datetime(2024, 2, 29, 1, 2, 3), None], pa.timestamp("s"), ["2024-02-29 01:02:03", None]),
         ([datetime(2024, 2, 29, 1, 2, 3, 4)], pa.timestamp("us"), ["2024-02-29 01:02:03.000004"]),
+        (
+            [datetime(2024, 2, 29), datetime(2024, 2, 29, 0, 1)],
+            pa.timestamp("us"),
+            ["2024-02-29", "2024-02-29 00:01:00"],
+        ),
+        ([datetime(2024, 2, 29)], pa.timestamp("us", "UTC"), ["2024-02-29 00:00:00Z"]),
+        ([Decimal(10**17), Decimal(10**17 + 1)], pa.decimal128(18), [str(10**17), str(10**17 + 1)]),
         ([None, None], pa.null(), [None, None]),
         (["a", "b", "a"], pa.dictionary(pa.int8(), pa.string()), ["a", "b", "a"]),
     ],
@@ -83,6 +93,8 @@ def test_keys(cells: list[Any], kind: pa.DataType, keys: list[str | None]) -> No
         (["a, b;c", "a"], Lookup(split=", "), ["a b;c", "a"], 0),
         (["a.b"], Lookup(split="."), ["a b"], 0),
         ([["a", " b"], ["c"]], Lookup(split="|"), ["a b", "c"], 0),
+        ([["a|b", None, "c"], None, [], ["", "d||e"]], Lookup(split="|"), ["a b c", "", "", "d e"], 0),
+        ([["A b", "c"], ["d e f"]], Lookup(split="words", max_items=2), ["a b", "d e"], 2),
         (["Straße STRASSE", "e\u0301 É", None], Lookup(split="words"), ["strasse strasse", "é é", ""], 0),
         (["x_1, 42!", "—"], Lookup(split="words"), ["x_1 42", ""], 0),
         (["a b", "c"], Lookup(multi=True), ["a b", "c"], 0),
@@ -134,6 +146,17 @@ def test_parts() -> None:
     assert bags(items_of(stage_of([time and str(time) for time in times]), "a", spec)) == expected
 
 
+def test_parts_of_zoned_times_are_those_of_utc() -> None:
+    spec = Lookup(parts=("day", "hour"))
+    utc = datetime(2024, 3, 1, 2)
+    for stage in (
+        stage_of([utc], pa.timestamp("us", "America/New_York")),
+        stage_of(["2024-02-29 21:00:00-05:00"]),
+        stage_of(["2024-03-01T02:00:00Z"]),
+    ):
+        assert bags(items_of(stage, "a", spec)) == [["day=1", "hour=2"]]
+
+
 def test_parts_of_text(tmp_path: Path) -> None:
     spec = Lookup(parts=("day", "hour"))
     items = items_of(csv_stage(tmp_path, " 2024-02-29 ", "", "NA", "2024-03-01T05:00:00"), "a", spec)
@@ -174,6 +197,7 @@ NAN, INF = float("nan"), float("inf")
         (stage_of([["a"]]), Lookup(), r"row 1: column 'a' holds lists \(list<.*string>\); set `multi: true`"),
         (stage_of([[["a"]]]), Lookup(multi=True), r"column 'a' holds lists of lists .*; flatten it first"),
         (stage_of([5]), Lookup(split="|"), "column 'a' holds int64; only text can be split"),
+        (stage_of([[5]]), Lookup(split="|"), "column 'a' holds int64; only text can be split"),
         (stage_of([5]), Lookup(parts=("day",)), "column 'a' holds int64; a date is needed"),
         (stage_of(["soon"]), Lookup(parts=("day",)), "row 1: column 'a': received 'soon'; a date such as"),
         (

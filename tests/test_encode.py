@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import importlib
 import json
@@ -28,10 +29,11 @@ import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from feat2vec import beside, codecs, columns, encode, numbering, table, values
+from feat2vec import beside, columns, encode, fits, numbering, table, values
 from feat2vec.encode import Encoded, Encoder, fit
 from feat2vec.errors import UserError
 from feat2vec.schema import Schema, read_schema
@@ -249,7 +251,9 @@ def assert_all_as_reference(schema: Schema, rows: list[dict[str, Any]], new: lis
         assert_as_reference(encoded_new, name, both, len(new))
         known = encoded_new.known[name]
         assert known == len(counts)
-        assert encoded_new.values[name].entries[:known].tobytes() == encoded.values[name].entries.tobytes()
+        wide, narrow = encoded_new.values[name].entries[:known], encoded.values[name].entries
+        assert np.ascontiguousarray(wide[:, : narrow.shape[1]]).tobytes() == narrow.tobytes()
+        assert not wide[:, narrow.shape[1] :].any()
         assert encoded_new.values[name].counts.tolist() == [*counts.tolist(), *[0] * (len(both.values) - known)]
         assert_decodes_to_what_was_encoded(encoded.encoder, name)
     assert again.rows.tobytes() == encoded.rows.tobytes()
@@ -640,6 +644,22 @@ def test_text_is_spelled_as_the_training_rows_were(tmp_path: Path) -> None:
         assert [new.tallies[name].unseen for name in ("n", "x", "ok", "code")] == [0, 1, 1, 1]
 
 
+def test_na_among_the_numbers_of_a_text_file_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n,name\n1,NA\nNA,1\n1,x\n")
+    encoded = fit(schema_of({"n": "n", "name": "name"}), tmp_path / "a.csv")
+    assert decoded_rows(encoded, "n") == [["1"], None, ["1"]]
+    assert decoded_rows(encoded, "name") == [["NA"], ["1"], ["x"]]
+    (tmp_path / "new.csv").write_text("n,name\nNA,NA\n")
+    new = encoded.encoder.encode(tmp_path / "new.csv")
+    assert (decoded_rows(new, "n"), decoded_rows(new, "name")) == ([None], [["NA"]])
+
+
+def test_a_schema_may_be_a_path_or_a_mapping(tmp_path: Path, same: Encoded) -> None:
+    (tmp_path / "a.yaml").write_text(SAME_SCHEMA.resolved())
+    for schema in (tmp_path / "a.yaml", str(tmp_path / "a.yaml"), yaml.safe_load(SAME_SCHEMA.resolved())):
+        assert differences(fit(schema, SAME), same) == {}
+
+
 # --- new rows -------------------------------------------------------------------------------------------------------
 
 
@@ -662,11 +682,23 @@ def test_new_rows() -> None:
     assert value_ids(new, "a") == [2, 1, 2]
     assert new.values["a"].counts.tolist() == [2, 1, 0]
     assert decoded_rows(new, "a") == [[None], ["y"], [None]]
-    assert decoded_rows(new, "b") == [["p", "q"], [None], ["p", "q"]]  # as wide as the widest training row
-    assert (new.tallies["a"].unseen, new.tallies["b"].unseen, new.tallies["b"].truncated) == (2, 1, 1)
+    assert decoded_rows(new, "b") == [["p", "q", "q"], [None], ["p", "q"]]  # wider than any training row
+    assert (new.tallies["a"].unseen, new.tallies["b"].unseen, new.tallies["b"].truncated) == (2, 1, 0)
     assert value_ids(new, "n") == [-1, value_ids(encoded, "n")[2], value_ids(encoded, "n")[0]]
     assert (new.tallies["n"].missing, new.tallies["n"].filled) == (1, 1)
     assert "a: 3 values, 2 keys, 2 unseen" in new.summary()
+
+
+def test_new_bags_are_as_wide_as_the_schema_allows() -> None:
+    rows = pa.table({"a": ["x", "y"], "b": [["p"], ["q"]]})
+    encoded = fit(schema_of({"a": "a", "b": ("b", lookup(multi=True, max_items=3))}), rows)
+    assert encoded.values["b"].entries.tolist() == [[2], [3]]
+    assert encoded.encoder.codecs["b"].width == 3
+    bags = [["q"], ["p", "q"], ["q", "p", "r", "p"]]
+    with tiny_sizes(1, 1, 1):
+        new = encoded.encoder.encode(pa.table({"b": bags}))
+    assert new.values["b"].entries[value_ids(new, "b")].tolist() == [[3, 0, 0], [2, 3, 0], [1, 2, 3]]
+    assert (value_ids(new, "b")[0], new.known["b"], new.tallies["b"].truncated) == (1, 2, 1)
 
 
 def test_partial_tables(same: Encoded) -> None:
@@ -688,6 +720,26 @@ def test_partial_tables(same: Encoded) -> None:
     assert (batch["name"].rows.shape, batch["name"].tally.missing) == ((0, 1), 24)
     other = pa.table({"other": [1]})
     refuse("the table: has none of the columns name, .*; received other", lambda: same.encoder.encode(other))
+
+
+KINDS: dict[str, list[Any]] = {
+    "date": [date(2024, 1, 1), date(2024, 1, 2)],
+    "number": [1.0, 2.0],
+    "text": ["one", "two"],
+}
+SWAPS = {
+    ("date", "number"): "row 1: column 'a' holds double; the training rows had dates",
+    ("number", "date"): r"row 1: column 'a' holds date32\[day\]; the training rows had numbers",
+    ("number", "text"): "row 1: column 'a': received 'one'; a number is needed, and the column holds text; cast it",
+    ("date", "text"): "row 1: column 'a': received 'one'; a date such as 2024-01-31 is needed",
+}
+
+
+@pytest.mark.parametrize("extractor", ["numeric", lookup(bins=2)], ids=["numeric", "bins"])
+@pytest.mark.parametrize(("before", "after"), SWAPS)
+def test_a_column_keeps_its_kind(before: str, after: str, extractor: Any) -> None:
+    encoder = fit(schema_of({"a": ("a", extractor)}), pa.table({"a": KINDS[before]})).encoder
+    refuse(SWAPS[before, after], lambda: encoder.encode(pa.table({"a": KINDS[after]})))
 
 
 def test_the_encoder_outlives_the_encoded_rows() -> None:
@@ -772,6 +824,14 @@ def test_weights_and_names(tmp_path: Path) -> None:
     negative, unnamed = rows.set_column(2, "w", [[-1, 1, 1]]), rows.set_column(3, "film", [["a", None, "b"]])
     refuse("row 1: column 'w': received -1; .* at least 0", lambda: fit(schema, negative))
     refuse("row 2: column 'film': received None; the `id`", lambda: fit(schema, unnamed))
+
+
+def test_lists_are_no_target_and_no_name() -> None:
+    lists = pa.table({"z": ["z"], "t": [["a"]]})
+    match = "row 1: column 't' holds lists; a single value a row is needed"
+    refuse(match, lambda: fit(schema_of(Z, objective={"type": "softmax", "target": "t"}), lists))
+    refuse(match, lambda: fit(schema_of(Z, id="t"), lists))
+    refuse("row 1: column 't' holds list.*; a number is needed", lambda: fit_target("regression", [["a"]]))
 
 
 # --- saving and loading ---------------------------------------------------------------------------------------------
@@ -996,7 +1056,7 @@ def test_an_existing_folder_is_refused(tmp_path: Path) -> None:
 
 PLACES: dict[str, list[tuple[Any, str]]] = {
     "reading": [(encode, "stages")],
-    "staging": [(codecs.ItemsFit, "stage"), (numbering.EntryFiles, "stage")],
+    "staging": [(fits.ItemsFit, "stage"), (numbering.EntryFiles, "stage")],
     "beside": [(beside.Beside, "finish")],
     "numbering": [(numbering, "number_entries")],
     "writing": [(encode, "interleave")],
@@ -1032,6 +1092,68 @@ def test_interruptions_leave_nothing_behind(
     assert files_below(tmp_path) == set()
     assert os.listdir(tmp_path) == ["temporary"]
     assert os.listdir(tmp_path / "temporary") == []
+
+
+def test_memory_is_a_size(tmp_path: Path) -> None:
+    encoder = fit(SAME_SCHEMA, SAME).encoder
+    for call in (lambda: fit(SAME_SCHEMA, SAME, tmp_path / "out", "lots"), lambda: encoder.encode(SAME, None, "lots")):
+        assert refuse(None, call) == ["memory must be a size such as 1GB; received 'lots'"]
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("temporary", [False, True])
+def test_a_full_disk_is_told_with_the_folder_and_a_remedy(
+    temporary: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as a write has it: it knows no name
+
+    monkeypatch.setattr(values.ArrayFile, "append", fail)
+    with pytest.raises(OSError, match="No space left on device; make room, or choose another folder") as caught:
+        fit(SAME_SCHEMA, SAME, None if temporary else tmp_path / "out")
+    assert caught.value.filename == str(tmp_path)
+    assert caught.value.errno == errno.ENOSPC
+    assert str(caught.value.strerror).endswith("another folder by TMPDIR" if temporary else "another folder")
+    assert os.listdir(tmp_path) == []
+
+
+WAITING = """
+import signal, sys
+from feat2vec import cli, encode
+def wait(*_):
+    print("waiting", flush=True)
+    signal.pause()
+encode.interleave = wait
+cli.main()
+"""
+
+
+def test_sigterm_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("version: 1\ngroups: {a: {column: a}, b: {column: b}}\n")
+    (tmp_path / "a.csv").write_text("a,b\nx,y\n")
+    (tmp_path / "temporary").mkdir()
+    command = [sys.executable, "-c", WAITING, "check", "a.yaml", "--data", "a.csv"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        assert len(os.listdir(tmp_path / "temporary")) == 1
+        process.terminate()
+    assert process.returncode == 143
+    assert os.listdir(tmp_path / "temporary") == []
+
+
+def test_file_names_that_are_not_utf8_are_printed_escaped(tmp_path: Path) -> None:
+    schema, rows = os.fsdecode(b"caf\xe9.yaml"), os.fsdecode(b"caf\xe9.csv")
+    (tmp_path / schema).write_text("version: 1\ngroups: {a: {column: a}, b: {column: b}}\n")
+    (tmp_path / rows).write_text("a,b\nx,y\n")
+    command = [sys.executable, "-c", "from feat2vec.cli import main; main()", "check", schema]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    assert done.stdout == b"caf\\udce9.yaml: no problems, 2 groups, objective nce\n"
+    done = subprocess.run([*command, "--data", rows], cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (2, b"caf\\udce9.csv: its name is not UTF-8: rename the file\n")
 
 
 def test_the_folder_has_the_usual_permissions(tmp_path: Path) -> None:

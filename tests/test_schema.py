@@ -719,6 +719,12 @@ mean 'year'?
 column: x, extractor: {parts: year}
     ! extractor.parts: expected a list, received year
 
+column: x, extractor: {multi: true, split: ',', weights: w}
+    ! extractor.weights: cannot be combined with `split`; keep one of them
+
+column: x, extractor: {multi: true, parts: [day], weights: w}
+    ! extractor.weights: cannot be combined with `parts`; keep one of them
+
 column: x, extractor: {weights: w}
     ! extractor.weights: weights are for a bag, one number an item; set `multi: true`
 
@@ -1071,6 +1077,27 @@ version: 1
 groups: {a: {column: a}}
 objektive: logistic
     ! 3: objektive: unknown key; did you mean 'objective'?
+
+version: 1
+groups: {a: {column: x, extractor: {bins: 3, weights: w}}, b: {column: b}}
+    ! 2: groups.a.extractor.weights: cannot be combined with `bins`; keep one of them
+    ! 2: groups.a.extractor.weights: weights are for a bag, one number an item; set `multi: true`
+
+version: 1
+groups: {a: {column: a, extractor: {multi: true, weights: y}}}
+objective: {type: regression, target: y}
+    ! 2: groups.a.extractor.weights: the column 'y' is also the target; name another column
+
+version: 1
+groups: {a: {column: a}}
+objective: {type: regression, target: y, weight: y}
+    ! 3: objective.weight: the column 'y' is also the target; name another column
+
+version: 1
+id: y
+groups: {a: {column: a}}
+objective: {type: regression, target: y}
+    ! 2: id: the column 'y' is also the target; name another column
 
 version: 1
 groups: {a: {colum: a}, b: {column: b}}

@@ -173,6 +173,11 @@ def test_json_types_come_from_all_the_rows(rows_before: int, tmp_path: Path) -> 
     assert read[-1] == {"n": 2.5, "s": "007", "date": "12:30:00", "id": "1", "e": [], "new": True}
 
 
+def test_large_json_numbers_that_float64_holds_exactly(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"a": 0.5}\n{"a": 100000000000000000000}\n')
+    assert column(path) == [0.5, 1e20]
+
+
 def test_json_keys_that_differ_in_case(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"A": 1, "a": "x"}\n')
     assert rows(path, ["A"]) == [{"A": 1}]
@@ -187,6 +192,15 @@ def test_json_keys_that_differ_in_case(tmp_path: Path) -> None:
         ('{"a": 1}\n\n5\n', r"a\.jsonl: line 3: expected an object, received 5"),
         (b'{"a": "x"}\n{"a": "\xff"}\n', r"line 2: is not UTF-8: b'.*\\xff"),
         ('{"a": 1}\n{"a": 18446744073709551615}\n', "line 2: column 'a': 18446744073709551615 does not fit 64 bits"),
+        (
+            '{"a": 1.5, "b": "1180591620717411303424, 5"}\n{"a": 1180591620717411303425}\n',
+            "row 2: column 'a': 1180591620717411303425 does not fit 64 bits: write it as a string",
+        ),
+        ('{"a": 1}\n{"a": 9223372036854775808}\n', "line 2: column 'a': 9223372036854775808 does not fit 64 bits"),
+        (
+            '[{"a": [1]},\n{"a": [9223372036854775809, 0.5]}]',
+            "row 2: column 'a': 9223372036854775809 does not fit 64 bits",
+        ),
         ('{"a": 1}\n{"a": [1]}\n', "column 'a' is of type mixed kinds of value"),
         ('{"a": {"b": 1}}\n', "column 'a' is of type objects, which cannot be used"),
         ('{"a": [{"b": 1}]}\n', "column 'a' is of type list of objects"),
@@ -269,6 +283,10 @@ def test_csv_line_ends_and_odd_quotes(tmp_path: Path) -> None:
         ('a,b\n1,2\n3,"x\n4,5\n', r"a\.csv: row 2: a quote is opened and never closed"),
         ('a,b\n1,2\n"3,x\n4,5', r"a\.csv: row 2: a quote is opened and never closed"),
         ('a,b\n1,2\n3,"x\n' + "4,5\n" * 3_000_000, r"a\.csv: row 2: a quote is opened and never closed"),
+        (
+            'a,b\n1,2\n3,"' + "é" * 10_000_000 + '"\n4,5\n',
+            r"a\.csv: row 2: has 20,000,001 bytes, 20,000,000 of them in column 'b', and 8,388,608 can be read",
+        ),
         ("a,b\n1,2\n".encode("utf-16"), r"a\.csv: is UTF-16, expected UTF-8"),
         (b"caf\xe9,b\n1,2\n", r"a\.csv: header: is not UTF-8 \(byte 4 is 0xe9\)"),
         (b"a\0,b\n1,2\n", r"a\.csv: header: holds a NUL byte"),
@@ -305,6 +323,8 @@ TYPES: list[tuple[pa.Array, pa.DataType, list[Any]]] = [
     (pa.array([1.5, None], pa.float16()), pa.float32(), [1.5, None]),
     (pa.array([1.5], pa.float32()), pa.float32(), [1.5]),
     (pa.array([Decimal("1.25"), None]), pa.float64(), [1.25, None]),
+    (pa.array([Decimal(10**17 + 1), None], pa.decimal128(18)), pa.int64(), [10**17 + 1, None]),
+    (pa.array([Decimal(5)], pa.decimal128(19)), pa.float64(), [5.0]),
     (pa.array([date(2024, 1, 2)], pa.date64()), pa.date32(), [date(2024, 1, 2)]),
     (pa.array([1001], pa.timestamp("ns")), pa.timestamp("us"), [datetime(1970, 1, 1, 0, 0, 0, 1)]),
     (pa.array([1], pa.timestamp("s", "UTC")), pa.timestamp("us", "UTC"), [datetime(1970, 1, 1, 0, 0, 1, 0, UTC)]),
@@ -520,7 +540,7 @@ def test_batches_are_of_a_size() -> None:
 
 
 def test_folders_and_globs(tmp_path: Path) -> None:
-    for i, name in enumerate(["b.parquet", "a.parquet", "year=2/c.parquet"]):
+    for i, name in enumerate(["b.parquet", "a.parquet", "more/c.parquet"]):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         pq.write_table(pa.table({"a": [i]}), tmp_path / name)
     for name in ["_SUCCESS", ".hidden", "_log/x.json", ".git/y"]:
@@ -528,6 +548,25 @@ def test_folders_and_globs(tmp_path: Path) -> None:
     assert column(tmp_path) == [1, 0, 2]
     assert column(f"{tmp_path}/*.parquet") == [1, 0]
     assert column(f"{tmp_path}/**/*.parquet") == [1, 0, 2]
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_folders_that_tell_a_column(form: str, tmp_path: Path) -> None:
+    for i, folder in enumerate(["year=2020/city=A%2FB", "year=2021/city=__HIVE_DEFAULT_PARTITION__"]):
+        (tmp_path / folder).mkdir(parents=True)
+        frame = pl.DataFrame({"a": [f"{i}", f"{i}0"]})
+        getattr(frame, f"write_{form}")(tmp_path / folder / f"part.{form}")
+    told = [("0", "2020", "A/B"), ("00", "2020", "A/B"), ("1", "2021", None), ("10", "2021", None)]
+    for source in (tmp_path, f"{tmp_path}/**/*.{form}", f"{tmp_path}/*/*/*.{form}"):
+        assert [tuple(row.values()) for row in rows(source, ["a", "year", "city"])] == told
+        assert column(source, "year") == ["2020", "2020", "2021", "2021"]
+    one = tmp_path / "year=2020" / "city=A%2FB" / f"part.{form}"
+    assert rows(one) == [{"a": "0"}, {"a": "00"}]
+    getattr(pl.DataFrame({"year": ["x"]}), f"write_{form}")(one)
+    refuse(tmp_path, "column 'year' is in the file and in its folder's name: rename one of them")
+    one.unlink()
+    getattr(pl.DataFrame({"a": ["x"]}), f"write_{form}")(tmp_path / f"other.{form}")
+    refuse(tmp_path, "has no column 'year', which .*year=2021.* has|has no column 'city'")
 
 
 def test_files_with_other_types_or_columns(tmp_path: Path) -> None:

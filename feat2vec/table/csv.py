@@ -148,7 +148,7 @@ def _without_last_row(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 def _unreadable(file: _File, error: Exception) -> UserError:
     """Say what is wrong with the file, which is read a second time, slowly, to find the row."""
-    limit = csv.field_size_limit(BLOCK)
+    limit = csv.field_size_limit(8 * BLOCK)  # so that what is too long can be told from a quote that is open
     try:
         with file.open() as stream:
             return UserError(_problem(file, stream) or f"{file.path}: cannot be read as CSV: {error}")
@@ -170,7 +170,7 @@ def _problem(file: _File, stream: pa.NativeFile) -> str | None:
             problem = _row_problem(file, row) if row else None
             if problem and END not in row[-1]:
                 return f"{file.path}: row {number}: {problem}"
-    except csv.Error:  # a value as long as a block
+    except csv.Error:  # a value as long as several blocks
         number, row = number + 1, []
     if row == [END] * len(file.names):
         return None
@@ -182,6 +182,13 @@ def _row_problem(file: _File, row: list[str]) -> str | None:
         return (
             f"expected {len(file.names)} fields, received {len(row)}: "
             f"put values that hold {file.delimiter!r} in double quotes, or fix the row"
+        )
+    sizes = [len(value.encode(errors="surrogateescape")) for value in row]
+    if sum(sizes) > BLOCK:  # between one and two blocks it depends on where the row begins
+        most, name = max(zip(sizes, file.names, strict=True))
+        return (
+            f"has {sum(sizes):,} bytes, {most:,} of them in column {name!r}, and {BLOCK:,} can be read: "
+            "shorten the value, or write the table as Parquet"
         )
     for name, value in zip(file.names, row, strict=True):
         if not value.isascii() and any("\udc80" <= letter <= "\udcff" for letter in value):

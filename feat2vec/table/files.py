@@ -14,6 +14,7 @@ import pyarrow as pa
 from feat2vec.errors import UserError, suggest
 from feat2vec.table.csv import csv_part
 from feat2vec.table.json import json_part
+from feat2vec.table.partitions import partitioned
 from feat2vec.table.types import Part, batch_rows, column_types
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def open_files(source: str) -> tuple[list[Part], bool]:
                 f"{source}: holds files of more than one format: {first[0]} is {first[1][0]} and {path} is {form}: "
                 "use a glob, such as '*.parquet', that matches files of one"
             )
-    parts = [_part(path, form, compression) for path, (form, compression) in formats.items()]
+    parts = [partitioned(_part(path, form, compression), source, path) for path, (form, compression) in formats.items()]
     return parts, first[1][0] not in ("CSV", "TSV")
 
 
@@ -84,6 +85,8 @@ def _missing(source: str) -> str:
 
 def _format(path: str) -> tuple[str, str | None]:
     """Return the format and the compression that the name of a file tells."""
+    if any("\udc80" <= letter <= "\udcff" for letter in path):  # what Arrow and DuckDB cannot open
+        raise UserError(f"{path}: its name is not UTF-8: rename the file")
     stem, ending = os.path.splitext(path.lower())
     compression = _COMPRESSIONS.get(ending)
     if compression:

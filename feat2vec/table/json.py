@@ -34,6 +34,12 @@ _STRUCTURES = """
     group by structure
     order by min(number)
 """
+# rows with an integer that may be beyond 64 bits, which DuckDB reads as the nearest float64
+_LARGE = r"""
+    select number, json
+    from (select json, row_number() over () as number from read_json_objects($path, {options}))
+    where regexp_matches(json, '[:,\[]\s*-?[0-9]{{19,}}\s*[,\]}}]')
+"""
 _DUCKDB = {pa.bool_(): "BOOLEAN", pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.string(): "VARCHAR"}
 
 
@@ -56,12 +62,23 @@ def json_part(path: str, compression: str | None) -> Part:
         file = _File(path, compression, "array" if array else "newline_delimited")
         with _query(_STRUCTURES, file) as reader:
             found = [json.loads(text) for batch in reader for text in batch.column(0).to_pylist()]
+        if any("DOUBLE" in json.dumps(structure) for structure in found):
+            _refuse_large(file)
     except (OSError, pa.ArrowException, _duckdb_error()) as error:
         raise _unreadable(file, error) from error
     if not found:
         raise UserError(f"{path}: has no rows: a table needs at least one")
     types = column_types(path, _merged(file, found).items())
     return Part(path, types, lambda columns: _read(file, types, columns))
+
+
+def _refuse_large(file: _File) -> None:
+    with _query(_LARGE, file) as reader:
+        for batch in reader:
+            for number, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                problem = _line_problem(text.encode())
+                if problem:
+                    raise UserError(f"{file.path}: row {number}: {problem}")
 
 
 def _merged(file: _File, structures: list[object]) -> dict[str, pa.DataType]:
@@ -183,6 +200,11 @@ def _object_problem(pairs: list[tuple[str, object]]) -> str | None:
         if names.count(name) > 1:
             return f"the key {name!r} comes twice: keep one"
         for number in value if isinstance(value, list) else [value]:
-            if isinstance(number, int) and not -(2**63) <= number < 2**63:
+            if isinstance(number, int) and not -(2**63) <= number < 2**63 and not _is_amount(number):
                 return f"column {name!r}: {number} does not fit 64 bits: write it as a string"
     return None
+
+
+def _is_amount(number: int) -> bool:
+    """Whether an integer is one that float64 holds exactly, and too large for an id: 1e20, as JavaScript writes it."""
+    return 2**64 < abs(number) < 2**1023 and int(float(number)) == number

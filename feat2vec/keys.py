@@ -1,0 +1,193 @@
+"""A column's values as keys: single ones, bags, words; what cannot be one is named with its row."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from feat2vec.columns import Ints, Kind, Stage, concat, flatten, floats_of, is_list, refuse_first, refuse_unless_text
+from feat2vec.errors import UserError
+from feat2vec.numbers import dates_of
+from feat2vec.specs import ItemsSpec, TokensSpec
+
+BETWEEN_WORDS = r"[^\p{L}\p{M}\p{N}_]+"
+DECIMAL = r"^[-+]?(([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)$"
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+NOT_A_KEY = "a key must be finite; write null for a missing one"
+
+
+@dataclass(frozen=True)
+class Items:
+    """The items of a stage's rows, one after the other."""
+
+    lengths: Ints  # [rows]
+    codes: Ints  # [items] which of the keys
+    keys: pa.StringArray
+    weights: npt.NDArray[np.float32] | None  # [items]
+    truncated: int  # rows that had more than max_items
+
+
+def items_of(stage: Stage, column: str, spec: ItemsSpec) -> Items:
+    """The keys of a lookup group."""
+    values = stage.column(column)
+    if spec.parts:
+        return _date_parts(stage, column, spec.parts)
+    lengths, values = _unnest(stage, column, values, spec)
+    codes, keys = _distinct(values)
+    keys = _spell(stage, column, keys)
+    if spec.split is not None:
+        keys = pa.array([_fold(key) for key in keys.to_pylist()], pa.string()) if spec.split == "words" else _trim(keys)
+    weights = None if spec.weights is None else _weights(stage, spec.weights, column, lengths)
+    return _keep(lengths, codes, keys, weights, spec.max_items if spec.bag else 1)
+
+
+def tokens_of(stage: Stage, column: str, spec: TokensSpec) -> Items:
+    """The tokens of a text group: Unicode words, casefolded."""
+    values = stage.column(column)
+    refuse_unless_text(stage, column, values, f"{spec.type} needs text")
+    lengths, values = _split(values, None)
+    codes, keys = _distinct(values)
+    keys = pa.array([_fold(key) for key in keys.to_pylist()], pa.string())
+    return _keep(lengths, codes, keys, None, spec.max_tokens)
+
+
+def respell(keys: pa.StringArray, kind: Kind) -> pa.StringArray:
+    """Keys from text as a column of that kind spells them: `5.0` is 5 where keys are numbers, `True` is true."""
+    if kind == "boolean":
+        return pc.utf8_lower(keys)
+    if kind != "number":
+        return keys
+    decimal = pc.match_substring_regex(keys, DECIMAL)
+    numbers = pc.cast(pc.if_else(decimal, keys, "0"), pa.float64())
+    return pc.if_else(decimal, _spell_floats(numbers), keys)
+
+
+def _unnest(stage: Stage, column: str, values: pa.ChunkedArray, spec: ItemsSpec) -> tuple[Ints, pa.ChunkedArray]:
+    """How many items each row has, and the items."""
+    if is_list(values.type):
+        if not spec.bag:
+            raise UserError(f"{stage.row(0)}: column {column!r} holds lists ({values.type}); set `multi: true`")
+        if is_list(values.type.value_type):
+            raise UserError(f"{stage.row(0)}: column {column!r} holds lists of lists ({values.type}); flatten it first")
+        lengths, values = flatten(values)
+        if spec.split is None:
+            return lengths, values
+        refuse_unless_text(stage, column, values, "only text can be split")
+        parts, values = _split(values, None if spec.split == "words" else spec.split)
+        bags = np.repeat(np.arange(len(lengths)), lengths)
+        return np.bincount(bags, weights=parts, minlength=len(lengths)).astype(np.int32), values
+    if spec.split is None:
+        lengths = concat([pc.is_valid(chunk).cast(pa.int32()) for chunk in values.chunks])
+        return lengths, pa.chunked_array([chunk.drop_null() for chunk in values.chunks], values.type)
+    refuse_unless_text(stage, column, values, "only text can be split")
+    return _split(values, None if spec.split == "words" else spec.split)
+
+
+def _split(values: pa.ChunkedArray, delimiter: str | None) -> tuple[Ints, pa.ChunkedArray]:
+    """Text to its parts, at a delimiter or (None) into Unicode words."""
+    parts = [
+        pc.split_pattern(text, delimiter) if delimiter else pc.split_pattern_regex(_normal(text), BETWEEN_WORDS)
+        for text in (chunk.cast(pa.string()) for chunk in values.chunks)
+    ]
+    return flatten(pa.chunked_array(parts, pa.list_(pa.string())))
+
+
+def _normal(text: pa.StringArray) -> pa.StringArray:
+    """Text in NFC: in NFD some signs that separate words end with a mark, which is part of one."""
+    return text if pc.all(pc.string_is_ascii(text)).as_py() else pc.utf8_normalize(text, "NFC")
+
+
+def _distinct(values: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
+    """Codes into the distinct values, -1 for null."""
+    values = values.unify_dictionaries() if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    codes = concat([pc.fill_null(chunk.indices.cast(pa.int32()), -1) for chunk in values.chunks])
+    return codes, values.chunk(0).dictionary if values.num_chunks else pa.array([], pa.string())
+
+
+def _spell(stage: Stage, column: str, keys: pa.Array) -> pa.StringArray:
+    """Distinct values as keys."""
+    if pa.types.is_floating(keys.type):
+        bad = keys.filter(pc.invert(pc.is_finite(keys)))
+        if len(bad):
+            refuse_first(stage, column, lambda item: item is not None and not np.isfinite(item), NOT_A_KEY)
+        return _spell_floats(keys)
+    if pa.types.is_timestamp(keys.type):
+        whole = pc.replace_substring_regex(keys.cast(pa.string()), r"\.000000(Z?)$", r"\1")
+        return pc.replace_substring_regex(whole, r" 00:00:00$", "")  # midnight is the day, as in a text of the table
+    return keys.cast(pa.string())
+
+
+def _spell_floats(numbers: pa.Array) -> pa.StringArray:
+    whole = pc.and_(pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), 2.0**53))
+    as_int = pc.cast(pc.if_else(whole, numbers, 0.0), pa.int64())
+    return pc.if_else(whole, as_int.cast(pa.string()), numbers.cast(pa.string()))
+
+
+def _fold(word: str | None) -> str | None:
+    return word and unicodedata.normalize("NFC", word.casefold())
+
+
+def _trim(keys: pa.StringArray) -> pa.StringArray:
+    return pc.utf8_trim_whitespace(keys)
+
+
+def _keep(
+    lengths: Ints, codes: Ints, keys: pa.StringArray, weights: npt.NDArray[np.float32] | None, most: int
+) -> Items:
+    """Drop null and empty items, then all but the first `most` of a row."""
+    empty = np.flatnonzero(pc.equal(keys, "").to_numpy(zero_copy_only=False))
+    keep = codes >= 0
+    for code in empty:
+        keep &= codes != code
+    if not keep.all():
+        rows = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+        lengths = np.bincount(rows[keep], minlength=len(lengths)).astype(np.int32)
+        codes, weights = codes[keep], None if weights is None else weights[keep]
+    truncated = int((lengths > most).sum())
+    if truncated:
+        starts = np.cumsum(lengths, dtype=np.int64) - lengths
+        keep = np.arange(len(codes)) - np.repeat(starts, lengths) < most
+        lengths = np.minimum(lengths, np.int32(most))
+        codes, weights = codes[keep], None if weights is None else weights[keep]
+    return Items(lengths, codes, keys, weights, truncated)
+
+
+def _weights(stage: Stage, column: str, beside: str, lengths: Ints) -> npt.NDArray[np.float32]:
+    """A weight for each item."""
+    values = stage.column(column)
+    if not is_list(values.type):
+        raise UserError(f"{stage.row(0)}: column {column!r} holds {values.type}; weights need a list of numbers a row")
+    own, numbers = flatten(values)
+    if (own != lengths).any():
+        row = int(np.flatnonzero(own != lengths)[0])
+        stage.refuse(row, column, values[row].as_py(), f"{lengths[row]} weights are needed, one an item of {beside!r}")
+    flat = concat([floats_of(chunk, pa.float32()) for chunk in numbers.chunks], np.float32)
+    if not np.isfinite(flat).all():
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        row = int(rows[np.flatnonzero(~np.isfinite(flat))[0]])
+        stage.refuse(row, column, values[row].as_py(), "weights must be finite numbers")
+    return flat + np.float32(0)  # -0 and 0 are one weight
+
+
+def _date_parts(stage: Stage, column: str, parts: Sequence[str]) -> Items:
+    """A bag of `part=value` keys."""
+    dates = dates_of(stage, column)
+    valid = pc.is_valid(dates)
+    lengths = valid.to_numpy(zero_copy_only=False).astype(np.int32) * np.int32(len(parts))
+    present = dates.drop_null()
+    columns: list[Ints] = []
+    keys: list[str] = []
+    for part in parts:
+        number = pc.day_of_week(present) if part == "weekday" else getattr(pc, part)(present)
+        encoded = number.dictionary_encode()
+        columns.append(encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32) + len(keys))
+        values = encoded.dictionary.to_pylist()
+        keys += [f"{part}={WEEKDAYS[value] if part == 'weekday' else value}" for value in values]
+    codes = np.stack(columns, axis=1).reshape(-1)  # [present rows, parts], row by row
+    return Items(lengths, codes, pa.array(keys, pa.string()), None, 0)
