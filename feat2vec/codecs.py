@@ -140,15 +140,13 @@ class ItemsCodec:
 
     def encode(self, stage: Stage, group: Group) -> Entries:
         items = parse_items(stage, group, self.edges, self.kind)
-        over = items.lengths > self.most  # a text longer than any of the training rows
-        entries = self.pack(_shorten(items, self.most), self.vocabulary.ids(items.keys), group)
-        entries.tally.truncated = max(items.truncated, int(over.sum()))
-        return entries
+        return self.pack(items, self.vocabulary.ids(items.keys), group)
 
     def pack(self, items: Items, ids_of_keys: Ints, group: Group) -> Entries:
         ids = ids_of_keys[items.codes]
         if not ids.all():
             items, ids = _without_padding(items, ids)
+        items, ids = _shorten(items, ids, self.most)
         width = max(self.items, int(items.lengths.max(initial=0)))
         entries = pack(items, ids, width, ordered=isinstance(group.extractor, TokensSpec))
         entries.tally.missing = int((~entries.present).sum())
@@ -169,6 +167,7 @@ class ItemsCodec:
         return {
             "items": self.items, "most": self.most, "weighted": self.weighted, "edges": list(self.edges),
             "kind": self.kind, "unseen": self.vocabulary.unseen, "spelling": self.vocabulary.kind,
+            "too_frequent": self.vocabulary.too_frequent,
         }  # fmt: skip
 
 
@@ -202,13 +201,16 @@ def _without_padding(items: Items, ids: Ints) -> tuple[Items, Ints]:
     return Items(lengths, items.codes[keep], items.keys, weights, items.truncated), ids[keep]
 
 
-def _shorten(items: Items, most: int) -> Items:
-    if not (items.lengths > most).any():
-        return items
+def _shorten(items: Items, ids: Ints, most: int) -> tuple[Items, Ints]:
+    """The first `most` items of each row: a text may be longer than any of the training rows."""
+    over = int((items.lengths > most).sum())
+    if not over:
+        return items, ids
     starts = np.cumsum(items.lengths, dtype=np.int64) - items.lengths
     keep = np.arange(len(items.codes)) - np.repeat(starts, items.lengths) < most
     weights = None if items.weights is None else items.weights[keep]
-    return Items(np.minimum(items.lengths, np.int32(most)), items.codes[keep], items.keys, weights, 0)
+    lengths = np.minimum(items.lengths, np.int32(most))
+    return Items(lengths, items.codes[keep], items.keys, weights, max(items.truncated, over)), ids[keep]
 
 
 # --- numbers --------------------------------------------------------------------------------------------------------
@@ -325,7 +327,7 @@ class VectorCodec:
 def codec_from_facts(spec: ExtractorSpec, facts: dict[str, Any], keys: pa.Table | None) -> Codec:
     """A codec as `facts` and its vocabulary's table say."""
     if keys is not None:
-        vocabulary = Vocabulary.from_table(keys, facts["unseen"], facts["spelling"])
+        vocabulary = Vocabulary.from_table(keys, facts["unseen"], facts["spelling"], facts["too_frequent"])
         sizes = facts["items"], facts["most"]
         return ItemsCodec(vocabulary, *sizes, facts["weighted"], tuple(facts["edges"]), facts["kind"])
     if isinstance(spec, NumbersSpec):

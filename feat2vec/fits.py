@@ -58,7 +58,7 @@ class ItemsFit:
         self.widest = 1
         self.kind: Kind | None = None
         self.codec: ItemsCodec | None = None
-        self.work = 0
+        self.work = self.rows = 0
 
     def stage(self, stage: Stage) -> None:
         self.add(parse_items(stage, self.group))
@@ -68,6 +68,7 @@ class ItemsFit:
     def add(self, items: Items) -> None:
         number = len(self.staged)
         self.work += len(items.codes) + len(items.keys)
+        self.rows += len(items.lengths)
         self.words.add(items.keys, np.bincount(items.codes, minlength=len(items.keys)))
         self.widest = max(self.widest, int(items.lengths.max(initial=0)))
         lengths = items.lengths.astype(np.min_scalar_type(self.widest))
@@ -81,7 +82,11 @@ class ItemsFit:
         assert isinstance(spec, (ItemsSpec, TokensSpec))
         untyped = self.kind is None and isinstance(spec, ItemsSpec) and not edges
         spelling = self.words.spell() if untyped else self.kind or "text"
-        vocabulary = self.words.finish(spec.min_count, spec.max_size, spelling)
+        share = spec.max_share if isinstance(spec, ItemsSpec) else 1.0
+        most_often = int(share * self.rows) if share < 1 else 2**62
+        vocabulary = self.words.finish(spec.min_count, spec.max_size, spelling, most_often)
+        if isinstance(spec, ItemsSpec) and spec.bag and not spec.parts:
+            self.widest = min(self.widest, spec.max_items)
         weighted = isinstance(spec, ItemsSpec) and spec.weights is not None
         # the layer of a text or of a bag with weights is built for one width
         most = spec.max_items if isinstance(spec, ItemsSpec) and spec.bag and not weighted else self.widest

@@ -19,6 +19,7 @@ from feat2vec.specs import ItemsSpec, TokensSpec
 BETWEEN_WORDS = r"[^\p{L}\p{M}\p{N}_]+"
 DECIMAL = r"^[-+]?(([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)$"
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MANY = 2**31 - 1
 NOT_A_KEY = "a key must be finite; write null for a missing one"
 
 
@@ -44,7 +45,8 @@ def items_of(stage: Stage, column: str, spec: ItemsSpec) -> Items:
     if spec.split is not None:
         keys = pa.array([_fold(key) for key in keys.to_pylist()], pa.string()) if spec.split == "words" else _trim(keys)
     weights = None if spec.weights is None else _weights(stage, spec.weights, column, lengths)
-    return _keep(lengths, codes, keys, weights, spec.max_items if spec.bag else 1)
+    most = 1 if not spec.bag else spec.max_items if spec.max_share == 1 else MANY  # frequent keys make room for others
+    return _keep(lengths, codes, keys, weights, most)
 
 
 def tokens_of(stage: Stage, column: str, spec: TokensSpec) -> Items:

@@ -31,7 +31,10 @@ class ExtractorSpec(Spec):
 
 
 class ItemsSpec(ExtractorSpec):
-    """A group that is one key, or a bag of keys."""
+    """A group that is one key, or a bag of keys.
+
+    Keys that come more than `max_share` times as often as there are rows are left out, as if no row had them.
+    """
 
     encoding = "items"
     multi: bool = False
@@ -39,6 +42,7 @@ class ItemsSpec(ExtractorSpec):
     max_items: Count = 16
     min_count: Count = 1
     max_size: Count | None = None
+    max_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     weights: Text | None = None
     bins: Annotated[int, Field(ge=2, le=10_000)] | None = None
     parts: Annotated[tuple[Literal["year", "quarter", "month", "day", "weekday", "hour"], ...], Many] = ()

@@ -25,14 +25,19 @@ Counts = npt.NDArray[np.int64]
 class Vocabulary:
     """The keys of a group or of its tokens.
 
-    `unseen` counts the training occurrences of keys that were left out; `kind` says how text is spelled as a key.
+    `unseen` counts the training occurrences of keys that are too rare; `kind` says how text is spelled as a key.
+    `too_frequent` are keys that count as none.
     """
 
-    def __init__(self, keys: pa.StringArray, counts: Counts, unseen: int = 0, kind: Kind = "text") -> None:
+    def __init__(
+        self, keys: pa.StringArray, counts: Counts, unseen: int = 0, kind: Kind = "text",
+        too_frequent: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self.keys = keys
         self.counts = counts
         self.unseen = unseen
         self.kind: Kind = kind
+        self.too_frequent = list(too_frequent)
 
     def __len__(self) -> int:
         """One more than the largest id."""
@@ -43,10 +48,13 @@ class Vocabulary:
         return {key: i for i, key in enumerate(self.keys.to_pylist(), start=FIRST)}
 
     def ids(self, keys: pa.StringArray) -> Ints:
-        """The ids of keys: 1 for a key that is not here, 0 for null, or NA among numbers, which is no key."""
+        """The ids of keys: 1 for a key that is not here, 0 for null, NA among numbers and what is too frequent."""
         keys = respell(keys, self.kind)
         if self.kind == "number":
             keys = pc.if_else(pc.is_in(keys, pa.array(MISSING_NUMBERS)), pa.scalar(None, pa.string()), keys)
+        if self.too_frequent:
+            none = pc.is_in(keys, pa.array(self.too_frequent, pa.string()))
+            keys = pc.if_else(none, pa.scalar(None, pa.string()), keys)
         if len(keys) * 16 < len(self.keys):  # hashing the whole vocabulary for a few keys would take longer
             known, words = self.key_to_id, keys.to_pylist()
             return np.array([PADDING if word is None else known.get(word, UNSEEN) for word in words], np.int32)
@@ -65,11 +73,11 @@ class Vocabulary:
         return pa.table(columns)
 
     @classmethod
-    def from_table(cls, table: pa.Table, unseen: int, kind: Kind) -> Vocabulary:
+    def from_table(cls, table: pa.Table, unseen: int, kind: Kind, too_frequent: Sequence[str] = ()) -> Vocabulary:
         if kind not in get_args(Kind):
             raise ValueError(f"no kind of keys: {kind!r}")
         keys = table["key"].combine_chunks().cast(pa.string())
-        return cls(keys, table["count"].to_numpy(), int(unseen), kind)
+        return cls(keys, table["count"].to_numpy(), int(unseen), kind, too_frequent)
 
 
 def levels(counts: Counts, ranks: Sequence[int]) -> npt.NDArray[np.int8]:
@@ -121,23 +129,31 @@ class VocabularyFit:
             self.connection.unregister("pairs")
         return kind
 
-    def finish(self, min_count: int, max_size: int | None, kind: Kind) -> Vocabulary:
+    def finish(self, min_count: int, max_size: int | None, kind: Kind, max_count: int = 2**62) -> Vocabulary:
         limit = "" if max_size is None else f"limit {max_size}"
         self.connection.execute(
+            f"create table {self.name}_frequent as select key from {self.name} group by key having sum(n) > {max_count}"
+        )
+        self.connection.execute(
             f"create table {self.name}_kept as select key, sum(n)::bigint n from {self.name} group by key"
-            f" having sum(n) >= {min_count} order by n desc, key {limit}"
+            f" having sum(n) between {min_count} and {max_count} order by n desc, key {limit}"
         )
         kept = self.connection.sql(f"select key, n from {self.name}_kept order by rowid").to_arrow_table()
-        [(total,)] = self.connection.sql(f"select coalesce(sum(n), 0)::bigint from {self.name}").fetchall()
+        [(total,)] = self.connection.sql(
+            f"select coalesce(sum(n), 0)::bigint from {self.name} anti join {self.name}_frequent using (key)"
+        ).fetchall()
+        too_frequent = self.connection.sql(f"select key from {self.name}_frequent order by key").fetchall()
         counts = kept["n"].to_numpy()
         unseen = total - int(counts.sum())
-        return Vocabulary(kept["key"].combine_chunks().cast(pa.string()), counts, unseen, kind)
+        keys = kept["key"].combine_chunks().cast(pa.string())
+        return Vocabulary(keys, counts, unseen, kind, [key for (key,) in too_frequent])
 
     def ids(self, stage: int) -> Ints:
         """The id of each key of a stage, in the order in which `add` had them."""
         found = self.connection.sql(
             f"select code, coalesce(kept.rowid + {FIRST}, {UNSEEN})::int id from {self.name} piece"
-            f" left join {self.name}_kept kept using (key) where stage = {stage}"
+            f" left join {self.name}_kept kept using (key) anti join {self.name}_frequent using (key)"
+            f" where stage = {stage}"
         ).to_arrow_table()
         ids = np.full(self.sizes[stage], PADDING, np.int32)
         ids[found["code"].to_numpy()] = found["id"].to_numpy()
