@@ -22,6 +22,7 @@ from feat2vec.extractors import Extracted, Extractor, Shape, build_extractor
 from feat2vec.interactions import Level, Submodels, context, replaced, submodels
 from feat2vec.joints import Joint, joint_values
 from feat2vec.objectives import Noisy, self_supervised, supervised
+from feat2vec.optimizers import sum_duplicates
 from feat2vec.sampler import Draw, Noise
 from feat2vec.schema import Contrastive, Nce, Schema, Softmax, read_schema
 from feat2vec.vocabulary import levels as levels_of
@@ -52,6 +53,8 @@ class Feat2Vec(keras.Model):
         self.noise: Noise | None = None
         self.loss_tracker = keras.metrics.Mean(name="loss")
         self._batches_seen = tf.Variable(0, trainable=False, dtype=tf.int64)
+        # The first train step whose loss was not finite, -1 for none; from it on the weights stay as they were.
+        self.failed_at = tf.Variable(-1, trainable=False, dtype=tf.int64)
 
     @classmethod
     def from_encoder(cls, encoder: Encoder) -> Feat2Vec:
@@ -159,12 +162,20 @@ class Feat2Vec(keras.Model):
             loss = self._supervised_loss(self._submodels(extracted, training), rows)
             if weight is not None:
                 loss = loss * tf.cast(weight, loss.dtype)
-            loss, squares = tf.reduce_mean(loss), tf.add_n([one.square for one in extracted])
+            counted = self._counted(rows)
+            loss = tf.reduce_sum(tf.where(counted, loss, 0)) / tf.cast(tf.maximum(_count(counted), 1), loss.dtype)
+            squares = tf.add_n([one.square for one in extracted])
         else:
             loss, squares = self._noise_loss(inputs, rows, seed, training)
         if training and l2:
             loss += l2 / 2 * squares / tf.cast(tf.shape(rows)[0], squares.dtype)
         return loss
+
+    def _counted(self, rows: Any) -> Any:
+        """The rows that have a loss, bool [batch]: a class that training has not seen, -1, has no probability."""
+        if isinstance(self.schema.objective, Softmax):
+            return tf.cast(rows, tf.int32) >= 0
+        return tf.ones(tf.shape(rows)[:1], tf.bool)
 
     def _supervised_loss(self, scores: Submodels, label: Any) -> Any:
         objective = self.schema.objective
@@ -227,7 +238,8 @@ class Feat2Vec(keras.Model):
             whole = self._run(extractor, tf.concat(entries, axis=0), training)
             rows, *more = _parts(whole, tf.stack([tf.shape(some)[0] for some in entries]))
             extracted.append(rows)
-            drawn.update({g: some for some in more})
+            if more:
+                drawn[g] = more[0]
         return extracted, drawn
 
     def _unit_loss(
@@ -305,9 +317,18 @@ class Feat2Vec(keras.Model):
             loss = self.step_loss(inputs, rows, weight, self._seed(0), True)
         gradients = tape.gradient(loss, [variable.value for variable in self.trainable_variables])
         pairs = [(g, v) for g, v in zip(gradients, self.trainable_variables, strict=True) if g is not None]
-        self.optimizer.apply_gradients(pairs)
+        if isinstance(self.optimizer, optimizers.RowSparse):  # outside of the condition, where repeated ids are known
+            pairs = [(sum_duplicates(g) if isinstance(g, tf.IndexedSlices) else g, v) for g, v in pairs]
+        step = tf.cast(self.optimizer.iterations.value, tf.int64)
+        failed = tf.where((self.failed_at < 0) & ~tf.math.is_finite(loss), step, self.failed_at)
+        self.failed_at.assign(failed)
+        tf.cond(failed < 0, lambda: self._apply(pairs), lambda: False)
         self.loss_tracker.update_state(loss, sample_weight=tf.shape(rows)[0])
         return {"loss": self.loss_tracker.result()}
+
+    def _apply(self, pairs: Sequence[tuple[Any, Any]]) -> bool:
+        self.optimizer.apply_gradients(pairs)
+        return True
 
     def test_step(self, data: Any) -> dict[str, Any]:
         """The loss of a batch, with the same negatives in every epoch."""
@@ -315,7 +336,7 @@ class Feat2Vec(keras.Model):
         seed = tf.stack([tf.cast(self.schema.training.seed * 4 + 1, tf.int64), self._batches_seen])
         self._batches_seen.assign_add(1)
         self.loss_tracker.update_state(
-            self.step_loss(inputs, rows, weight, seed, False), sample_weight=tf.shape(rows)[0]
+            self.step_loss(inputs, rows, weight, seed, False), sample_weight=_count(self._counted(rows))
         )
         return {"loss": self.loss_tracker.result()}
 
@@ -367,8 +388,9 @@ class Feat2Vec(keras.Model):
         self.joints = list(joints)
         tuples = [(joint.groups, joint.values(), joint.counts) for joint in joints]
         self.noise = Noise(
-            counts, self.params(), noise.alpha_groups, noise.alpha_values, noise.negatives, noise.sharing, tuples
-        )
+            counts, self.params(), noise.alpha_groups, noise.alpha_values, noise.negatives, noise.sharing, tuples,
+            [self.groups.index(name) for name in noise.targets or self.groups],
+        )  # fmt: skip
         if isinstance(self.schema.objective, Nce) and not np.any(self.offsets.numpy()):
             offsets = np.zeros(len(self.groups), np.float32)
             for unit in self.noise.units:
@@ -398,10 +420,30 @@ class Feat2Vec(keras.Model):
             return (inputs, tf.gather(target, index), *(() if weight is None else (tf.gather(weight, index),)))
 
         size = min(batch_size or self.schema.training.batch_size, len(ids))
-        order = tf.data.Dataset.range(len(ids))
-        if shuffle:
-            order = order.shuffle(len(ids), seed=self.schema.training.seed, reshuffle_each_iteration=True)
-        return order.batch(size, drop_remainder=shuffle).map(batch, num_parallel_calls=1).prefetch(2)
+        order = _orders(len(ids), size, self.schema.training.seed if shuffle else None)
+        return order.map(batch, num_parallel_calls=1).prefetch(2)
+
+
+def _orders(rows: int, size: int, seed: int | None) -> tf.data.Dataset:
+    """The places of a batch's rows; with a seed another permutation every time, its short last batch left out."""
+    if seed is None:
+        return tf.data.Dataset.range(rows).batch(size)
+
+    def epoch(number: Any) -> tf.data.Dataset:
+        key = tf.stack([tf.constant(seed, tf.int64), number, tf.constant(0, tf.int64)])
+
+        def shuffled(start: Any) -> Any:  # a permutation that is computed, not stored
+            places = start + tf.range(size, dtype=tf.int64)
+            return tf.raw_ops.RandomIndexShuffle(index=places, seed=key, max_index=np.int64(rows - 1), rounds=8)
+
+        return tf.data.Dataset.range(0, rows - size + 1, size).map(shuffled)
+
+    numbers = tf.data.Dataset.random(seed, rerandomize_each_iteration=True).take(1)
+    return numbers.flat_map(epoch).apply(tf.data.experimental.assert_cardinality(rows // size))
+
+
+def _count(mask: Any) -> Any:
+    return tf.math.count_nonzero(mask, dtype=tf.int32)
 
 
 def _each(change: Callable[[Any], Any], level: Level) -> Level:

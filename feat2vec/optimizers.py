@@ -46,7 +46,7 @@ def _are_distinct(ids: tf.Tensor) -> bool:
     # The gradient of one gather has the gather's ids, reshaped; that of two has both, concatenated.
     while tf.is_symbolic_tensor(ids) and ids.op.type == "Reshape":
         ids = ids.op.inputs[0]
-    return tf.is_symbolic_tensor(ids) and ids.op.name.split("/")[-1].rstrip("_0123456789") == DISTINCT
+    return bool(tf.is_symbolic_tensor(ids)) and ids.op.name.split("/")[-1].rstrip("_0123456789") == DISTINCT
 
 
 def sum_duplicates(gradient: tf.IndexedSlices | Rows) -> Rows:

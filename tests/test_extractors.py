@@ -572,9 +572,7 @@ def test_dropout_drops_features_in_training_only() -> None:
     made.convolutions[0].set_weights([made.convolutions[0].kernel.numpy(), np.full(3, 100.0)])  # none is 0
     entries = np.random.default_rng(0).integers(1, 8, (2000, 4)).astype(np.int32)
     still = made(entries).levels[0].free.numpy()
-    trained, again, other = (
-        made(entries, training=True, seed=[1, step]).levels[0].free.numpy() for step in (2, 2, 3)
-    )
+    trained, again, other = (made(entries, training=True, seed=[1, step]).levels[0].free.numpy() for step in (2, 2, 3))
     np.testing.assert_array_equal(trained, again)
     assert (trained != other).any()
     with pytest.raises(ValueError, match=r"dropout needs a `seed` of two integers. Received: seed=None"):
