@@ -7,13 +7,14 @@ there are gathered, and nothing else gets a gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import keras
 import tensorflow as tf
 
 from feat2vec.interactions import Level
+from feat2vec.optimizers import distinct
 from feat2vec.specs import ExtractorSpec
 
 UNSEEN = 1  # the first id that has a vector
@@ -35,7 +36,9 @@ class Extracted(NamedTuple):
 
     levels: tuple[Level, ...]  # [batch, D_k] at each level
     linear: Any  # [batch], None without bias
-    square: Any  # scalar, what L2 counts: |v|^2 over the occurrences of the looked-up keys' active factors
+    # Scalar, what L2 counts: |v|^2 over the occurrences of the active factors, those of keys and of tokens. Not linear
+    # terms, which are no factors in the paper's formula, nor dense weights, which every row shares.
+    square: Any
 
 
 class Extractor(keras.layers.Layer):
@@ -57,10 +60,18 @@ class Extractor(keras.layers.Layer):
         own = {"spec": dict(self.spec), "shape": [width, list(sizes), weighted], "dims": list(self.dims)}
         return {**super().get_config(), **own, "bias": self.bias}
 
-    def add_table(self, size: int, dim: int, name: str) -> Any:
-        """A table to gather rows from; never cast as a whole, as autocasting would."""
+    def add_table(self, size: int, dim: int, name: str, unseen: bool) -> Any:
+        """A table to gather rows from, the first of them zero if it is the unseen key's.
+
+        It is never cast as a whole, as autocasting would.
+        """
         scale = keras.initializers.RandomNormal(stddev=0.1)
-        return self.add_weight(shape=(size, dim), initializer=scale, name=name, autocast=False)
+
+        def start(shape: Sequence[int], dtype: Any = None) -> Any:
+            table = scale(shape, dtype=dtype)
+            return table * tf.cast(tf.range(shape[0]) > 0, table.dtype)[:, None] if unseen else table
+
+        return self.add_weight(shape=(size, dim), initializer=start, name=name, autocast=False)
 
     def gather(self, table: Any, rows: Any) -> Any:
         """Rows of a table: ResourceGather on the variable, whose gradient is `tf.IndexedSlices`."""
@@ -98,28 +109,30 @@ def build_extractor(spec: ExtractorSpec, shape: Shape, dims: Sequence[int], bias
 class Items(NamedTuple):
     """The items that are there, bag by bag: a bag is a row of the batch."""
 
-    ids: Any  # [items]
-    bags: Any  # [items, 1]
+    slots: Any  # [items], the place of an item's key among the distinct ones
+    bags: Any  # [items], ascending
     weights: Any  # [items, 1], None where each is 1
 
-    def only(self, mask: Any) -> Items:
-        """Those that a mask [items] keeps."""
-        kept = tf.where(mask)[:, 0]
-        return Items(*(None if part is None else tf.gather(part, kept) for part in self))
+    def at(self, places: Any) -> Items:
+        """Some of them."""
+        return Items(*(None if part is None else tf.gather(part, places) for part in self))
 
 
 @layer("lookup")
 class LookupExtractor(Extractor):
     """A vector for each key and level; the keys of level k are a prefix of the ids, so its table is just shorter.
 
-    Level 1 has a row for unseen keys, then one for each key; the levels above have keys only. A bag's items are summed,
-    each times its weight; `mean` divides by the sum of the weights, `sqrtn` by the root of the sum of their squares.
+    Level 1 has a row for unseen keys, zero until training meets one, then one for each key; the levels above have only
+    keys. A bag's items are summed, each times its weight; `mean` divides by the sum of the weights, `sqrtn` by the root
+    of the sum of their squares.
+
+    A table is read once a call, at its distinct keys: so what the optimizer gets is summed by key already.
     """
 
     def build(self, input_shape: Any = None) -> None:
         del input_shape
         self.tables = [
-            self.add_table(size, dim, f"table_{level}")
+            self.add_table(size, dim, f"table_{level}", unseen=level == 1)
             for level, (size, dim) in enumerate(zip(self.shape.sizes, self.dims, strict=True), start=1)
         ]
         if self.bias:
@@ -128,52 +141,78 @@ class LookupExtractor(Extractor):
         super().build(None)
 
     def call(self, entries: Any) -> Extracted:
-        items = self._items(entries)
-        batch = tf.shape(entries, out_type=tf.int64)[0]
-        levels, squares = [], []
-        for level, (table, parts) in enumerate(zip(self.tables, self._parts(items), strict=True)):
-            sums = []
-            for part in parts:
-                vectors = self.gather(table, part.ids - (UNSEEN if level == 0 else UNSEEN + 1))
-                squares.append(tf.reduce_sum(tf.square(vectors)))
-                sums.append(_sum_bags(vectors, part, batch))
-            levels.append(Level(*sums))
-        linear = None
+        width = self.shape.width // 2 if self.shape.weighted else self.shape.width
+        ids = tf.reshape(entries[:, :width], [-1])
+        places = tf.where(ids > 0)[:, 0]
+        keys, slots, counts = tf.unique_with_counts(tf.gather(ids, places))
+        bags = tf.truncatediv(tf.cast(places, tf.int32), width)  # `//` takes four times as long
+        items = Items(slots, bags, self._weights(entries, width, places))
+        counts, batch = tf.cast(counts, self.compute_dtype), tf.shape(entries)[0]
+        linear, squares = None, []
         if self.bias:
-            linear = _sum_bags(self.gather(self.linear, items.ids - UNSEEN), items, batch)[:, 0]
+            terms = self.gather(self.linear, distinct(keys - UNSEEN))
+            linear = _sum_bags(terms, items, batch)[:, 0]
+        levels = []
+        for level, (rows, active, some) in enumerate(self._active(keys, items, batch)):
+            vectors = self.gather(self.tables[level], distinct(rows))
+            squares.append(_count_squares(vectors, counts if active is None else tf.gather(counts, active)))
+            if level == len(self.tables) - 1:
+                levels.append(Level(_sum_bags(vectors, some, batch)))
+            else:
+                levels.append(Level(*tf.split(_sum_bags(vectors, some, 2 * batch), 2)))
         return Extracted(tuple(levels), linear, tf.add_n(squares))
 
-    def _items(self, entries: Any) -> Items:
-        width = self.shape.width // 2 if self.shape.weighted else self.shape.width
-        ids, weights = entries[:, :width], None  # [batch, width]
-        places = tf.where(ids > 0)  # [items, 2], row by row
+    def _weights(self, entries: Any, width: int, places: Any) -> Any:
+        """The weight of each item [items, 1], None where each is 1."""
         combiner = self.spec["combiner"]
-        if self.shape.weighted or combiner != "sum":
-            weights = tf.bitcast(entries[:, width:], tf.float32) if self.shape.weighted else tf.ones_like(ids)
-            weights = tf.where(ids > 0, tf.cast(weights, self.compute_dtype), 0)
+        if not self.shape.weighted and combiner == "sum":
+            return None
+        ids = entries[:, :width]
+        weights = tf.bitcast(entries[:, width:], tf.float32) if self.shape.weighted else tf.ones_like(ids)
+        weights = tf.where(ids > 0, tf.cast(weights, self.compute_dtype), 0)
         if combiner == "mean":
             weights = tf.math.divide_no_nan(weights, tf.reduce_sum(weights, axis=1, keepdims=True))
         if combiner == "sqrtn":
             weights = tf.math.divide_no_nan(weights, tf.norm(weights, axis=1, keepdims=True))
-        if weights is not None:
-            weights = tf.gather_nd(weights, places)[:, None]
-        return Items(tf.gather_nd(ids, places), places[:, :1], weights)
+        return tf.gather(tf.reshape(weights, [-1, 1]), places)
 
-    def _parts(self, items: Items) -> list[tuple[Items, ...]]:
-        """For each level, the items whose top level it is and, below the last level, the items that go higher."""
+    def _active(self, keys: Any, items: Items, batch: Any) -> Iterator[tuple[Any, Any, Items]]:
+        """For each level the table rows to read, which of `keys` they are (None is all), and the items that sum them.
+
+        Below the last level the items that end there come first; those that go higher follow, in bags of their own.
+        """
+        rows = keys - UNSEEN
         if len(self.tables) == 1:
-            return [(items,)]
-        key = items.ids - (UNSEEN + 1)  # -1 for an unseen one, whose top level is the first
-        top = tf.add_n([tf.cast((key >= 0) & (key < size), tf.int32) for size in self.shape.sizes[1:]])
-        last = len(self.tables) - 1
-        below = [(items.only(top == level), items.only(top > level)) for level in range(last)]
-        return [*below, (items.only(top == last),)]
+            yield rows, None, items
+            return
+        number = keys - (UNSEEN + 1)  # -1 for an unseen one, whose top level is the first
+        tops = tf.add_n([tf.cast((number >= 0) & (number < size), tf.int32) for size in self.shape.sizes[1:]])
+        top = tf.gather(tops, items.slots)  # [items]
+        for level in range(len(self.tables)):
+            own = items.at(tf.where(top == level)[:, 0])
+            if level < len(self.tables) - 1:
+                higher = items.at(tf.where(top > level)[:, 0])
+                higher = higher._replace(bags=higher.bags + batch)
+                own = Items(*(None if x is None else tf.concat([x, y], 0) for x, y in zip(own, higher, strict=True)))
+            if level == 0:
+                yield rows, None, own
+                continue
+            active = tf.where(tops >= level)[:, 0]
+            slots = tf.cumsum(tf.cast(tops >= level, tf.int32)) - 1
+            yield tf.gather(number, active), active, own._replace(slots=tf.gather(slots, own.slots))
 
 
 def _sum_bags(vectors: Any, items: Items, batch: Any) -> Any:
-    """Sum the items' vectors [items, D] in each bag: [batch, D]."""
-    weighted = vectors if items.weights is None else vectors * items.weights
-    return tf.scatter_nd(items.bags, weighted, tf.stack([batch, vectors.shape[1]]))
+    """Sum the items' vectors, rows of `vectors`, in each bag: [batch, D]."""
+    if items.weights is None:
+        return tf.sparse.segment_sum(vectors, items.slots, items.bags, num_segments=batch)
+    weighted = tf.gather(vectors, items.slots) * items.weights  # [items, D]
+    return tf.sparse.segment_sum(weighted, tf.range(tf.shape(weighted)[0]), items.bags, num_segments=batch)
+
+
+def _count_squares(vectors: Any, counts: Any) -> Any:
+    """|v|^2 over the occurrences, `counts` [keys] of each row of `vectors`."""
+    return tf.reduce_sum(tf.reduce_sum(tf.square(vectors), axis=1) * counts)
 
 
 # --- text, numbers, vectors -----------------------------------------------------------------------------------------
@@ -217,18 +256,18 @@ class TextCnnExtractor(Headed):
     def build(self, input_shape: Any = None) -> None:
         del input_shape
         spec = self.spec
-        self.tokens = self.add_table(self.shape.sizes[0], spec["token_dim"], "tokens")
+        self.tokens = self.add_table(self.shape.sizes[0], spec["token_dim"], "tokens", unseen=True)
         self.convolutions = [
             keras.layers.Conv1D(spec["filters"], width, name=f"width_{width}", dtype=self.dtype_policy)
             for width in spec["widths"]
         ]
         for convolution in self.convolutions:
             convolution.build((None, None, spec["token_dim"]))
-        self.dropout = keras.layers.Dropout(spec["dropout"], dtype=self.dtype_policy)
         self.build_heads(spec["filters"] * len(spec["widths"]), use_bias=True)
         super().build(None)
 
-    def call(self, entries: Any, training: bool | None = None) -> Extracted:
+    def call(self, entries: Any, training: bool | None = None, seed: Any = None) -> Extracted:
+        """`seed` [2] decides what dropout drops in training, so that a step can be repeated."""
         time, dim = max(self.shape.width, *self.spec["widths"]), self.spec["token_dim"]
         places = tf.where(entries > 0)
         vectors = self.gather(self.tokens, tf.gather_nd(entries, places) - UNSEEN)  # [tokens, token_dim]
@@ -240,8 +279,13 @@ class TextCnnExtractor(Headed):
             windows = tf.nn.relu(convolution(text))  # [batch, time - width + 1, filters]
             inside = tf.range(tf.shape(windows)[1])[None] <= tf.maximum(length - width, 0)
             pooled.append(tf.reduce_max(windows * tf.cast(inside, windows.dtype)[..., None], axis=1))
-        features = self.dropout(tf.concat(pooled, axis=1), training=training)
-        return self.finish(features, tf.cast(length > 0, features.dtype))
+        features = tf.concat(pooled, axis=1)
+        if training and self.spec["dropout"]:
+            if seed is None:
+                raise ValueError(f"{self.name}: dropout needs a `seed` of two integers. Received: seed=None")
+            features = tf.nn.experimental.stateless_dropout(features, self.spec["dropout"], seed)
+        square = tf.reduce_sum(tf.square(vectors))
+        return self.finish(features, tf.cast(length > 0, features.dtype))._replace(square=square)
 
 
 @layer("numeric")

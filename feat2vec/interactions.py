@@ -121,7 +121,7 @@ def _low(level: Level) -> Tensor:
 def _dot(pieces: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
     if len(pieces[0][0].shape) == 2:  # one matrix product, [n, ranks] x [ranks, K]
         target, around = (ops.concatenate(parts, axis=-1) for parts in zip(*pieces, strict=True))
-        return ops.matmul(around, ops.transpose(target))
+        return ops.matmul(around, ops.transpose(target, axes=(1, 0)))
     # Piece by piece: a batched product of [k, ranks] with one vector takes twice as long, and so does concatenating.
     products = [ops.sum(target * ops.expand_dims(around, 1), axis=-1) for target, around in pieces]
     return sum(products[1:], products[0])

@@ -22,8 +22,9 @@ from feat2vec.extractors import Extracted, Extractor, Shape, build_extractor
 from feat2vec.interactions import Level, Submodels, context, replaced, submodels
 from feat2vec.joints import Joint, joint_values
 from feat2vec.objectives import Noisy, self_supervised, supervised
+from feat2vec.optimizers import sum_duplicates
 from feat2vec.sampler import Draw, Noise
-from feat2vec.schema import Nce, Schema, Softmax, read_schema
+from feat2vec.schema import Contrastive, Nce, Schema, Softmax, read_schema
 from feat2vec.vocabulary import levels as levels_of
 
 
@@ -52,6 +53,8 @@ class Feat2Vec(keras.Model):
         self.noise: Noise | None = None
         self.loss_tracker = keras.metrics.Mean(name="loss")
         self._batches_seen = tf.Variable(0, trainable=False, dtype=tf.int64)
+        # The first train step whose loss was not finite, -1 for none; from it on the weights stay as they were.
+        self.failed_at = tf.Variable(-1, trainable=False, dtype=tf.int64)
 
     @classmethod
     def from_encoder(cls, encoder: Encoder) -> Feat2Vec:
@@ -97,7 +100,10 @@ class Feat2Vec(keras.Model):
         return [self._run(extractor, inputs[name], training) for name, extractor in pairs]
 
     def _run(self, extractor: Extractor, entries: Any, training: bool) -> Extracted:
-        options = {"training": training} if "training" in inspect.signature(extractor.call).parameters else {}
+        known = inspect.signature(extractor.call).parameters
+        options = {"training": training} if "training" in known else {}
+        if "seed" in known and training:
+            options["seed"] = self._seed(3) + tf.constant([0, 1 << 40], tf.int64) * self.extractors.index(extractor)
         extracted: Extracted = extractor(entries, **options)
         return extracted
 
@@ -151,17 +157,25 @@ class Feat2Vec(keras.Model):
     def step_loss(self, inputs: Mapping[str, Any], rows: Any, weight: Any, seed: Any, training: bool) -> Any:
         """The loss of a batch, a pure function of the weights; `rows` are value ids, or the target if there is one."""
         l2 = self.schema.training.l2
-        extracted = self.extract(inputs, training)
         if self.schema.target is not None:
+            extracted = self.extract(inputs, training)
             loss = self._supervised_loss(self._submodels(extracted, training), rows)
             if weight is not None:
                 loss = loss * tf.cast(weight, loss.dtype)
-            loss, squares = tf.reduce_mean(loss), tf.add_n([one.square for one in extracted])
+            counted = self._counted(rows)
+            loss = tf.reduce_sum(tf.where(counted, loss, 0)) / tf.cast(tf.maximum(_count(counted), 1), loss.dtype)
+            squares = tf.add_n([one.square for one in extracted])
         else:
-            loss, squares = self._noise_loss(extracted, rows, seed, training)
+            loss, squares = self._noise_loss(inputs, rows, seed, training)
         if training and l2:
             loss += l2 / 2 * squares / tf.cast(tf.shape(rows)[0], squares.dtype)
         return loss
+
+    def _counted(self, rows: Any) -> Any:
+        """The rows that have a loss, bool [batch]: a class that training has not seen, -1, has no probability."""
+        if isinstance(self.schema.objective, Softmax):
+            return tf.cast(rows, tf.int32) >= 0
+        return tf.ones(tf.shape(rows)[:1], tf.bool)
 
     def _supervised_loss(self, scores: Submodels, label: Any) -> Any:
         objective = self.schema.objective
@@ -174,58 +188,72 @@ class Feat2Vec(keras.Model):
     def _has_levels(self) -> bool:
         return len(self.dims) > 1 and self.schema.model.level_sharing == "separate"
 
-    def _noise_loss(self, extracted: list[Extracted], rows: Any, seed: Any, training: bool) -> tuple[Any, Any]:
+    def _noise_loss(self, inputs: Mapping[str, Any], rows: Any, seed: Any, training: bool) -> tuple[Any, Any]:
         """The mean loss over the rows, each against negatives of its target unit, and the squares that L2 counts."""
         if self.noise is None:
             raise ValueError("the model has no noise to learn from; make its batches by model.dataset(encoded)")
-        levels, linear = self._stack(extracted)
         draws = self.noise.sample(rows, seed)
-        sizes = [tf.shape(draw.rows)[0] for draw in draws]
-        around, beside = levels, linear  # a row's groups as the context of each other
+        targets = zip(self.noise.units, draws, strict=True)
+        values = {g: drawn for unit, draw in targets for g, drawn in zip(unit.groups, draw.values, strict=True)}
+        extracted, drawn = self._extract_with(inputs, values, training)
+        levels, linear = self._stack(extracted)
+        sizes = tf.stack([tf.shape(draw.rows)[0] for draw in draws])
+        kept = self._context_mask(self.noise, sizes, seed, training)  # [batch, groups]
+        masked = [_each(lambda x: x * kept[..., None], level) for level in levels]
+        base = Submodels([tf.zeros_like(linear[:, 0])] * len(levels), [])
+        if not isinstance(self.schema.objective, Contrastive):  # what rivals share cancels in their differences
+            base = submodels(masked, tf.reduce_sum(linear * kept, axis=1) + self._bias(), self.schema.model.dependents)
+        bases = zip(*(tf.split(score, sizes) for score in base.scores), strict=True)
+        arounds = zip(*(_slices(level, sizes) for level in context(masked)), strict=True)
+        total = 0.0
+        for u, (unit, draw, some, around) in enumerate(zip(self.noise.units, draws, bases, arounds, strict=True)):
+            own = [_parts(extracted[g], sizes)[u] for g in unit.groups]
+            loss = self._unit_loss(unit.groups, draw, Submodels(list(some), []), list(around), own, drawn)
+            total += tf.reduce_sum(tf.where(draw.present, loss, tf.zeros_like(loss)))
+        squares = tf.add_n([one.square for one in extracted])
+        return total / tf.cast(tf.shape(rows)[0], linear.dtype), squares
+
+    def _context_mask(self, noise: Noise, sizes: Any, seed: Any, training: bool) -> Any:
+        """1 for the groups that a row's target unit meets, [batch, groups]: neither in the unit nor dropped."""
+        outside = np.ones((len(noise.units), len(self.groups)), self.compute_dtype)
+        for u, unit in enumerate(noise.units):
+            outside[u, list(unit.groups)] = 0
+        ends = tf.cumsum(sizes)
+        kept = tf.gather(outside, tf.searchsorted(ends, tf.range(ends[-1]), side="right"))
         rate = self.schema.training.group_dropout
         if training and rate:
             seeds = tf.random.split(tf.cast(seed, tf.int64), 3, alg="philox")
-            kept = tf.cast(tf.random.stateless_uniform(tf.shape(linear), seeds[2]) >= rate, linear.dtype)
-            around, beside = [_each(lambda x: x * kept[..., None], level) for level in levels], linear * kept
-        whole = submodels(around, tf.reduce_sum(beside, axis=1) + self._bias(), self.schema.model.dependents)
-        parts = [
-            [_split(level, sizes) for level in levels], tf.split(linear, sizes),
-            [_split(level, sizes) for level in around], tf.split(beside, sizes),
-            [_split(level, sizes) for level in context(around)], [tf.split(score, sizes) for score in whole.scores],
-        ]  # fmt: skip
-        total, squares = 0.0, [one.square for one in extracted]
-        for u, (unit, draw) in enumerate(zip(self.noise.units, draws, strict=True)):
-            own, own_linear, masked, masked_linear, sums, scores = (
-                part[u] if isinstance(part[0], tf.Tensor) else [one[u] for one in part] for part in parts
-            )
-            members = [_members(level, unit.groups) for level in masked]
-            rest = [
-                Level(*(None if x is None else x - tf.reduce_sum(y, axis=1) for x, y in zip(*pair, strict=True)))
-                for pair in zip((level[:2] for level in sums), (level[:2] for level in members), strict=True)
-            ]
-            # what the unit adds to the row is taken from the row's score: the score of the others
-            adds = self._replace(
-                _nothing(scores), rest, _alone(members), tf.gather(masked_linear, unit.groups, axis=1)[:, None]
-            )
-            base = Submodels([score - more[:, 0] for score, more in zip(scores, adds.scores, strict=True)], [])
-            mine = [_members(level, unit.groups) for level in own]
-            positive = self._replace(base, rest, _alone(mine), tf.gather(own_linear, unit.groups, axis=1)[:, None])
-            loss, more = self._unit_loss(unit.groups, draw, base, rest, positive, training)
-            total += tf.reduce_sum(tf.where(draw.present, loss, tf.zeros_like(loss)))
-            squares += more
-        return total / tf.cast(tf.shape(rows)[0], linear.dtype), tf.add_n(squares)
+            kept *= tf.cast(tf.random.stateless_uniform(tf.shape(kept), seeds[2]) >= rate, kept.dtype)
+        return kept
+
+    def _extract_with(
+        self, inputs: Mapping[str, Any], values: Mapping[int, Any], training: bool
+    ) -> tuple[list[Extracted], dict[int, Extracted]]:
+        """The rows' vectors, and some groups' for `values`: in one call, so that a key is looked up once."""
+        extracted, drawn = [], {}
+        for g, (name, extractor) in enumerate(zip(self.groups, self.extractors, strict=True)):
+            entries = [inputs[name]]
+            if g in values:
+                entries.append(tf.gather(self.value_tables[g], tf.reshape(values[g], [-1]) + 1))
+            whole = self._run(extractor, tf.concat(entries, axis=0), training)
+            rows, *more = _parts(whole, tf.stack([tf.shape(some)[0] for some in entries]))
+            extracted.append(rows)
+            if more:
+                drawn[g] = more[0]
+        return extracted, drawn
 
     def _unit_loss(
-        self, unit: tuple[int, ...], draw: Draw, base: Submodels, rest: list[Level], positive: Submodels, training: bool
-    ) -> tuple[Any, list[Any]]:
+        self,
+        unit: tuple[int, ...],
+        draw: Draw,
+        base: Submodels,
+        around: list[Level],
+        own: Sequence[Extracted],
+        drawn: Mapping[int, Extracted],
+    ) -> Any:
         """The loss of the rows [n] of one unit's slice: the other groups stay, the unit's values are replaced."""
-        drawn = [self._extract_values(g, values, training) for g, values in zip(unit, draw.values, strict=True)]
-        shape = tf.shape(draw.values[0])
-        levels, linear = self._stack(drawn)
-        members = [  # [n, k, members, D] or [K, members, D]
-            _each(lambda x: tf.reshape(x, tf.concat([shape, tf.shape(x)[1:]], 0)), level) for level in levels
-        ]
-        negatives = self._replace(base, rest, members, tf.reshape(linear, tf.concat([shape, [len(unit)]], 0)))
+        positive = self._replace(base, around, own, (-1, 1))
+        negatives = self._replace(base, around, [drawn[g] for g in unit], tf.shape(draw.values[0]))
         log_q = Noisy(draw.log_q_positive, draw.log_q)
         objective = self.schema.objective
         offset = self.offsets[unit[0]] if isinstance(objective, Nce) else 0.0
@@ -235,23 +263,25 @@ class Feat2Vec(keras.Model):
         if self._has_levels():
             for low, target in zip(pairs, targets, strict=False):
                 loss += self_supervised(objective, low, log_q, draw.hits, offset, target)
-        return loss, [one.square for one in drawn]
+        return loss
 
-    def _replace(self, base: Submodels, around: list[Level], members: list[Level], linear: Any) -> Submodels:
-        """Scores with candidates in place of a unit: members [..., groups of the unit, D_k], linear [..., groups]."""
+    def _replace(self, base: Submodels, around: list[Level], unit: Sequence[Extracted], shape: Any) -> Submodels:
+        """Scores with candidates in place of a unit, whose groups have vectors [candidates, D_k] and linear terms.
+
+        `shape` is [n, k], or [K] if the rows share them.
+        """
         dependents = self.schema.model.dependents
-        if linear.shape[-1] == 1:
-            one = [Level(*(None if x is None else x[..., 0, :] for x in level[:2])) for level in members]
+        shape = tf.convert_to_tensor(shape)
+        levels, linear = self._stack(unit)  # [candidates, members, D_k]
+        alone = [_each(lambda x: tf.reshape(x, tf.concat([shape, x.shape[1:]], 0)), level) for level in levels]
+        linear = tf.reshape(linear, tf.concat([shape, [len(unit)]], 0))
+        if len(unit) == 1:
+            one = [_each(lambda x: x[..., 0, :], level) for level in alone]
             return replaced(base, one, around, linear[..., 0], dependents)
-        inside = submodels(members, tf.reduce_sum(linear, axis=-1), dependents)  # pairs between the unit's own groups
-        scores = replaced(base, context(members), around, tf.zeros_like(linear[..., 0]), dependents).scores
+        inside = submodels(alone, tf.reduce_sum(linear, axis=-1), dependents)  # pairs between the unit's own groups
+        scores = replaced(base, context(alone), around, tf.zeros_like(linear[..., 0]), dependents).scores
         scores = [score + more for score, more in zip(scores, inside.scores, strict=True)]
         return Submodels(scores, [tf.stop_gradient(score) for score in scores[1:]])
-
-    def _extract_values(self, group: int, values: Any, training: bool) -> Extracted:
-        """A group's vectors for value ids of any shape, flattened."""
-        entries = tf.gather(self.value_tables[group], tf.reshape(values, [-1]) + 1)
-        return self._run(self.extractors[group], entries, training)
 
     # --- Keras ------------------------------------------------------------------------------------------------------
 
@@ -287,9 +317,18 @@ class Feat2Vec(keras.Model):
             loss = self.step_loss(inputs, rows, weight, self._seed(0), True)
         gradients = tape.gradient(loss, [variable.value for variable in self.trainable_variables])
         pairs = [(g, v) for g, v in zip(gradients, self.trainable_variables, strict=True) if g is not None]
-        self.optimizer.apply_gradients(pairs)
+        if isinstance(self.optimizer, optimizers.RowSparse):  # outside of the condition, where repeated ids are known
+            pairs = [(sum_duplicates(g) if isinstance(g, tf.IndexedSlices) else g, v) for g, v in pairs]
+        step = tf.cast(self.optimizer.iterations.value, tf.int64)
+        failed = tf.where((self.failed_at < 0) & ~tf.math.is_finite(loss), step, self.failed_at)
+        self.failed_at.assign(failed)
+        tf.cond(failed < 0, lambda: self._apply(pairs), lambda: False)
         self.loss_tracker.update_state(loss, sample_weight=tf.shape(rows)[0])
         return {"loss": self.loss_tracker.result()}
+
+    def _apply(self, pairs: Sequence[tuple[Any, Any]]) -> bool:
+        self.optimizer.apply_gradients(pairs)
+        return True
 
     def test_step(self, data: Any) -> dict[str, Any]:
         """The loss of a batch, with the same negatives in every epoch."""
@@ -297,7 +336,7 @@ class Feat2Vec(keras.Model):
         seed = tf.stack([tf.cast(self.schema.training.seed * 4 + 1, tf.int64), self._batches_seen])
         self._batches_seen.assign_add(1)
         self.loss_tracker.update_state(
-            self.step_loss(inputs, rows, weight, seed, False), sample_weight=tf.shape(rows)[0]
+            self.step_loss(inputs, rows, weight, seed, False), sample_weight=_count(self._counted(rows))
         )
         return {"loss": self.loss_tracker.result()}
 
@@ -349,8 +388,9 @@ class Feat2Vec(keras.Model):
         self.joints = list(joints)
         tuples = [(joint.groups, joint.values(), joint.counts) for joint in joints]
         self.noise = Noise(
-            counts, self.params(), noise.alpha_groups, noise.alpha_values, noise.negatives, noise.sharing, tuples
-        )
+            counts, self.params(), noise.alpha_groups, noise.alpha_values, noise.negatives, noise.sharing, tuples,
+            [self.groups.index(name) for name in noise.targets or self.groups],
+        )  # fmt: skip
         if isinstance(self.schema.objective, Nce) and not np.any(self.offsets.numpy()):
             offsets = np.zeros(len(self.groups), np.float32)
             for unit in self.noise.units:
@@ -380,10 +420,30 @@ class Feat2Vec(keras.Model):
             return (inputs, tf.gather(target, index), *(() if weight is None else (tf.gather(weight, index),)))
 
         size = min(batch_size or self.schema.training.batch_size, len(ids))
-        order = tf.data.Dataset.range(len(ids))
-        if shuffle:
-            order = order.shuffle(len(ids), seed=self.schema.training.seed, reshuffle_each_iteration=True)
-        return order.batch(size, drop_remainder=shuffle).map(batch, num_parallel_calls=1).prefetch(2)
+        order = _orders(len(ids), size, self.schema.training.seed if shuffle else None)
+        return order.map(batch, num_parallel_calls=1).prefetch(2)
+
+
+def _orders(rows: int, size: int, seed: int | None) -> tf.data.Dataset:
+    """The places of a batch's rows; with a seed another permutation every time, its short last batch left out."""
+    if seed is None:
+        return tf.data.Dataset.range(rows).batch(size)
+
+    def epoch(number: Any) -> tf.data.Dataset:
+        key = tf.stack([tf.constant(seed, tf.int64), number, tf.constant(0, tf.int64)])
+
+        def shuffled(start: Any) -> Any:  # a permutation that is computed, not stored
+            places = start + tf.range(size, dtype=tf.int64)
+            return tf.raw_ops.RandomIndexShuffle(index=places, seed=key, max_index=np.int64(rows - 1), rounds=8)
+
+        return tf.data.Dataset.range(0, rows - size + 1, size).map(shuffled)
+
+    numbers = tf.data.Dataset.random(seed, rerandomize_each_iteration=True).take(1)
+    return numbers.flat_map(epoch).apply(tf.data.experimental.assert_cardinality(rows // size))
+
+
+def _count(mask: Any) -> Any:
+    return tf.math.count_nonzero(mask, dtype=tf.int32)
 
 
 def _each(change: Callable[[Any], Any], level: Level) -> Level:
@@ -391,25 +451,18 @@ def _each(change: Callable[[Any], Any], level: Level) -> Level:
     return Level(*(None if part is None else change(part) for part in level[:2]))
 
 
-def _members(level: Level, groups: Sequence[int]) -> Level:
-    """A level's vectors of some groups, [batch, groups, D]."""
-    return _each(lambda vectors: tf.gather(vectors, groups, axis=1), level)
-
-
-def _split(level: Level, sizes: Sequence[Any]) -> list[Level]:
+def _slices(level: Level, sizes: Any) -> list[Level]:
     """A level's rows in slices."""
-    parts = [[None] * len(sizes) if part is None else tf.split(part, sizes) for part in level[:2]]
+    parts = [[None] * sizes.shape[0] if part is None else tf.split(part, sizes) for part in level[:2]]
     return [Level(*pair) for pair in zip(*parts, strict=True)]
 
 
-def _alone(levels: Sequence[Level]) -> list[Level]:
-    """A row's own values [n, members, D] as its only candidate, [n, 1, members, D]."""
-    return [_each(lambda x: x[:, None], level) for level in levels]
-
-
-def _nothing(scores: Sequence[Any]) -> Submodels:
-    """Scores of zero."""
-    return Submodels([tf.zeros_like(score) for score in scores], [])
+def _parts(extracted: Extracted, sizes: Any) -> list[Extracted]:
+    """A group's rows in slices; the first has all that L2 counts."""
+    levels = zip(*(_slices(level, sizes) for level in extracted.levels), strict=True)
+    linear = [None] * sizes.shape[0] if extracted.linear is None else tf.split(extracted.linear, sizes)
+    squares = [extracted.square] + [0.0] * (sizes.shape[0] - 1)
+    return [Extracted(*parts) for parts in zip(levels, linear, squares, strict=True)]
 
 
 def value_tables(encoded: Encoded) -> list[np.ndarray[Any, Any]]:

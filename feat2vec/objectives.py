@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,9 +76,20 @@ def cross_entropy(scores: Any, classes: Any) -> Any:
 
 
 def soft_cross_entropy(scores: Any, probability: Any) -> Any:
-    """-sum p log softmax(s); a score may be -inf where p is 0."""
-    log = ops.where(probability > 0, ops.log_softmax(scores), 0.0)  # 0 times -inf is NaN
-    return -ops.sum(probability * log, axis=-1)
+    """-sum p log softmax(s); a score may be -inf where p is 0. The probabilities are constants."""
+
+    def meet(scores: Any, probability: Any) -> tuple[Any, Any]:
+        softmax, top = ops.softmax(scores), _largest(scores)
+        below = ops.where(probability > 0, scores - ops.expand_dims(top, -1), 0.0)  # 0 times -inf is NaN
+        share = ops.sum(probability, axis=-1)
+        loss = -share * ops.log(_largest(softmax)) - ops.sum(probability * below, axis=-1)
+
+        def gradient(upstream: Any) -> tuple[Any, None]:
+            return (softmax * ops.expand_dims(share, -1) - probability) * ops.expand_dims(upstream, -1), None
+
+        return loss, gradient
+
+    return ops.custom_gradient(meet)(scores, probability)
 
 
 def glove(scores: Any, count: Any, n_max: float, alpha: float, target: Any = None) -> Any:
@@ -96,7 +108,18 @@ def nce_logit(scores: Any, log_q: Any, negatives: Any, offset: Any = 0.0) -> Any
 
 def n_pair(rivals: Any) -> Any:
     """log(1 + sum_i exp(s(x_i^-) - s(x^+))), for the positive's logit and those of its negatives, [rows, 1 + k]."""
-    return -ops.log_softmax(rivals)[..., 0]
+
+    def meet(rivals: Any) -> tuple[Any, Any]:
+        probability = ops.softmax(rivals)
+        right = ops.one_hot(0, ops.shape(rivals)[-1], dtype=rivals.dtype)
+        loss = _largest(rivals) - rivals[..., 0] - ops.log(_largest(probability))
+        return loss, lambda upstream: (probability - right) * ops.expand_dims(upstream, -1)
+
+    return ops.custom_gradient(meet)(rivals)
+
+
+# log sum exp(s) = max s - log max softmax(s): the largest of a softmax is at least 1 / its size
+_largest = partial(ops.max, axis=-1)
 
 
 def _logits(objective: Any, scores: Noisy, log_q: Noisy, offset: Any) -> Noisy:

@@ -26,6 +26,9 @@ REFUSED = {
 }
 
 
+DISTINCT = "feat2vec_distinct_ids"  # the name of the op that marks them
+
+
 @dataclass(frozen=True)
 class Rows:
     """A gradient with distinct ids: `ids` [n] and `values` [n, ...]."""
@@ -34,10 +37,24 @@ class Rows:
     values: tf.Tensor
 
 
+def distinct(ids: tf.Tensor) -> tf.Tensor:
+    """Says that no id repeats, for `tf.gather` on a variable: in a graph, its gradient is then not summed again."""
+    return tf.identity(ids, name=DISTINCT)
+
+
+def _are_distinct(ids: tf.Tensor) -> bool:
+    # The gradient of one gather has the gather's ids, reshaped; that of two has both, concatenated.
+    while tf.is_symbolic_tensor(ids) and ids.op.type == "Reshape":
+        ids = ids.op.inputs[0]
+    return bool(tf.is_symbolic_tensor(ids)) and ids.op.name.split("/")[-1].rstrip("_0123456789") == DISTINCT
+
+
 def sum_duplicates(gradient: tf.IndexedSlices | Rows) -> Rows:
     """Sums the values that share an id, in their order, so that an optimizer sees each id once."""
     if isinstance(gradient, Rows):
         return gradient
+    if _are_distinct(gradient.indices):
+        return Rows(gradient.indices, gradient.values)
     ids, position = tf.unique(gradient.indices)
     # scatter_nd: the bits of unsorted_segment_sum in two thirds of its time
     shape = tf.concat([tf.shape(ids), tf.shape(gradient.values)[1:]], axis=0)

@@ -118,6 +118,7 @@ class Noise:
         negatives: int = 5,
         sharing: str = "record",
         joint: Sequence[Tuples] = (),
+        targets: Sequence[int] | None = None,  # the groups to replace, None for all; a joint set counts if it is whole
     ) -> None:
         _check(counts, params, alpha_groups, alpha_values, negatives, sharing, joint)
         self.negatives = negatives
@@ -126,12 +127,14 @@ class Noise:
         joined = {group for groups, _, _ in joint for group in groups}
         found: list[Target] = [((g,), g, count) for g, count in enumerate(counts) if g not in joined]
         found += [(tuple(groups), len(counts) + j, count) for j, (groups, _, count) in enumerate(joint)]
+        if targets is not None:
+            found = [target for target in found if set(target[0]) <= set(targets)]
         drawable = [int(np.count_nonzero(count)) for _, _, count in found]
-        targets = [target for target, values in zip(found, drawable, strict=True) if values > 1]
-        if not targets:
+        drawn = [target for target, values in zip(found, drawable, strict=True) if values > 1]
+        if not drawn:
             raise ValueError(f"noise needs a unit with two or more counted values. Received: {drawable} values")
-        weights = np.array([sum(int(params[g]) for g in groups) for groups, _, _ in targets])
-        self._build(targets, np.exp(log_probabilities(weights, alpha_groups)), alpha_values)
+        weights = np.array([sum(int(params[g]) for g in groups) for groups, _, _ in drawn])
+        self._build(drawn, np.exp(log_probabilities(weights, alpha_groups)), alpha_values)
         self._members = {  # by column
             len(counts) + j: tf.Variable(values.astype(np.int32), trainable=False)  # [tuples, members]
             for j, (_, values, _) in enumerate(joint)

@@ -116,6 +116,7 @@ class Noise(Spec):
     negatives: Annotated[int, Field(ge=1, le=1_000_000)] = 5
     sharing: Literal["record", "batch"] = "record"
     joint: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()
+    targets: Annotated[tuple[Text, ...], Many] = ()  # the groups that are replaced; none is all
 
 
 class Nce(Spec):
@@ -313,6 +314,9 @@ def _conflicts(schema: Schema, found: Findings) -> Iterator[Problem]:
         return
     if found.sound("noise", "joint"):
         yield from _joint_conflicts(schema.noise.joint, list(given))
+    if found.sound("noise", "targets"):
+        joint = schema.noise.joint if found.sound("noise", "joint") else ()
+        yield from _target_conflicts(schema.noise.targets, joint, list(given))
     if schema.target is None and len(given) < 2 and found.sound("objective"):
         yield ("groups",), "one group has nothing to be learnt from; add a second one, or an objective with a target"
 
@@ -357,3 +361,19 @@ def _joint_conflicts(joints: Sequence[Sequence[str]], names: Sequence[str]) -> I
             elif name in seen:
                 yield ("noise", "joint", i, k), f"names {name!r} again; a group is drawn once"
             seen.add(name)
+
+
+def _target_conflicts(
+    targets: Sequence[str], joints: Sequence[Sequence[str]], names: Sequence[str]
+) -> Iterator[Problem]:
+    for i, name in enumerate(targets):
+        here = ("noise", "targets", i)
+        if name not in names:
+            yield here, f"names {name!r}, which is no group{suggest(name, names)}"
+        elif name in targets[:i]:
+            yield here, f"names {name!r} again; keep one"
+        else:
+            together = next((joint for joint in joints if name in joint), ())
+            absent = [other for other in together if other in names and other not in targets]
+            if absent:
+                yield here, f"names {name!r} without {absent[0]!r}, which is drawn with it; name both or neither"

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+from feat2vec import optimizers
 from feat2vec.document import dump_document
 from feat2vec.encode import Encoded, fit
 from feat2vec.model import Feat2Vec, shapes_of
@@ -252,6 +253,87 @@ def test_dropout_is_for_training_only() -> None:
     seed = tf.constant([3, 4], tf.int64)
     plain, dropped, again = (float(model.step_loss(inputs, ids, None, seed, mode)) for mode in (False, True, True))
     assert plain != dropped == again
+
+
+def test_a_loss_that_is_not_finite_stops_the_weights_and_tells_the_step() -> None:
+    rows = encoded(CASES["nce"], LOOKUPS)
+    model, _ = trained(rows, 1)
+    batches = iter(model.dataset(rows, batch_size=32))
+    assert int(model.failed_at) == -1
+    step = int(model.optimizer.iterations)
+    model.train_step(next(batches))
+    table = model.extractors[0].tables[0]
+    good = table.numpy()
+    table.assign(np.full_like(good, np.nan))
+    model.train_step(next(batches))
+    assert int(model.failed_at) == step + 1
+    assert np.isnan(table.numpy()).all()
+    table.assign(good)
+    before = [v.numpy().tobytes() for v in (*model.variables, *model.optimizer.variables)]
+    for _ in range(2):  # finite again, and still nothing moves
+        model.train_step(next(batches))
+    names = {id(v) for v in (model.loss_tracker.total, model.loss_tracker.count)}
+    held = [(v, old) for v, old in zip((*model.variables, *model.optimizer.variables), before, strict=True)]
+    assert all(v.numpy().tobytes() == old for v, old in held if id(v) not in names)
+    assert int(model.failed_at) == step + 1
+
+
+def test_a_class_that_training_has_not_seen_has_no_loss() -> None:
+    rows = encoded(CASES["softmax"], UNTARGETED)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile()
+    new = TABLE.slice(0, 40)
+    strange = pa.array([p if i % 4 else "elsewhere" for i, p in enumerate(new["place"].to_pylist())])
+    new = new.set_column(new.schema.get_field_index("place"), "place", strange)
+    seen = new.filter(pa.array([i % 4 != 0 for i in range(40)]))
+    found, expected = (
+        model.evaluate(model.dataset(rows.encoder.encode(part), batch_size=7, shuffle=False), verbose=0)
+        for part in (new, seen)
+    )
+    assert np.isfinite(found)
+    assert found == pytest.approx(expected, rel=1e-5)
+    none = model.dataset(rows.encoder.encode(new.take([0, 4, 8])), shuffle=False)
+    assert model.evaluate(none, verbose=0) == 0
+
+
+def test_an_epoch_has_every_row_once_and_the_next_has_another_order() -> None:
+    rows = encoded(CASES["nce"], LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    batches = model.dataset(rows, batch_size=50)
+    assert len(batches) == len(rows) // 50
+    epochs = [np.concatenate([ids.numpy() for _, ids in batches]) for _ in range(2)]
+    assert not np.array_equal(epochs[0], epochs[1])
+    for epoch in epochs:
+        left = {tuple(row): 0 for row in rows.rows.tolist()}
+        for row in rows.rows.tolist():
+            left[tuple(row)] += 1
+        for row in epoch.tolist():
+            left[tuple(row)] -= 1
+        assert min(left.values()) >= 0
+
+
+def test_noise_on_targets_alone_reaches_the_pointwise_mutual_information() -> None:
+    """A planted corpus through schema, fit and sampler: s = PMI(word, context) - log k (003, 3.3)."""
+    counts, k = np.array([[6, 1, 1], [1, 4, 2], [2, 1, 5]]), 8
+    words, contexts = (np.repeat(side.ravel(), counts.ravel() * 40) for side in np.indices(counts.shape))
+    corpus = pa.table({"word": [f"w{w}" for w in words], "context": [f"c{c}" for c in contexts]})
+    schema = {
+        "version": 1, "groups": {"word": {"column": "word"}, "context": {"column": "context"}},
+        "objective": "negative_sampling", "model": {"dim": 8},
+        "noise": {"targets": ["context"], "alpha_values": 1.0, "negatives": k},
+        "training": {"batch_size": len(words)},
+    }  # fmt: skip
+    rows = fit(read_schema(schema), corpus)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile(optimizers.named("adam", keras.optimizers.schedules.CosineDecay(0.05, 800)), steps_per_execution=100)
+    model.fit(model.dataset(rows).repeat(), steps_per_epoch=800, epochs=1, verbose=0)
+    assert model.noise is not None
+    assert [unit.groups for unit in model.noise.units] == [(1,)]
+    p = counts / counts.sum()
+    expected = np.log(p / np.outer(p.sum(1), p.sum(0))) - np.log(k)
+    grid = pa.table({"word": [f"w{w}" for w in range(3) for _ in range(3)], "context": ["c0", "c1", "c2"] * 3})
+    scores = model(one_batch(model, rows.encoder.encode(grid))[0]).numpy().reshape(3, 3)
+    np.testing.assert_allclose(scores, expected, atol=0.1)
 
 
 def test_validation_draws_the_same_negatives_every_time() -> None:

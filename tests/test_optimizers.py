@@ -133,6 +133,25 @@ def test_duplicates_are_summed_before_they_are_squared() -> None:
     assert sum_duplicates(tf.IndexedSlices(tf.zeros([0, 4]), tf.zeros([0], tf.int64))).values.shape == (0, 4)
 
 
+def test_ids_marked_as_distinct_are_not_summed_again_unless_two_gathers_meet() -> None:
+    table = tf.Variable(tf.ones([5, 2]))
+
+    @tf.function
+    def ids_of(parts: int) -> Any:
+        with tf.GradientTape() as tape:
+            some = [tf.gather(table, optimizers.distinct(tf.constant([3, 1]))) for _ in range(parts)]
+            loss = tf.add_n([tf.reduce_sum(part) for part in some])
+        summed = sum_duplicates(tape.gradient(loss, table))
+        kinds = {op.type for op in tf.compat.v1.get_default_graph().get_operations()}
+        return summed.ids, summed.values, tf.constant("Unique" in kinds)
+
+    for parts in (1, 2):
+        ids, values, unique = ids_of(parts)
+        assert ids.numpy().tolist() == [3, 1]
+        np.testing.assert_array_equal(values, np.full((2, 2), parts))
+        assert bool(unique) == (parts == 2)
+
+
 @BOTH
 def test_every_row_touched_is_keras_bit_for_bit(name: str) -> None:
     data = batches(60, everywhere=True)

@@ -55,6 +55,16 @@ def make(sharing: str = "record", negatives: int = 5, joint: bool = False, alpha
     return Noise(COUNTS, PARAMS, 0.25, alpha, negatives, sharing, [((0, 2), JOINT, JOINT_COUNTS)] if joint else ())
 
 
+def test_targets_limit_the_units() -> None:
+    joint = [((0, 2), JOINT, JOINT_COUNTS)]
+    assert [unit.groups for unit in Noise(COUNTS, PARAMS, targets=[2, 1]).units] == [(1,), (2,)]
+    assert [unit.groups for unit in Noise(COUNTS, PARAMS, joint=joint, targets=[0, 2]).units] == [(0, 2)]
+    (only,) = Noise(COUNTS, PARAMS, targets=[1]).units
+    assert only.probability == 1
+    with pytest.raises(ValueError, match="a unit with two or more counted values"):
+        Noise(COUNTS, PARAMS, joint=joint, targets=[0])
+
+
 def digest() -> str:
     """What another process must find as well."""
     parts = []

@@ -106,7 +106,14 @@ def test_every_default() -> None:
         "plugins": [],
         "model": {"dim": 50, "ranks": None, "bias": False, "dependents": "joint", "level_sharing": "separate"},
         "groups": {name: {"columns": [name], "extractor": DEFAULTS["lookup"]} for name in "ab"},
-        "noise": {"alpha_groups": 0.25, "alpha_values": 0.75, "negatives": 5, "sharing": "record", "joint": []},
+        "noise": {
+            "alpha_groups": 0.25,
+            "alpha_values": 0.75,
+            "negatives": 5,
+            "sharing": "record",
+            "joint": [],
+            "targets": [],
+        },
         "objective": {"type": "nce"},
         "training": {
             "epochs": 20,
@@ -373,6 +380,7 @@ def schemas(draw: st.DrawFn) -> dict[str, Any]:
         negatives=st.integers(1, 1_000_000),
         sharing=st.sampled_from(["record", "batch"]),
         joint=st.just([joint] if len(joint) > 1 else []),
+        targets=st.just(joint),
     )
     data = draw(
         some(
@@ -888,6 +896,18 @@ noise: {joint: [[a, c]]}
 
 noise: {joint: [a]}
     ! noise.joint[0]: expected a list, received a
+
+noise: {targets: [a, c]}
+    ! noise.targets[1]: names 'c', which is no group
+
+noise: {targets: [b, a, b]}
+    ! noise.targets[2]: names 'b' again; keep one
+
+noise: {targets: a}
+    ! noise.targets: expected a list, received a
+
+noise: {joint: [[a, b]], targets: [b]}
+    ! noise.targets[0]: names 'b' without 'a', which is drawn with it; name both or neither
 
 noise: {joint: [a, [b]]}
     ! noise.joint[0]: expected a list, received a
