@@ -24,7 +24,7 @@ class Batches:
     """The batches of each epoch: rows of value ids (and joint sets), the entries of their values, target and weight.
 
     A table of more than `block` rows is shuffled in two steps: chunks of neighbouring rows, then the rows of as many
-    chunks as fill a block. `epoch` and `step` say where the next iteration of `dataset()` begins; it sets `step` to 0.
+    chunks as fill a block. `epoch` and `step` say where the next iteration of `dataset()` begins; it counts on.
     """
 
     def __init__(
@@ -75,7 +75,8 @@ class Batches:
 
     def _blocks(self) -> Iterator[tuple[Ints, tuple[Any, ...]]]:
         """Where each batch of a block begins, and its end, with the block's arrays."""
-        epoch, step, self.step = self.epoch, self.step, 0
+        epoch, step = self.epoch, self.step
+        self.epoch, self.step = epoch + 1, 0
         left, skip = np.zeros(0, np.int64), self.bounds(step)
         for order in self._order(epoch):
             if skip >= len(order):
@@ -120,3 +121,13 @@ class Batches:
         if self.joints:
             rows = np.concatenate([rows, *(joint.ids(rows)[:, None] for joint in self.joints)], axis=1)
         return (rows, *(take(array) for array in (self.target, self.weight) if array is not None))
+
+
+def value_tables(encoded: Encoded) -> list[npt.NDArray[Any]]:
+    """Each group's entries with value id v in row v + 1; row 0 is the missing entry."""
+    tables = []
+    for name in encoded.encoder.codecs:
+        values = np.asarray(encoded.values[name].entries)
+        missing = np.full((1, values.shape[1]), np.nan if values.dtype == np.float32 else 0, values.dtype)
+        tables.append(np.concatenate([missing, values]))
+    return tables

@@ -77,6 +77,12 @@ class Extractor(keras.layers.Layer):
         """Rows of a table: ResourceGather on the variable, whose gradient is `tf.IndexedSlices`."""
         return tf.cast(tf.gather(table.value, rows), self.compute_dtype)
 
+    def needed(self, seed: Any) -> Any:
+        """The seed of a layer that has dropout."""
+        if seed is None:
+            raise ValueError(f"{self.name}: dropout needs a `seed` of two integers. Received: seed=None")
+        return seed
+
 
 LAYERS: dict[str, type[Extractor]] = {}
 LayerClass = TypeVar("LayerClass", bound=type[Extractor])
@@ -140,8 +146,14 @@ class LookupExtractor(Extractor):
             self.linear = self.add_weight(shape=(size, 1), initializer="zeros", name="linear", autocast=False)
         super().build(None)
 
-    def call(self, entries: Any) -> Extracted:
-        width = self.shape.width // 2 if self.shape.weighted else self.shape.width
+    def call(self, entries: Any, training: bool | None = None, seed: Any = None) -> Extracted:
+        """`seed` [2] decides what dropout drops in training, so that a step can be repeated."""
+        width = entries.shape[1] or tf.shape(entries)[1]  # bags of new rows may be wider
+        width = width // 2 if self.shape.weighted else width
+        rate = self.spec.get("item_dropout", 0.0)
+        if training and rate:
+            kept = tf.random.stateless_uniform(tf.shape(entries[:, :width]), self.needed(seed)) >= rate
+            entries = tf.concat([tf.where(kept, entries[:, :width], 0), entries[:, width:]], axis=1)
         ids = tf.reshape(entries[:, :width], [-1])
         places = tf.where(ids > 0)[:, 0]
         keys, slots, counts = tf.unique_with_counts(tf.gather(ids, places))
@@ -281,9 +293,7 @@ class TextCnnExtractor(Headed):
             pooled.append(tf.reduce_max(windows * tf.cast(inside, windows.dtype)[..., None], axis=1))
         features = tf.concat(pooled, axis=1)
         if training and self.spec["dropout"]:
-            if seed is None:
-                raise ValueError(f"{self.name}: dropout needs a `seed` of two integers. Received: seed=None")
-            features = tf.nn.experimental.stateless_dropout(features, self.spec["dropout"], seed)
+            features = tf.nn.experimental.stateless_dropout(features, self.spec["dropout"], self.needed(seed))
         square = tf.reduce_sum(tf.square(vectors))
         return self.finish(features, tf.cast(length > 0, features.dtype))._replace(square=square)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import tensorflow as tf
 from keras import ops
 
 from feat2vec import optimizers
+from feat2vec.batches import Batches, value_tables
 from feat2vec.codecs import ItemsCodec
 from feat2vec.document import parse_document
 from feat2vec.encode import Encoded, Encoder
@@ -51,6 +53,7 @@ class Feat2Vec(keras.Model):
         self.groups = list(self.schema.groups)
         self.encoder: Encoder | None = None
         self.noise: Noise | None = None
+        self.learnt_from: Encoded | None = None
         self.loss_tracker = keras.metrics.Mean(name="loss")
         self._batches_seen = tf.Variable(0, trainable=False, dtype=tf.int64)
         # The first train step whose loss was not finite, -1 for none; from it on the weights stay as they were.
@@ -99,12 +102,19 @@ class Feat2Vec(keras.Model):
         pairs = zip(self.groups, self.extractors, strict=True)
         return [self._run(extractor, inputs[name], training) for name, extractor in pairs]
 
+    def vectors(self, group: str, entries: Any) -> Extracted:
+        """A group's vectors for entries [batch, width]."""
+        return self._run(self.extractors[self.groups.index(group)], entries, training=False)
+
     def _run(self, extractor: Extractor, entries: Any, training: bool) -> Extracted:
         known = inspect.signature(extractor.call).parameters
         options = {"training": training} if "training" in known else {}
         if "seed" in known and training:
             options["seed"] = self._seed(3) + tf.constant([0, 1 << 40], tf.int64) * self.extractors.index(extractor)
         extracted: Extracted = extractor(entries, **options)
+        gain = extractor.spec.get("gain", 1.0)
+        if gain != 1:
+            return extracted._replace(levels=tuple(_each(lambda x: x * gain, level) for level in extracted.levels))
         return extracted
 
     def params(self) -> list[int]:
@@ -235,7 +245,7 @@ class Feat2Vec(keras.Model):
             entries = [inputs[name]]
             if g in values:
                 entries.append(tf.gather(self.value_tables[g], tf.reshape(values[g], [-1]) + 1))
-            whole = self._run(extractor, tf.concat(entries, axis=0), training)
+            whole = self._run(extractor, _joined(entries), training)
             rows, *more = _parts(whole, tf.stack([tf.shape(some)[0] for some in entries]))
             extracted.append(rows)
             if more:
@@ -273,6 +283,8 @@ class Feat2Vec(keras.Model):
         dependents = self.schema.model.dependents
         shape = tf.convert_to_tensor(shape)
         levels, linear = self._stack(unit)  # [candidates, members, D_k]
+        if isinstance(self.schema.objective, Contrastive) and self.schema.objective.unit:
+            levels = [_each(partial(tf.math.l2_normalize, axis=-1, epsilon=1e-6), level) for level in levels]
         alone = [_each(lambda x: tf.reshape(x, tf.concat([shape, x.shape[1:]], 0)), level) for level in levels]
         linear = tf.reshape(linear, tf.concat([shape, [len(unit)]], 0))
         if len(unit) == 1:
@@ -289,7 +301,7 @@ class Feat2Vec(keras.Model):
         """As Keras'; the schema's optimizer unless another is given. XLA has no row-sparse updates."""
         if optimizer is None:
             chosen = self.schema.training.optimizer
-            optimizer = optimizers.named(chosen.type, chosen.learning_rate)
+            optimizer = optimizers.named(chosen.type, chosen.learning_rate, self.schema.training.batch_size)
         super().compile(optimizer=optimizer, **{**kwargs, "jit_compile": False})
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
@@ -379,6 +391,7 @@ class Feat2Vec(keras.Model):
         joints = [
             joint_values(encoded.rows, [self.groups.index(name) for name in names]) for names in self.schema.noise.joint
         ]
+        self.learnt_from = encoded
         self.take_values(value_tables(encoded), [encoded.values[name].counts for name in self.groups], joints)
 
     def take_values(self, tables: Sequence[Any], counts: Sequence[Any], joints: Sequence[Joint] = ()) -> None:
@@ -390,6 +403,7 @@ class Feat2Vec(keras.Model):
         self.noise = Noise(
             counts, self.params(), noise.alpha_groups, noise.alpha_values, noise.negatives, noise.sharing, tuples,
             [self.groups.index(name) for name in noise.targets or self.groups],
+            [noise.targets.get(name, 0.0) for name in self.groups] if isinstance(noise.targets, dict) else None,
         )  # fmt: skip
         if isinstance(self.schema.objective, Nce) and not np.any(self.offsets.numpy()):
             offsets = np.zeros(len(self.groups), np.float32)
@@ -399,51 +413,34 @@ class Feat2Vec(keras.Model):
 
     def dataset(self, encoded: Encoded, batch_size: int | None = None, shuffle: bool = True) -> tf.data.Dataset:
         """Batches for `fit` (shuffled) or `evaluate` (in order). The first one made is what the noise is drawn from."""
-        supervised_ = self.schema.target is not None
-        if not supervised_ and self.noise is None:
-            self.learn_from(encoded)
-        if supervised_ and encoded.target is None:
+        return self.batches(encoded, batch_size, shuffle).dataset()
+
+    def batches(self, encoded: Encoded, batch_size: int | None = None, shuffle: bool = True) -> Batches:
+        """What `dataset` makes its batches of."""
+        labelled = self.schema.target is not None
+        if labelled and encoded.target is None:
             raise ValueError(f"the rows have no target, {self.schema.target!r}, to learn from")
-        tables = [tf.Variable(table, trainable=False) for table in value_tables(encoded)]
-        ids = np.asarray(encoded.rows)
-        if not supervised_ and self.joints:
-            ids = np.concatenate([ids, *(joint.ids(ids)[:, None] for joint in self.joints)], axis=1)
-        rows = tf.Variable(ids, trainable=False)
-        target = None if encoded.target is None or not supervised_ else tf.constant(np.asarray(encoded.target))
-        weight = None if encoded.weight is None or not supervised_ else tf.constant(np.asarray(encoded.weight))
-
-        def batch(index: Any) -> Any:
-            some = tf.gather(rows, index)
-            inputs = {name: tf.gather(tables[g], some[:, g] + 1) for g, name in enumerate(self.groups)}
-            if target is None:
-                return inputs, some
-            return (inputs, tf.gather(target, index), *(() if weight is None else (tf.gather(weight, index),)))
-
-        size = min(batch_size or self.schema.training.batch_size, len(ids))
-        order = _orders(len(ids), size, self.schema.training.seed if shuffle else None)
-        return order.map(batch, num_parallel_calls=1).prefetch(2)
-
-
-def _orders(rows: int, size: int, seed: int | None) -> tf.data.Dataset:
-    """The places of a batch's rows; with a seed another permutation every time, its short last batch left out."""
-    if seed is None:
-        return tf.data.Dataset.range(rows).batch(size)
-
-    def epoch(number: Any) -> tf.data.Dataset:
-        key = tf.stack([tf.constant(seed, tf.int64), number, tf.constant(0, tf.int64)])
-
-        def shuffled(start: Any) -> Any:  # a permutation that is computed, not stored
-            places = start + tf.range(size, dtype=tf.int64)
-            return tf.raw_ops.RandomIndexShuffle(index=places, seed=key, max_index=np.int64(rows - 1), rounds=8)
-
-        return tf.data.Dataset.range(0, rows - size + 1, size).map(shuffled)
-
-    numbers = tf.data.Dataset.random(seed, rerandomize_each_iteration=True).take(1)
-    return numbers.flat_map(epoch).apply(tf.data.experimental.assert_cardinality(rows // size))
+        if not labelled and self.noise is None:
+            self.learn_from(encoded)
+        if self.noise is not None and encoded is self.learnt_from:
+            tables = self.value_tables
+        else:
+            tables = [tf.Variable(table, trainable=False) for table in value_tables(encoded)]
+        training = self.schema.training
+        return Batches(
+            encoded, dict(zip(self.groups, tables, strict=True)), batch_size or training.batch_size,
+            [] if labelled else self.joints, labelled=labelled, shuffle=shuffle, seed=training.seed,
+        )  # fmt: skip
 
 
 def _count(mask: Any) -> Any:
     return tf.math.count_nonzero(mask, dtype=tf.int32)
+
+
+def _joined(entries: Sequence[Any]) -> Any:
+    """Entries one below the other; narrower bags, of training rows, are padded."""
+    width = max(some.shape[1] for some in entries)
+    return tf.concat([tf.pad(x, [[0, 0], [0, width - x.shape[1]]]) if x.shape[1] < width else x for x in entries], 0)
 
 
 def _each(change: Callable[[Any], Any], level: Level) -> Level:
@@ -463,16 +460,6 @@ def _parts(extracted: Extracted, sizes: Any) -> list[Extracted]:
     linear = [None] * sizes.shape[0] if extracted.linear is None else tf.split(extracted.linear, sizes)
     squares = [extracted.square] + [0.0] * (sizes.shape[0] - 1)
     return [Extracted(*parts) for parts in zip(levels, linear, squares, strict=True)]
-
-
-def value_tables(encoded: Encoded) -> list[np.ndarray[Any, Any]]:
-    """Each group's entries with value id v in row v + 1; row 0 is the missing entry."""
-    tables = []
-    for name in encoded.encoder.codecs:
-        values = np.asarray(encoded.values[name].entries)
-        missing = np.full((1, values.shape[1]), np.nan if values.dtype == np.float32 else 0, values.dtype)
-        tables.append(np.concatenate([missing, values]))
-    return tables
 
 
 def shapes_of(encoder: Encoder) -> dict[str, Shape]:
@@ -497,4 +484,4 @@ def _dims(schema: Schema) -> tuple[int, ...]:
     return ranks
 
 
-__all__ = ["Feat2Vec", "Joint", "shapes_of", "value_tables"]
+__all__ = ["Feat2Vec", "Joint", "shapes_of"]

@@ -123,12 +123,14 @@ _largest = partial(ops.max, axis=-1)
 
 
 def _logits(objective: Any, scores: Noisy, log_q: Noisy, offset: Any) -> Noisy:
-    each = zip(scores, log_q, strict=True)
     if isinstance(objective, Nce):
         negatives = ops.shape(scores.negatives)[-1]
+        each = zip(scores, log_q, strict=True)
         return Noisy(*(nce_logit(score, log, negatives, offset) for score, log in each))
-    if isinstance(objective, Contrastive) and objective.correction:
-        return Noisy(*(score - ops.cast(log, score.dtype) for score, log in each))
+    if isinstance(objective, Contrastive):
+        scores = Noisy(*(score / objective.temperature for score in scores))
+        if objective.correction:
+            return Noisy(*(score - ops.cast(log, score.dtype) for score, log in zip(scores, log_q, strict=True)))
     return scores
 
 

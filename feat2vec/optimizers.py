@@ -310,8 +310,15 @@ class SparseAdam(RowSparse):
 OPTIMIZERS: dict[str, type[RowSparse]] = {"adagrad": SparseAdagrad, "adam": SparseAdam}
 
 
-def named(name: str, learning_rate: Any, **arguments: Any) -> RowSparse:
-    """The optimizer that a schema calls `name`; a learning rate may be a schedule."""
+def named(name: str, learning_rate: Any, batch_size: int = 1, **arguments: Any) -> RowSparse:
+    """The optimizer that a schema calls `name`; a learning rate may be a schedule.
+
+    A batch's loss is a mean, so a row's gradient is 1 / batch_size of its own loss' gradient. Adagrad's accumulator and
+    epsilon are measured in the latter: with Keras' 0.1 for a mean over thousands, a vector would hardly move.
+    """
     _require(name in OPTIMIZERS, f"optimizer.type: use one of {', '.join(OPTIMIZERS)}", repr(name))
-    # Keras takes no int
-    return OPTIMIZERS[name](learning_rate if callable(learning_rate) else float(learning_rate), **arguments)
+    rate = learning_rate if callable(learning_rate) else float(learning_rate)  # Keras takes no int
+    if name == "adagrad":
+        own = {"initial_accumulator_value": 0.1 / batch_size**2, "epsilon": 1e-7 / batch_size**2}
+        arguments = {**own, **arguments}
+    return OPTIMIZERS[name](rate, **arguments)

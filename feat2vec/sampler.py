@@ -119,6 +119,7 @@ class Noise:
         sharing: str = "record",
         joint: Sequence[Tuples] = (),
         targets: Sequence[int] | None = None,  # the groups to replace, None for all; a joint set counts if it is whole
+        shares: Sequence[float] | None = None,  # for each group what Q1 is proportional to, instead of params^alpha
     ) -> None:
         _check(counts, params, alpha_groups, alpha_values, negatives, sharing, joint)
         self.negatives = negatives
@@ -133,8 +134,13 @@ class Noise:
         drawn = [target for target, values in zip(found, drawable, strict=True) if values > 1]
         if not drawn:
             raise ValueError(f"noise needs a unit with two or more counted values. Received: {drawable} values")
-        weights = np.array([sum(int(params[g]) for g in groups) for groups, _, _ in drawn])
-        self._build(drawn, np.exp(log_probabilities(weights, alpha_groups)), alpha_values)
+        if shares is None:
+            weights = np.array([sum(int(params[g]) for g in groups) for groups, _, _ in drawn])
+            q1 = np.exp(log_probabilities(weights, alpha_groups))
+        else:
+            given = np.array([sum(shares[g] for g in groups) for groups, _, _ in drawn])
+            q1 = given / given.sum()
+        self._build(drawn, q1, alpha_values)
         self._members = {  # by column
             len(counts) + j: tf.Variable(values.astype(np.int32), trainable=False)  # [tuples, members]
             for j, (_, values, _) in enumerate(joint)

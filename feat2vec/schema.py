@@ -116,7 +116,8 @@ class Noise(Spec):
     negatives: Annotated[int, Field(ge=1, le=1_000_000)] = 5
     sharing: Literal["record", "batch"] = "record"
     joint: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()
-    targets: Annotated[tuple[Text, ...], Many] = ()  # the groups that are replaced; none is all
+    # The groups that are replaced, none being all; with a number for each, Q1 is in proportion to those.
+    targets: Annotated[tuple[Text, ...], Many] | dict[Text, Annotated[float, Field(gt=0)]] = ()
 
 
 class Nce(Spec):
@@ -132,10 +133,16 @@ class NegativeSampling(Spec):
 
 
 class Contrastive(Spec):
-    """The N-pair loss; `correction` subtracts log Q2 from each logit."""
+    """The N-pair loss; `correction` subtracts log Q2 from each logit.
+
+    With `unit: true` a candidate's vectors have length 1 in it, so that candidates are learnt as cosines compare them;
+    scores are divided by `temperature`.
+    """
 
     type: Literal["contrastive"] = "contrastive"
     correction: bool = True
+    unit: bool = False
+    temperature: Annotated[float, Field(gt=0)] = 1.0
 
 
 class _Supervised(Spec):
@@ -364,16 +371,18 @@ def _joint_conflicts(joints: Sequence[Sequence[str]], names: Sequence[str]) -> I
 
 
 def _target_conflicts(
-    targets: Sequence[str], joints: Sequence[Sequence[str]], names: Sequence[str]
+    targets: Sequence[str] | Mapping[str, float], joints: Sequence[Sequence[str]], names: Sequence[str]
 ) -> Iterator[Problem]:
+    seen: set[str] = set()
     for i, name in enumerate(targets):
-        here = ("noise", "targets", i)
+        here = ("noise", "targets", name if isinstance(targets, Mapping) else i)
         if name not in names:
             yield here, f"names {name!r}, which is no group{suggest(name, names)}"
-        elif name in targets[:i]:
+        elif name in seen:
             yield here, f"names {name!r} again; keep one"
         else:
             together = next((joint for joint in joints if name in joint), ())
             absent = [other for other in together if other in names and other not in targets]
             if absent:
                 yield here, f"names {name!r} without {absent[0]!r}, which is drawn with it; name both or neither"
+        seen.add(name)

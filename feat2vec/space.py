@@ -67,8 +67,9 @@ def candidates(model: Feat2Vec, encoder: Encoder, group: str) -> Candidates:
     """The keys of a lookup group in the order of their ids, or the training values of another group."""
     extractor = model.extractors[model.groups.index(group)]
     if isinstance(extractor, LookupExtractor):
-        tables = [_view(table) for table in extractor.tables]
-        return Candidates([tables[0][1:], *tables[1:]])  # without the unseen key
+        tables, gain = [_view(table) for table in extractor.tables], extractor.spec.get("gain", 1.0)
+        tables[0] = tables[0][1:]  # without the unseen key
+        return Candidates(tables if gain == 1 else [table * np.float32(gain) for table in tables])
     entries = encoder.values[group].entries
     parts = [extract(model, {group: entries[at : at + ROWS]}) for at in range(0, len(entries), ROWS)]
     levels = ([free + dependent for free, dependent in zip(*part, strict=True)] for part in parts)
@@ -104,7 +105,7 @@ def extract(model: Feat2Vec, entries: Mapping[str, Array]) -> Queries:
     """The sums over groups of the vectors of their entries [rows, width]."""
     sums: Queries | None = None
     for name, rows in entries.items():
-        found = model.extractors[model.groups.index(name)](tf.convert_to_tensor(np.ascontiguousarray(rows))).levels
+        found = model.vectors(name, tf.convert_to_tensor(np.ascontiguousarray(rows))).levels
         parts = Queries(*map(list, zip(*(_parts(level) for level in found), strict=True)))
         if model.schema.model.level_sharing == "truncate":
             both = [free + dependent for free, dependent in zip(*parts, strict=True)]

@@ -19,10 +19,14 @@ Many = Field(strict=False)  # YAML lists become tuples
 
 
 class ExtractorSpec(Spec):
-    """The base of every extractor's options. `encoding` names how encode.py turns the group's columns into entries."""
+    """The base of every extractor's options. `encoding` names how encode.py turns the group's columns into entries.
+
+    The group's vectors are multiplied by `gain`: what many items add up to can be kept from drowning the other groups.
+    """
 
     encoding: ClassVar[Literal["items", "tokens", "numbers", "vector"]]
     type: str
+    gain: Annotated[float, Field(gt=0)] = 1.0
 
     def conflicts(self, columns: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         """What is wrong although each key is right: (path below the extractor, message)."""
@@ -117,10 +121,11 @@ def extractor(name: str) -> Callable[[type[SpecClass]], type[SpecClass]]:
 
 @extractor("lookup")
 class Lookup(ItemsSpec):
-    """A vector for each key; a bag's vectors are combined."""
+    """A vector for each key; a bag's vectors are combined, in training without a random `item_dropout` of the items."""
 
     type: Literal["lookup"] = "lookup"
     combiner: Literal["sum", "mean", "sqrtn"] = "sum"
+    item_dropout: Share = 0.0
 
 
 @extractor("text_cnn")

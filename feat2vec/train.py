@@ -16,11 +16,10 @@ import numpy as np
 import yaml
 
 from feat2vec import optimizers
-from feat2vec.batches import Batches
 from feat2vec.checkpoint import read_checkpoint, write_checkpoint
 from feat2vec.encode import MEMORY, Encoded, fit
 from feat2vec.errors import FailedError, UserError
-from feat2vec.model import Feat2Vec, value_tables
+from feat2vec.model import Feat2Vec
 from feat2vec.progress import Reporter
 from feat2vec.run import Run, differences, fingerprints, load, partial_folder, write_run
 from feat2vec.schema import Schema, read_schema
@@ -116,18 +115,8 @@ class Trainer(keras.callbacks.Callback):
         schema = rows.encoder.schema
         self.spec, self.rows, self.path, self.facts = schema.training, rows, checkpoint, facts
         model = Feat2Vec.from_encoder(rows.encoder)
-        labelled = schema.target is not None
-        if not labelled:
-            model.learn_from(rows)
-        joints = [] if labelled else model.joints
-        size = self.spec.batch_size
-
-        def batches(some: Encoded, tables: Any, *, shuffle: bool) -> Batches:
-            named = dict(zip(model.groups, tables, strict=True))
-            return Batches(some, named, size, joints, labelled=labelled, shuffle=shuffle, seed=self.spec.seed)
-
-        self.batches = batches(rows, value_tables(rows) if labelled else model.value_tables, shuffle=True)
-        self.held = None if held is None else batches(held, value_tables(held), shuffle=False)
+        self.batches = model.batches(rows)
+        self.held = None if held is None else model.batches(held, shuffle=False)
         self.steps = self.batches.steps
         self._compile(model)
         self.set_model(model)
@@ -152,7 +141,8 @@ class Trainer(keras.callbacks.Callback):
         if optimizer.decay == "linear":
             total = self.steps * self.spec.epochs
             rate = keras.optimizers.schedules.PolynomialDecay(rate, total, end_learning_rate=0.0, power=1.0)
-        model.compile(optimizers.named(optimizer.type, rate), steps_per_execution=min(STEPS, self.steps))
+        chosen = optimizers.named(optimizer.type, rate, self.spec.batch_size)
+        model.compile(chosen, steps_per_execution=min(STEPS, self.steps))
         model.optimizer.build(model.trainable_variables)
 
     def fit(self, callbacks: Sequence[keras.callbacks.Callback], began: float) -> None:

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 from feat2vec import batches as module
-from feat2vec.batches import Batches
+from feat2vec.batches import Batches, value_tables
 from feat2vec.encode import Encoded, fit
 from feat2vec.joints import joint_values
-from feat2vec.model import value_tables
 from feat2vec.schema import read_schema
 
 
