@@ -18,13 +18,15 @@ from feat2vec.joints import Joint
 Ints = npt.NDArray[np.int64]
 CHUNK = 1 << 14  # neighbouring rows of a table that is larger than a block
 BLOCK = 1 << 20  # rows that are shuffled among each other
+MOST_STEPS = 16  # that run in the graph before Python looks at them
 
 
 class Batches:
     """The batches of each epoch: rows of value ids (and joint sets), the entries of their values, target and weight.
 
     A table of more than `block` rows is shuffled in two steps: chunks of neighbouring rows, then the rows of as many
-    chunks as fill a block. `epoch` and `step` say where the next iteration of `dataset()` begins; it counts on.
+    chunks as fill a block. An epoch is a multiple of `steps_at_once` batches, for Keras'
+    `steps_per_execution`. `epoch` and `step` say where the next iteration of `dataset()` begins; it counts on.
     """
 
     def __init__(
@@ -43,7 +45,9 @@ class Batches:
         self.target = encoded.target if labelled else None
         self.weight = encoded.weight if labelled else None
         self.shuffle, self.seed = shuffle, seed
-        self.steps = -(-len(encoded.rows) // batch_size)  # of nearly equal size, so that no batch is a few rows
+        executions = -(-len(encoded.rows) // (batch_size * MOST_STEPS))
+        self.steps_at_once = -(-len(encoded.rows) // (batch_size * executions))
+        self.steps = self.steps_at_once * executions  # of nearly equal size, so that no batch is a few rows
         self.block = max(block // batch_size, 1) * batch_size
         self.epoch = self.step = 0
 
@@ -51,8 +55,11 @@ class Batches:
         """The number of rows in the batches before a step."""
         return step * len(self.rows) // self.steps
 
-    def dataset(self) -> tf.data.Dataset:
-        """One epoch at a time, `(inputs, rows)` or `(inputs, target[, weight])`; as long as the next one is."""
+    def dataset(self, *, endless: bool = False) -> tf.data.Dataset:
+        """The next epoch each time, or all epochs: `(inputs, rows)` or `(inputs, target[, weight])`.
+
+        `endless` saves making an iterator for each epoch, which takes longer than a short epoch's steps.
+        """
         columns = self.rows.shape[1] + len(self.joints)
         whole: list[Any] = [tf.TensorSpec([None, columns], tf.int32)]
         whole += [tf.TensorSpec([None], array.dtype) for array in (self.target, self.weight) if array is not None]
@@ -67,11 +74,17 @@ class Batches:
             inputs = {name: tf.gather(table, rows[:, g] + 1) for g, (name, table) in enumerate(self.tables.items())}
             return (inputs, *(beside or (rows,)))
 
+        def epochs() -> Iterator[Any]:
+            while endless:
+                yield from self._blocks()
+            yield from self._blocks()
+
         blocks = tf.data.Dataset.from_generator(
-            self._blocks, output_signature=(tf.TensorSpec([None], tf.int64), tuple(whole))
+            epochs, output_signature=(tf.TensorSpec([None], tf.int64), tuple(whole))
         )
         batches = blocks.prefetch(1).flat_map(split).map(gather, num_parallel_calls=1).prefetch(4)
-        return batches.apply(tf.data.experimental.assert_cardinality(self.steps - self.step))
+        number = tf.data.INFINITE_CARDINALITY if endless else self.steps - self.step
+        return batches.apply(tf.data.experimental.assert_cardinality(number))
 
     def _blocks(self) -> Iterator[tuple[Ints, tuple[Any, ...]]]:
         """Where each batch of a block begins, and its end, with the block's arrays."""

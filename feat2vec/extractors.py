@@ -158,35 +158,39 @@ class LookupExtractor(Extractor):
         places = tf.where(ids > 0)[:, 0]
         keys, slots, counts = tf.unique_with_counts(tf.gather(ids, places))
         bags = tf.truncatediv(tf.cast(places, tf.int32), width)  # `//` takes four times as long
-        items = Items(slots, bags, self._weights(entries, width, places))
+        weights, share = self._weights(entries, width)
+        if weights is not None:
+            weights = tf.gather(tf.reshape(weights, [-1, 1]), places)
+        items = Items(slots, bags, weights)
         counts, batch = tf.cast(counts, self.compute_dtype), tf.shape(entries)[0]
         linear, squares = None, []
         if self.bias:
             terms = self.gather(self.linear, distinct(keys - UNSEEN))
-            linear = _sum_bags(terms, items, batch)[:, 0]
+            linear = _sum_bags(terms, items, batch)
+            linear = (linear if share is None else linear * share)[:, 0]
         levels = []
         for level, (rows, active, some) in enumerate(self._active(keys, items, batch)):
             vectors = self.gather(self.tables[level], distinct(rows))
             squares.append(_count_squares(vectors, counts if active is None else tf.gather(counts, active)))
-            if level == len(self.tables) - 1:
-                levels.append(Level(_sum_bags(vectors, some, batch)))
-            else:
-                levels.append(Level(*tf.split(_sum_bags(vectors, some, 2 * batch), 2)))
+            last = level == len(self.tables) - 1
+            sums = [_sum_bags(vectors, some, batch)] if last else tf.split(_sum_bags(vectors, some, 2 * batch), 2)
+            levels.append(Level(*(part if share is None else part * share for part in sums)))
         return Extracted(tuple(levels), linear, tf.add_n(squares))
 
-    def _weights(self, entries: Any, width: int, places: Any) -> Any:
-        """The weight of each item [items, 1], None where each is 1."""
+    def _weights(self, entries: Any, width: int) -> tuple[Any, Any]:
+        """Weights of items [batch, width] and what a bag's sum is multiplied by [batch, 1]; None where each is 1."""
         combiner = self.spec["combiner"]
-        if not self.shape.weighted and combiner == "sum":
-            return None
-        ids = entries[:, :width]
-        weights = tf.bitcast(entries[:, width:], tf.float32) if self.shape.weighted else tf.ones_like(ids)
-        weights = tf.where(ids > 0, tf.cast(weights, self.compute_dtype), 0)
-        if combiner == "mean":
-            weights = tf.math.divide_no_nan(weights, tf.reduce_sum(weights, axis=1, keepdims=True))
-        if combiner == "sqrtn":
-            weights = tf.math.divide_no_nan(weights, tf.norm(weights, axis=1, keepdims=True))
-        return tf.gather(tf.reshape(weights, [-1, 1]), places)
+        there = entries[:, :width] > 0
+        weights, size = None, None  # what `mean` divides by, and the square of what `sqrtn` does
+        if self.shape.weighted:
+            weights = tf.where(there, tf.cast(tf.bitcast(entries[:, width:], tf.float32), self.compute_dtype), 0)
+            if combiner != "sum":
+                size = tf.reduce_sum(weights if combiner == "mean" else tf.square(weights), axis=1, keepdims=True)
+        elif combiner != "sum":
+            size = tf.math.count_nonzero(there, axis=1, keepdims=True, dtype=self.compute_dtype)
+        if size is None:
+            return weights, None
+        return weights, tf.math.divide_no_nan(tf.ones_like(size), size if combiner == "mean" else tf.sqrt(size))
 
     def _active(self, keys: Any, items: Items, batch: Any) -> Iterator[tuple[Any, Any, Items]]:
         """For each level the table rows to read, which of `keys` they are (None is all), and the items that sum them.
@@ -224,7 +228,13 @@ def _sum_bags(vectors: Any, items: Items, batch: Any) -> Any:
 
 def _count_squares(vectors: Any, counts: Any) -> Any:
     """|v|^2 over the occurrences, `counts` [keys] of each row of `vectors`."""
-    return tf.reduce_sum(tf.reduce_sum(tf.square(vectors), axis=1) * counts)
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def count(vectors: Any) -> Any:
+        total = tf.reduce_sum(tf.reduce_sum(tf.square(vectors), axis=1) * counts)
+        return total, lambda upstream: vectors * (2 * upstream * counts)[:, None]
+
+    return count(vectors)
 
 
 # --- text, numbers, vectors -----------------------------------------------------------------------------------------

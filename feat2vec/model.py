@@ -152,11 +152,9 @@ class Feat2Vec(keras.Model):
     def _stack(self, extracted: Sequence[Extracted]) -> tuple[list[Level], Any]:
         """The groups side by side: levels [batch, groups, D_k] and linear terms [batch, groups]."""
         levels = []
-        for parts in zip(*(one.levels for one in extracted), strict=True):
+        for parts in zip(*(self._merged(one.levels) for one in extracted), strict=True):
             free = tf.stack([part.free for part in parts], axis=1)
             dependent = None if parts[0].dependent is None else tf.stack([part.dependent for part in parts], axis=1)
-            if dependent is not None and self.schema.model.level_sharing == "truncate":
-                free, dependent = free + dependent, None
             levels.append(Level(free, dependent))
         if not self.schema.model.bias:
             return levels, tf.zeros(tf.shape(levels[0].free)[:2], levels[0].free.dtype)
@@ -206,29 +204,48 @@ class Feat2Vec(keras.Model):
         targets = zip(self.noise.units, draws, strict=True)
         values = {g: drawn for unit, draw in targets for g, drawn in zip(unit.groups, draw.values, strict=True)}
         extracted, drawn = self._extract_with(inputs, values, training)
-        levels, linear = self._stack(extracted)
         sizes = tf.stack([tf.shape(draw.rows)[0] for draw in draws])
-        kept = self._context_mask(self.noise, sizes, seed, training)  # [batch, groups]
-        masked = [_each(lambda x: x * kept[..., None], level) for level in levels]
-        base = Submodels([tf.zeros_like(linear[:, 0])] * len(levels), [])
-        if not isinstance(self.schema.objective, Contrastive):  # what rivals share cancels in their differences
-            base = submodels(masked, tf.reduce_sum(linear * kept, axis=1) + self._bias(), self.schema.model.dependents)
+        ends = tf.cumsum(sizes)
+        kept = self._context_mask(self.noise, ends, seed, training)  # [batch, groups]
+        base, context_ = self._context(extracted, kept)
         bases = zip(*(tf.split(score, sizes) for score in base.scores), strict=True)
-        arounds = zip(*(_slices(level, sizes) for level in context(masked)), strict=True)
+        arounds = zip(*(_slices(level, sizes) for level in context_), strict=True)
         total = 0.0
         for u, (unit, draw, some, around) in enumerate(zip(self.noise.units, draws, bases, arounds, strict=True)):
-            own = [_parts(extracted[g], sizes)[u] for g in unit.groups]
+            own = [_rows(extracted[g], ends[u] - sizes[u], ends[u]) for g in unit.groups]
             loss = self._unit_loss(unit.groups, draw, Submodels(list(some), []), list(around), own, drawn)
             total += tf.reduce_sum(tf.where(draw.present, loss, tf.zeros_like(loss)))
         squares = tf.add_n([one.square for one in extracted])
-        return total / tf.cast(tf.shape(rows)[0], linear.dtype), squares
+        return total / tf.cast(tf.shape(rows)[0], kept.dtype), squares
 
-    def _context_mask(self, noise: Noise, sizes: Any, seed: Any, training: bool) -> Any:
+    def _context(self, extracted: Sequence[Extracted], kept: Any) -> tuple[Submodels, list[Level]]:
+        """The score of the groups that are kept [batch, groups], and the sum of their vectors."""
+        if not isinstance(self.schema.objective, Contrastive):
+            levels, linear = self._stack(extracted)
+            masked = [_each(lambda x: x * kept[..., None], level) for level in levels]
+            linear = tf.reduce_sum(linear * kept, axis=1) + self._bias()
+            return submodels(masked, linear, self.schema.model.dependents), context(masked)
+        # What rivals share cancels in their differences, so no score is needed, nor the groups side by side.
+        shares = tf.split(kept, len(extracted), axis=1)
+        merged = [self._merged(one.levels) for one in extracted]
+        sums = [
+            Level(*(None if parts[0] is None else tf.add_n([x * share for x, share in zip(parts, shares, strict=True)])
+                    for parts in zip(*(level[:2] for level in levels), strict=True)))
+            for levels in zip(*merged, strict=True)
+        ]  # fmt: skip
+        return Submodels([tf.zeros_like(kept[:, 0])] * len(sums), []), sums
+
+    def _merged(self, levels: Sequence[Level]) -> list[Level]:
+        """With truncation a level's free and dependent parts are one."""
+        if self.schema.model.level_sharing != "truncate":
+            return list(levels)
+        return [level if level.dependent is None else Level(level.free + level.dependent) for level in levels]
+
+    def _context_mask(self, noise: Noise, ends: Any, seed: Any, training: bool) -> Any:
         """1 for the groups that a row's target unit meets, [batch, groups]: neither in the unit nor dropped."""
         outside = np.ones((len(noise.units), len(self.groups)), self.compute_dtype)
         for u, unit in enumerate(noise.units):
             outside[u, list(unit.groups)] = 0
-        ends = tf.cumsum(sizes)
         kept = tf.gather(outside, tf.searchsorted(ends, tf.range(ends[-1]), side="right"))
         rate = self.schema.training.group_dropout
         if training and rate:
@@ -452,6 +469,12 @@ def _slices(level: Level, sizes: Any) -> list[Level]:
     """A level's rows in slices."""
     parts = [[None] * sizes.shape[0] if part is None else tf.split(part, sizes) for part in level[:2]]
     return [Level(*pair) for pair in zip(*parts, strict=True)]
+
+
+def _rows(extracted: Extracted, start: Any, end: Any) -> Extracted:
+    """Some rows of a group."""
+    levels = tuple(_each(lambda x: x[start:end], level) for level in extracted.levels)
+    return Extracted(levels, None if extracted.linear is None else extracted.linear[start:end], 0.0)
 
 
 def _parts(extracted: Extracted, sizes: Any) -> list[Extracted]:

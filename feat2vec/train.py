@@ -25,8 +25,6 @@ from feat2vec.run import Run, differences, fingerprints, load, partial_folder, w
 from feat2vec.schema import Schema, read_schema
 from feat2vec.values import Array
 
-STEPS = 16  # that run in the graph before Python looks at them
-
 
 def train(
     schema: Schema | str | Path | Mapping[str, Any],
@@ -142,7 +140,7 @@ class Trainer(keras.callbacks.Callback):
             total = self.steps * self.spec.epochs
             rate = keras.optimizers.schedules.PolynomialDecay(rate, total, end_learning_rate=0.0, power=1.0)
         chosen = optimizers.named(optimizer.type, rate, self.spec.batch_size)
-        model.compile(chosen, steps_per_execution=min(STEPS, self.steps))
+        model.compile(chosen, steps_per_execution=self.batches.steps_at_once)
         model.optimizer.build(model.trainable_variables)
 
     def fit(self, callbacks: Sequence[keras.callbacks.Callback], began: float) -> None:
@@ -156,8 +154,8 @@ class Trainer(keras.callbacks.Callback):
                 last = first + 1 if self.step else self.spec.epochs
                 self.batches.epoch, self.batches.step = first, self.step
                 self.model.fit(
-                    self.batches.dataset(), validation_data=held, initial_epoch=first, epochs=last, verbose=0,
-                    callbacks=[self, *callbacks],
+                    self.batches.dataset(endless=True), steps_per_epoch=self.steps - self.step, validation_data=held,
+                    initial_epoch=first, epochs=last, verbose=0, callbacks=[self, *callbacks],
                 )  # fmt: skip
                 if self.epoch == first:
                     break  # a user's callback stopped it
@@ -171,7 +169,7 @@ class Trainer(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         del logs
-        self.batches.epoch, self.batches.step, self.first = epoch, self.step, self.step
+        self.first = self.step
         if self.step:
             for variable, value in zip(self.model.metrics_variables, self.metric_state, strict=True):
                 variable.assign(value)
