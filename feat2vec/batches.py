@@ -121,13 +121,14 @@ class Batches:
             yield rng.permutation(np.concatenate(some))
 
     def _read(self, order: Ints) -> tuple[Any, ...]:
-        """The rows in that order, read in the order of the file."""
-        by_place = np.argsort(order)
-        place = order[by_place]
+        """The rows in that order, those of a large table read in the order of the file."""
+        by_place = np.argsort(order) if len(self.rows) > self.block else None
 
         def take(array: Any) -> Any:
+            if by_place is None:
+                return array[order]
             taken = np.empty((len(order), *array.shape[1:]), array.dtype)
-            taken[by_place] = array[place]
+            taken[by_place] = array[order[by_place]]
             return taken
 
         rows = take(self.rows)
