@@ -294,6 +294,87 @@ def test_mappings_that_are_not_plain(value: object) -> None:
         read_schema({"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}, "name": value})
 
 
+# --- settings -------------------------------------------------------------------------------------------------------
+
+SETTABLE = """\
+version: 1
+groups:
+  a: {column: a}
+  b: {column: b}
+training:
+  optimizer: adam
+  epochs: many
+"""
+
+
+def set_to(*given: str, text: str = SETTABLE) -> Schema:
+    return read_schema(parse_document(text), settings=given)
+
+
+def test_settings_replace_what_the_file_says_even_what_is_wrong() -> None:
+    with pytest.raises(UserError, match="schema:7: training.epochs: expected a whole number, received many"):
+        set_to()
+    schema = set_to(
+        "training.epochs=7", "training.optimizer.learning_rate=0.5", "objective=negative_sampling", "model.dim=3",
+        "groups.a.extractor.multi=true", "noise.targets.b=2",
+    )  # fmt: skip
+    assert schema.training == Training(epochs=7, optimizer=OptimizerSpec(type="adam", learning_rate=0.5))
+    assert schema.objective.type == "negative_sampling"
+    assert schema.model.dim == 3
+    assert schema.groups["a"].extractor == Lookup(multi=True)
+    assert schema.noise.targets == {"b": 2.0}
+    assert set_to("training.epochs=010", "training.epochs=2").training.epochs == 2
+    flawed = SETTABLE.replace("many", "010\n  epochs: 3")
+    assert set_to("training.epochs=2", text=flawed).training.epochs == 2
+    assert set_to("training=2", "training={seed: 4}").training == Training(seed=4)
+
+
+def test_settings_reach_a_schema_of_any_source(tmp_path: Path) -> None:
+    path = tmp_path / "schema.yaml"
+    path.write_text(EXAMPLE, encoding="utf-8")
+    for source in (path, EXAMPLE, yaml.safe_load(EXAMPLE), parse_document(EXAMPLE)):
+        assert read_schema(source, settings=["training.epochs=3"]).training.epochs == 3
+    assert read_schema(path).training.epochs == 20
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("training.seed=1.5", "training.seed: expected a whole number, received 1.5"),
+        ("training.seed='7'", "training.seed: expected a whole number, received '7'"),
+        ("training.seed=", "training.seed: expected a whole number, received nothing"),
+        (
+            "training.seed=0x1F",
+            'training.seed: received 0x1F, which is a hexadecimal or binary number to some readers; write "0x1F" in '
+            "quotes for the text, or a plain decimal number",
+        ),
+        ("training.sede=1", "training.sede: unknown key; did you mean 'seed'?"),
+        ("trainin.seed=1", "trainin: unknown key; did you mean 'training'?"),
+        ("training.optimizer.lr=1", "training.optimizer.lr: unknown key; known here: type, learning_rate, decay"),
+        (
+            "training.optimizer=adm",
+            "training.optimizer: expected 'adagrad' or 'adam', received adm; did you mean 'adam'?",
+        ),
+        ("training.optimizer={learning_rate: 0}", "training.optimizer.learning_rate: must be more than 0, received 0"),
+        ("name=12", 'name: expected text, received 12, a whole number; put it in quotes: "12"'),
+        ("objective=logistic", "objective: the key `target` is missing"),
+        ("objective.type=logistic", "objective: the key `target` is missing"),
+        ("groups.a.extractor=lokup", "groups.a.extractor: unknown type 'lokup'; did you mean 'lookup'?"),
+        ("noise.targets=[a, bb]", "noise.targets[1]: names 'bb', which is no group; did you mean 'b'?"),
+        ("noise.targets.bb=2", "noise.targets.bb: names 'bb', which is no group; did you mean 'b'?"),
+        ("noise={joint: [[a]]}", "noise.joint[0]: names 1 of the groups; joint noise needs two or more"),
+        ("version=2", "version: expected 1, received 2"),
+    ],
+)
+def test_problems_of_settings_are_told_beside_those_of_the_file(setting: str, told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        set_to(setting)
+    assert sorted(caught.value.problems) == [
+        f"--set {setting}: {told}",
+        "schema:7: training.epochs: expected a whole number, received many",
+    ]
+
+
 # --- there and back -------------------------------------------------------------------------------------------------
 
 HOSTILE = [
