@@ -338,6 +338,30 @@ def test_noise_on_targets_alone_reaches_the_pointwise_mutual_information() -> No
     np.testing.assert_allclose(scores, expected, atol=0.1)
 
 
+def test_weights_of_targets_are_shares_of_the_rows() -> None:
+    def q1(**noise: Any) -> dict[tuple[int, ...], float]:
+        rows = encoded({"objective": "nce", "noise": noise}, LOOKUPS)
+        model = Feat2Vec.from_encoder(rows.encoder)
+        model.learn_from(rows)
+        assert model.noise is not None
+        return {unit.groups: unit.probability for unit in model.noise.units}
+
+    assert q1(targets={"place": 3, "who": 1}) == pytest.approx({(0,): 0.25, (2,): 0.75})
+    weights = {"tags": 1, "who": 2, "place": 5}
+    assert q1(targets=weights, joint=[["who", "tags"]]) == pytest.approx({(0, 1): 3 / 8, (2,): 5 / 8})
+    assert q1(targets={}) == q1(targets=[]) == q1()
+    assert q1(targets=["who", "place"]) != pytest.approx({(0,): 0.5, (2,): 0.5})  # a list leaves it to the weights' number
+
+
+def test_the_schemas_optimizer_is_in_units_of_a_row() -> None:
+    rows = encoded({"objective": "nce", "training": {"batch_size": 64}}, LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile()
+    assert isinstance(model.optimizer, optimizers.SparseAdagrad)
+    assert model.optimizer.initial_accumulator_value == pytest.approx(0.1 / 64**2)
+    assert model.optimizer.epsilon == pytest.approx(1e-7 / 64**2)
+
+
 def test_validation_draws_the_same_negatives_every_time() -> None:
     rows = encoded(CASES["nce"], LOOKUPS)
     model = Feat2Vec.from_encoder(rows.encoder)
