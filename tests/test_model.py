@@ -202,7 +202,7 @@ def noise_loss_loop(model: Feat2Vec, inputs: Any, rows: Any, seed: Any, tables: 
             return []
         (top,) = {item.level for item in bag}  # else free and dependent parts would be two vectors of a level
         sums = [sum((item.x * item.vectors[k] for item in bag), np.zeros(1)) for k in range(top)]
-        return [reference.Item(top, 1.0, [vector / np.sqrt(vector @ vector) for vector in sums])]
+        return [reference.Item(top, 1.0, [vector / max(float(np.sqrt(vector @ vector)), 1e-3) for vector in sums])]
 
     total, at = 0.0, 0
     for target, draw in zip(noise.units, noise.sample(rows, seed), strict=True):

@@ -312,7 +312,7 @@ def set_to(*given: str, text: str = SETTABLE) -> Schema:
 
 
 def test_settings_replace_what_the_file_says_even_what_is_wrong() -> None:
-    with pytest.raises(UserError, match="schema:7: training.epochs: expected a whole number, received many"):
+    with pytest.raises(UserError, match=r"schema:7: training\.epochs: expected a whole number, received many"):
         set_to()
     schema = set_to(
         "training.epochs=7", "training.optimizer.learning_rate=0.5", "objective=negative_sampling", "model.dim=3",
