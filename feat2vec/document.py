@@ -102,7 +102,14 @@ class Document:
             key, equals, text = setting.partition("=")
             if not equals or not all(key.split(".")):
                 raise UserError(f"--set {setting}: expected key=value, such as training.epochs=5")
-            document = document._set(tuple(key.split(".")), setting, parse_document(f"value: {text}", "--set"))
+            try:
+                value = parse_document(f"value: {text}", "--set")
+            except UserError as error:
+                said = str(error).split(": ", 1)[1]
+                raise UserError(f"--set {setting}: {said}") from None
+            if len(value.data) > 1:  # a line of its own below the value
+                raise UserError(f"--set {setting}: expected key=value, such as training.epochs=5")
+            document = document._set(tuple(key.split(".")), setting, value)
         return document
 
     def _set(self, path: KeyPath, setting: str, value: Document) -> Document:

@@ -83,7 +83,7 @@ class ItemsFit:
         untyped = self.kind is None and isinstance(spec, ItemsSpec) and not edges
         spelling = self.words.spell() if untyped else self.kind or "text"
         share = spec.max_share if isinstance(spec, ItemsSpec) else 1.0
-        most_often = int(share * self.rows) if share < 1 else 2**62
+        most_often = int(round(share * self.rows, 6)) if share < 1 else 2**62  # 0.29 * 100 is below 29
         vocabulary = self.words.finish(spec.min_count, spec.max_size, spelling, most_often)
         if isinstance(spec, ItemsSpec) and spec.bag and not spec.parts:
             self.widest = min(self.widest, spec.max_items)

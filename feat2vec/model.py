@@ -336,7 +336,8 @@ class Feat2Vec(keras.Model):
         return [self.loss_tracker]
 
     def _seed(self, purpose: int) -> Any:
-        step = self.optimizer.iterations.value if self.optimizer is not None else 0
+        optimizer = getattr(self, "optimizer", None)  # Keras gives a model none before `compile`
+        step = 0 if optimizer is None else optimizer.iterations.value
         return tf.stack([tf.cast(self.schema.training.seed * 4 + purpose, tf.int64), tf.cast(step, tf.int64)])
 
     def train_step(self, data: Any) -> dict[str, Any]:
@@ -413,14 +414,14 @@ class Feat2Vec(keras.Model):
 
     def take_values(self, tables: Sequence[Any], counts: Sequence[Any], joints: Sequence[Joint] = ()) -> None:
         """Draw negatives from value tables (as `value_tables` gives them) with counts [values]."""
-        noise = self.schema.noise
+        noise, targets = self.schema.noise, self.schema.noise.targets
         self.value_tables = [tf.Variable(table, trainable=False) for table in tables]
         self.joints = list(joints)
         tuples = [(joint.groups, joint.values(), joint.counts) for joint in joints]
         self.noise = Noise(
             counts, self.params(), noise.alpha_groups, noise.alpha_values, noise.negatives, noise.sharing, tuples,
-            [self.groups.index(name) for name in noise.targets or self.groups],
-            [noise.targets.get(name, 0.0) for name in self.groups] if isinstance(noise.targets, dict) else None,
+            [self.groups.index(name) for name in targets or self.groups],
+            [targets.get(name, 0.0) for name in self.groups] if targets and isinstance(targets, dict) else None,
         )  # fmt: skip
         if isinstance(self.schema.objective, Nce) and not np.any(self.offsets.numpy()):
             offsets = np.zeros(len(self.groups), np.float32)

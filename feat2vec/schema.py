@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Tag,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -108,6 +116,17 @@ class ModelSpec(Spec):
     level_sharing: Literal["separate", "truncate"] = "separate"
 
 
+def _list_or_mapping(value: object) -> str:
+    return "mapping" if isinstance(value, Mapping) else "list"
+
+
+Targets = Annotated[
+    Annotated[tuple[Text, ...], Many, Tag("list")]
+    | Annotated[dict[Text, Annotated[float, Field(gt=0)]], Tag("mapping")],
+    Discriminator(_list_or_mapping),
+]
+
+
 class Noise(Spec):
     """Two-step noise: Q1 over groups, Q2 over a group's values."""
 
@@ -117,7 +136,7 @@ class Noise(Spec):
     sharing: Literal["record", "batch"] = "record"
     joint: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()
     # The groups that are replaced, none being all; with a number for each, Q1 is in proportion to those.
-    targets: Annotated[tuple[Text, ...], Many] | dict[Text, Annotated[float, Field(gt=0)]] = ()
+    targets: Targets = ()
 
 
 class Nce(Spec):

@@ -194,7 +194,8 @@ def _explain(detail: ErrorDetails, document: Document, shape: _Shape) -> Mistake
             return Mistake(at, at, f"unknown type {shown(tag)}{_nearest(tag, tags)}", "union_tag_invalid")
         value = shown(tag, document.spelled.get(at))
         return Mistake(at, at, f"expected one of {', '.join(tags)}, received {value}", "union_tag_invalid")
-    value = shown(received, document.spelled.get(path))
+    spelled = None if detail["loc"][-1:] == ("[key]",) else document.spelled.get(path)
+    value = shown(received, spelled)
     return Mistake(path, path, _wrong_value(kind, context, received, value, detail["msg"]), kind)
 
 
@@ -274,6 +275,10 @@ class _Shape:
             if "discriminator" in below:
                 place.types, place.type, tagged = self._types(below), str(key), True
                 below = self._opened({"$ref": below["discriminator"]["mapping"][key]})
+                continue
+            if "oneOf" in below and "properties" not in below:  # a union that is told apart by the value's kind
+                kind = "object" if isinstance(place.value, dict) else "array"
+                below = next(option for option in below["oneOf"] if option["type"] == kind)
                 continue
             if not tagged:
                 place.types, place.type = {}, ""

@@ -63,17 +63,27 @@ def encode_items(group: Group, rows: Sequence[Row], new: Sequence[Row]) -> Encod
     assert isinstance(spec, (ItemsSpec, TokensSpec))
     bins = spec.bins if isinstance(spec, ItemsSpec) else None
     edges = [] if bins is None else bin_edges([row.get(group.columns[0]) for row in rows], bins)
-    bags = [row_items(row, group, edges) for row in rows]
-    keys, unseen = vocabulary([key for bag in bags for key, _ in bag], spec.min_count, spec.max_size)
+    bags, new_bags = ([row_items(row, group, edges) for row in some] for some in (rows, new))
     widest = max(1, *(len(bag) for bag in bags))
-    if isinstance(spec, ItemsSpec) and spec.bag and spec.weights is None:
-        widest = spec.max_items
-    bags += [row_items(row, group, edges)[:widest] for row in new]
+    if isinstance(spec, ItemsSpec):
+        times = Counter(key for bag in bags for key, _ in bag)
+        share = Fraction(repr(spec.max_share)) if spec.max_share < 1 else math.inf
+        frequent = {key for key in times if times[key] > share * len(rows)}
+        bags, new_bags = (
+            [[item for item in bag if item[0] not in frequent] for bag in some] for some in (bags, new_bags)
+        )
+        if spec.bag and not spec.parts:
+            widest = spec.max_items if spec.weights is None else min(widest, spec.max_items)
+    keys, unseen = vocabulary([key for bag in bags for key, _ in bag], spec.min_count, spec.max_size)
+    bags = [bag[:widest] for bag in [*bags, *new_bags]]
     return EncodedGroup(keys, unseen, [items_entry(bag, keys, group) for bag in bags])
 
 
 def row_items(row: Row, group: Group, edges: Sequence[float] = ()) -> list[tuple[str, float]]:
-    """A row's (key, weight), at most `max_items` of them; null and empty items are dropped before they are counted."""
+    """A row's (key, weight), at most `max_items` of them; null and empty items are dropped before they are counted.
+
+    With a `max_share` it is all of them: those that are left out make room.
+    """
     spec, value = group.extractor, row.get(group.columns[0])
     if isinstance(spec, TokensSpec):
         return [(word, 0.0) for word in words(value or "")[: spec.max_tokens]]
@@ -90,6 +100,8 @@ def row_items(row: Row, group: Group, edges: Sequence[float] = ()) -> list[tuple
         items = [item.strip() for some in parts for item in some]
     weights = [0.0] * len(items) if spec.weights is None else row[spec.weights]
     kept = [(spell(item), weight) for item, weight in zip(items, weights, strict=True) if item not in (None, "")]
+    if spec.bag and spec.max_share < 1:
+        return kept
     return kept[: spec.max_items if spec.bag else 1]
 
 
@@ -483,6 +495,7 @@ def row_loss(
     offset: float = 0.0,
     target: Sequence[float] | None = None,  # scores of the level above
     correction: bool = True,
+    temperature: float = 1.0,
 ) -> float:
     """A row's loss against its negatives; the label of the row is 1 and theirs is 0, or both are the target's."""
     k = len(scores) - 1
@@ -493,7 +506,9 @@ def row_loss(
                 return [s + offset - math.log(k) - q for s, q in zip(scores, log_q, strict=True)]
             case "contrastive" if correction:
                 every = zip(scores, log_q, [False, *hits], strict=True)
-                return [s - q for s, q, hit in every if not hit]
+                return [s / temperature - q for s, q, hit in every if not hit]
+            case "contrastive":
+                return [s / temperature for s in scores]
         return list(scores)
 
     own, above = logits(scores), None if target is None else logits(target)

@@ -30,7 +30,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from feat2vec import beside, columns, encode, fits, numbering, table, values
@@ -141,7 +141,10 @@ COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "vector": (pa.list_(pa.float32()), optional(st.lists(EIGHTHS, min_size=3, max_size=3) | st.just([]))),
 }
 TABLE = pa.schema({**{name: kind for name, (kind, _) in COLUMNS.items()}, "weights": pa.list_(pa.float64())})
-SIZES = st.fixed_dictionaries({}, optional={"min_count": st.integers(1, 3), "max_size": st.integers(1, 4)})
+SHARES = st.sampled_from([0.1, 0.29, 0.3, 0.5, 0.7, 1.0])
+SIZES = st.fixed_dictionaries(
+    {}, optional={"min_count": st.integers(1, 3), "max_size": st.integers(1, 4), "max_share": SHARES}
+)
 MOST = st.fixed_dictionaries({}, optional={"max_items": st.integers(1, 4)})
 PARTS = ["year", "quarter", "month", "day", "weekday", "hour"]
 NUMERIC = st.fixed_dictionaries(
@@ -198,6 +201,12 @@ def some_schemas(draw: st.DrawFn, least: int = 4) -> Schema:
     return schema_of({name: (GROUPS[name][0], draw(GROUPS[name][1])) for name in names})
 
 
+def assume_values(schema: Schema, rows: Sequence[Mapping[str, Any]]) -> None:
+    """No group has lost all of its keys to `max_share`."""
+    for group in schema.groups.values():
+        assume(reference.encode_group(group, rows).missing < len(rows))
+
+
 def arrow(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), TABLE)
 
@@ -237,6 +246,7 @@ def test_as_the_reference(search: settings) -> None:
 
 def assert_all_as_reference(schema: Schema, rows: list[dict[str, Any]], new: list[dict[str, Any]]) -> None:
     rows, new = [FULL, *rows], [*new, FULL]
+    assume_values(schema, rows)
     encoded = fit(schema, arrow(rows))
     again = encoded.encoder.encode(arrow(rows))
     encoded_new = encoded.encoder.encode(arrow(new))
@@ -314,6 +324,7 @@ def test_sizes_change_nothing(search: settings) -> None:
 
 def assert_sizes_change_nothing(schema: Schema, rows: list[dict[str, Any]], sizes: tuple[int, int, int]) -> None:
     rows = [*rows, FULL]
+    assume_values(schema, rows)
     whole = fit(schema, arrow(rows))
     with tiny_sizes(*sizes):
         assert len(list(columns.stages(table.open_table(arrow(rows)), ["key"]))) >= len(rows) / max(sizes)
@@ -699,6 +710,64 @@ def test_new_bags_are_as_wide_as_the_schema_allows() -> None:
         new = encoded.encoder.encode(pa.table({"b": bags}))
     assert new.values["b"].entries[value_ids(new, "b")].tolist() == [[3, 0, 0], [2, 3, 0], [1, 2, 3]]
     assert (value_ids(new, "b")[0], new.known["b"], new.tallies["b"].truncated) == (1, 2, 1)
+
+
+def test_keys_that_are_too_frequent_count_as_none(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "a": ["x", "x", "x", "y", None],
+            "b": [["p", "q", "r", "s"], ["q", "p"], ["p"], ["p", "s", "r", "t"], None],
+            "w": [[1.0, 2.0, 3.0, 4.0], [5.0, 6.0], [7.0], [8.0, 9.0, 10.0, 11.0], None],
+            "n": ["1.0", "1", "1.00", "2", "3"],
+        }
+    )
+    bag = lookup(multi=True, max_items=2, max_share=0.6)
+    groups = {
+        "a": ("a", lookup(max_share=0.5)),
+        "b": ("b", bag),
+        "w": ("b", {**bag, "weights": "w"}),
+        "n": ("n", lookup(max_share=0.5)),
+        "all": ("b", {**bag, "max_share": 0.8}),  # p is in 4 of 5 rows, not in more than 0.8 of them
+    }
+    csv = tmp_path / "rows.csv"
+    pyarrow.csv.write_csv(rows.select(["a", "n"]), csv)
+    encoded = fit(schema_of(groups), rows)
+    assert vocabulary_of(encoded, "a") == {"y": 1}
+    assert decoded_rows(encoded, "a") == [None, None, None, ["y"], None]
+    assert vocabulary_of(encoded, "b") == {"q": 2, "r": 2, "s": 2, "t": 1}
+    assert decoded_rows(encoded, "b") == [["q", "r"], ["q"], None, ["r", "s"], None]
+    assert decoded_rows(encoded, "w") == [
+        [("q", 2.0), ("r", 3.0)], [("q", 5.0)], None, [("r", 10.0), ("s", 9.0)], None,
+    ]  # fmt: skip
+    assert "p" in vocabulary_of(encoded, "all")
+    tallies = {name: (tally.missing, tally.truncated, tally.unseen) for name, tally in encoded.tallies.items()}
+    assert tallies == {"a": (4, 0, 0), "b": (2, 2, 0), "w": (2, 2, 0), "n": (0, 0, 0), "all": (1, 2, 0)}
+    assert vocabulary_of(encoded, "n") == {"1": 1, "1.0": 1, "1.00": 1, "2": 1, "3": 1}  # as a typed column: text
+    text = fit(schema_of({"a": "a", "n": groups["n"]}), csv)
+    assert vocabulary_of(text, "n") == {"2": 1, "3": 1}  # respelled, 1 is in 3 of 5 rows
+    assert decoded_rows(text, "n") == [None, None, None, ["2"], ["3"]]
+    encoded.encoder.save(tmp_path / "encoder")
+    loaded = Encoder.load(tmp_path / "encoder")
+    new = pa.table(
+        {"b": [["p"], ["p", "new", "q", "s"], ["p", "p", "t"]], "w": [[1.0], [1.0, 2.0, 3.0, 4.0], [1.0] * 3]}
+    )
+    for encoder in (encoded.encoder, loaded):
+        again = encoder.encode(new)
+        assert decoded_rows(again, "b") == [None, [None, "q"], ["t"]]
+        assert decoded_rows(again, "w") == [None, [(None, 2.0), ("q", 3.0)], [("t", 1.0)]]
+        tally = again.tallies["b"]
+        assert (tally.missing, tally.truncated, tally.unseen) == (1, 1, 1)
+        vocabulary = encoder.codecs["b"].vocabulary
+        assert vocabulary is not None
+        assert vocabulary.too_frequent == ["p"]
+
+
+def test_a_share_is_exact() -> None:
+    """0.29 * 100 is 28.999999999999996."""
+    rows = pa.table({"a": ["x"] * 29 + ["y"] * 30 + [f"z{i}" for i in range(41)]})
+    encoded = fit(schema_of({"a": ("a", lookup(max_share=0.29))}), rows)
+    assert "x" in vocabulary_of(encoded, "a")
+    assert "y" not in vocabulary_of(encoded, "a")
 
 
 def test_partial_tables(same: Encoded) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -492,6 +493,8 @@ def test_an_unseen_key_is_zero_until_training_meets_it(name: str, levels: str) -
     table = made.trainable_weights[0]
     assert not table.numpy()[0].any()
     assert table.numpy()[1:].all()
+    for convolution in getattr(made, "convolutions", ()):
+        convolution.bias.assign(np.ones(convolution.bias.shape))  # no window is below the ReLU
     entries = np.zeros((2, case.width), np.int32)
     entries[0, 0], entries[1, :2] = 2, (2, 1)
     if name == "bag":  # an unseen item adds nothing to its bag
@@ -502,6 +505,94 @@ def test_an_unseen_key_is_zero_until_training_meets_it(name: str, levels: str) -
         extracted = made(entries)
         loss = tf.add_n([tf.reduce_sum(tf.square(part - 1)) for part in parts_of(extracted)])
     assert np.asarray(tf.convert_to_tensor(tape.gradient(loss, table.value)))[0].any()
+
+
+@pytest.mark.parametrize("name", ["bag", "mean", "sqrtn", "weighted", "weighted_mean", "text"])
+def test_entries_may_be_narrower_or_wider_than_the_layer(name: str, levels: str) -> None:
+    """Training rows may have narrower bags than `max_items`: a width that is not theirs would mix the rows."""
+    case = CASES[name]
+    wide = make(case._replace(width=case.width + 3), levels)
+    entries = entries_of(case, 20)
+    one = make(case, levels)
+    close(outputs(wide, entries), outputs(one, entries))
+    ids, weights = entries[:, : case.width], entries[:, case.width :]
+    if name != "text":
+        close(outputs(one, np.concatenate([np.pad(part, [(0, 0), (0, 2)]) for part in (ids, weights) if part.size], 1)),
+              outputs(one, entries))  # fmt: skip
+    spec = tf.TensorSpec([None, None], tf.int32)
+    traced = tf.function(lambda rows: parts_of(wide(rows)), input_signature=[spec])
+    close([part.numpy() for part in traced(entries)], outputs(one, entries)[:-1])
+
+
+# --- dropout of items -----------------------------------------------------------------------------------------------
+
+
+def kept_items(rate: float, combiner: str, weighted: bool, rows: int, seed: Sequence[int]) -> tuple[Any, Array, Array]:
+    """A layer that shows which items it kept; ids [rows, 7], each key once a row; their weights."""
+    options = {"multi": True, "max_items": 7, "item_dropout": rate, "combiner": combiner}
+    case = Case("lookup", {**options, **({"weights": "w"} if weighted else {})}, 7, weighted)
+    made = LAYERS["lookup"](case.spec().model_dump(mode="json"), case.shape("fm"), (7,), True, dtype="float64")
+    made.build(None)
+    made.set_weights([np.eye(7), np.arange(1.0, 8)[:, None]])
+    rng = np.random.default_rng(list(seed))
+    ids = rng.permuted(np.tile(np.arange(1, 8, dtype=np.int32), (rows, 1)), axis=1)
+    weights = rng.uniform(0.5, 2, ids.shape).astype(np.float32) if weighted else np.ones(ids.shape, np.float32)
+    return made, ids, weights
+
+
+@pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_dropped_items_are_as_if_they_were_not_there(combiner: str, weighted: bool) -> None:
+    made, ids, weights = kept_items(0.6, combiner, weighted, 300, (1, 2))
+    entries = np.concatenate([ids, weights.view(np.int32)], 1) if weighted else ids
+    found = made(entries, training=True, seed=[1, 2])
+    vectors = found.levels[0].free.numpy()
+    linear = np.zeros(len(ids))
+    kept_number = 0
+    for r, row in enumerate(ids):
+        kept = [(int(v), float(w)) for v, w in zip(row, weights[r], strict=True) if vectors[r, v - 1]]
+        kept_number += len(kept)
+        norm = {"sum": 1.0, "mean": sum(w for _, w in kept), "sqrtn": sum(w * w for _, w in kept) ** 0.5}[combiner]
+        expected = np.zeros(7)
+        for v, w in kept:
+            expected[v - 1] = w / norm
+            linear[r] += w / norm * v
+        np.testing.assert_allclose(vectors[r], expected, rtol=1e-6)
+    np.testing.assert_allclose(found.linear, linear, rtol=1e-6)
+    assert float(found.square) == kept_number  # what L2 counts
+    assert 0 < kept_number < ids.size
+    assert not vectors.any(axis=1).all()  # 0.6^7 of the rows keep nothing, and are missing
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_items_are_dropped_at_their_rate_each_by_itself(rate: float, weighted: bool) -> None:
+    made, ids, weights = kept_items(rate, "sum", weighted, 20_000, (3, 4))
+    entries = np.concatenate([ids, weights.view(np.int32)], 1) if weighted else ids
+    kept = made(entries, training=True, seed=[3, 4]).levels[0].free.numpy() != 0  # by key, [rows, 7]
+    by_place = np.take_along_axis(kept, ids - 1, 1)
+    for mask in (kept, by_place):
+        expected = len(mask) * (1 - rate)
+        statistic = ((mask.sum(0) - expected) ** 2 / (expected * rate)).sum()  # 7 degrees of freedom
+        assert statistic < 29.9  # p = 1e-4
+    sizes = np.bincount(kept.sum(1), minlength=8)
+    chance = np.array([math.comb(7, n) * (1 - rate) ** n * rate ** (7 - n) for n in range(8)]) * len(kept)
+    likely = chance > 5
+    assert ((sizes - chance)[likely] ** 2 / chance[likely]).sum() < 31.8
+
+
+def test_dropped_items_follow_the_seed_and_only_training_drops() -> None:
+    made, ids, _ = kept_items(0.5, "sum", False, 200, (5, 6))
+    one, again, other, third = (
+        made(ids, training=True, seed=seed).levels[0].free.numpy() for seed in ([5, 6], [5, 6], [5, 7], [6, 6])
+    )
+    np.testing.assert_array_equal(one, again)
+    assert (one != other).any()
+    assert (one != third).any()
+    for options in ({"training": False}, {"training": False, "seed": [5, 6]}, {}):
+        np.testing.assert_array_equal(made(ids, **options).levels[0].free, np.ones((200, 7)))
+    with pytest.raises(ValueError, match=r"dropout needs a `seed` of two integers. Received: seed=None"):
+        made(ids, training=True)
 
 
 # --- the graph ------------------------------------------------------------------------------------------------------

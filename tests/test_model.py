@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 import tensorflow as tf
@@ -80,6 +81,15 @@ def encoded(case: dict[str, Any], groups: dict[str, Any] | None = None) -> Encod
     return fit(read_schema({"version": 1, "groups": groups or GROUPS, **case, "training": training}), TABLE)
 
 
+def with_options(groups: dict[str, Any], **options: dict[str, Any]) -> dict[str, Any]:
+    """The groups with `option={group: value}` of their extractors."""
+    changed = {}
+    for name, group in groups.items():
+        own = {option: values[name] for option, values in options.items() if name in values}
+        changed[name] = {**group, "extractor": {**group.get("extractor", {"type": "lookup"}), **own}}
+    return changed
+
+
 def trained(rows: Encoded, epochs: int = 3, **options: Any) -> tuple[Feat2Vec, list[float]]:
     model = Feat2Vec.from_encoder(rows.encoder)
     model.compile(**options)
@@ -129,10 +139,13 @@ def test_a_file_is_loaded_after_import_feat2vec_alone(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), model(inputs))
 
 
+@pytest.mark.parametrize("gains", [{}, {"who": 2.0, "tags": 0.5}])
 @pytest.mark.parametrize(("ranks", "sharing"), [((5,), "separate"), ((1, 3, 6), "separate"), ((2, 4), "truncate")])
-def test_scores_are_those_of_the_paper_item_by_item(ranks: tuple[int, ...], sharing: str) -> None:
+def test_scores_are_those_of_the_paper_item_by_item(
+    ranks: tuple[int, ...], sharing: str, gains: dict[str, float]
+) -> None:
     model_spec: dict[str, Any] = {"ranks": list(ranks), "bias": True, "level_sharing": sharing}
-    rows = encoded({"model": model_spec, "objective": "nce"}, LOOKUPS)
+    rows = encoded({"model": model_spec, "objective": "nce"}, with_options(LOOKUPS, gain=gains))
     model = Feat2Vec.from_encoder(rows.encoder)
     model.bias.assign(0.25)
     for extractor in model.extractors:
@@ -146,7 +159,7 @@ def test_scores_are_those_of_the_paper_item_by_item(ranks: tuple[int, ...], shar
         ]
         if sharing == "truncate":
             own = [np.concatenate(own[: k + 1]) for k in range(len(own))]
-        return reference.Item(len(own), 1.0, own)
+        return reference.Item(len(own), gains.get(list(LOOKUPS)[group], 1.0), own)
 
     expected = []
     for r in range(len(rows)):
@@ -160,6 +173,159 @@ def test_scores_are_those_of_the_paper_item_by_item(ranks: tuple[int, ...], shar
         pairs = reference.truncated(bags, ranks) if sharing == "truncate" else reference.score(bags)
         expected.append(0.25 + linear + pairs)
     np.testing.assert_allclose(model(inputs), expected, rtol=1e-4, atol=1e-5)
+
+
+Tables = list[list[npt.NDArray[np.float64]]]
+
+
+def tables_of(model: Feat2Vec) -> Tables:
+    return [[table.numpy().astype(np.float64) for table in extractor.tables] for extractor in model.extractors]
+
+
+def noise_loss_loop(model: Feat2Vec, inputs: Any, rows: Any, seed: Any, tables: Tables) -> float:
+    """The mean loss of lookups' rows, candidate by candidate."""
+    objective, noise = model.schema.objective, model.noise
+    assert noise is not None
+    values = [table.numpy() for table in model.value_tables]
+    gains = [group.extractor.gain for group in model.schema.groups.values()]
+    levels = range(1, len(model.dims) + 1)
+
+    def items(g: int, entry: Any) -> list[reference.Item]:
+        found = []
+        for id_ in entry[entry > 0].tolist():
+            own = [tables[g][0][id_ - 1], *(table[id_ - 2] for table in tables[g][1:] if 0 <= id_ - 2 < len(table))]
+            found.append(reference.Item(len(own), gains[g], own))
+        return found
+
+    def unit(bag: list[reference.Item]) -> list[reference.Item]:
+        if not bag:
+            return []
+        (top,) = {item.level for item in bag}  # else free and dependent parts would be two vectors of a level
+        sums = [sum((item.x * item.vectors[k] for item in bag), np.zeros(1)) for k in range(top)]
+        return [reference.Item(top, 1.0, [vector / max(float(np.sqrt(vector @ vector)), 1e-3) for vector in sums])]
+
+    total, at = 0.0, 0
+    for target, draw in zip(noise.units, noise.sample(rows, seed), strict=True):
+        offset = float(model.offsets.numpy()[target.groups[0]]) if objective.type == "nce" else 0.0
+        drawn = [value.numpy() for value in draw.values]
+        for r, present in enumerate(draw.present.numpy()):
+            whole = [items(g, inputs[name][at + r].numpy()) for g, name in enumerate(model.groups)]
+            picks = [[whole[g] for g in target.groups]]
+            for k in range(noise.negatives):
+                ids = [value[k] if value.ndim == 1 else value[r, k] for value in drawn]
+                picks.append([items(g, values[g][i + 1]) for g, i in zip(target.groups, ids, strict=True)])
+            scores: list[list[float]] = [[] for _ in levels]
+            for pick in picks:
+                candidate = list(whole)
+                for g, bag in zip(target.groups, pick, strict=True):
+                    candidate[g] = unit(bag) if getattr(objective, "unit", False) else bag
+                for level in levels:
+                    scores[level - 1].append(reference.b(candidate, 1, level))
+            negative_log_q = draw.log_q.numpy() if draw.log_q.ndim == 1 else draw.log_q.numpy()[r]
+            log_q = [float(draw.log_q_positive[r]), *negative_log_q.tolist()]
+            hits = draw.hits.numpy()[r].tolist()
+            options = (getattr(objective, "correction", True), getattr(objective, "temperature", 1.0))
+            for level in levels if present else ():
+                above = scores[level] if level < len(scores) else None
+                total += reference.row_loss(objective.type, scores[level - 1], log_q, hits, offset, above, *options)
+        at += len(draw.rows)
+    return total / len(rows)
+
+
+UNIT = {"type": "contrastive", "unit": True, "temperature": 0.3}
+GAINS = {"who": 0.5, "tags": 3.0}
+
+
+@pytest.mark.parametrize("sharing", ["record", "batch"])
+@pytest.mark.parametrize(
+    ("objective", "noise", "model"),
+    [
+        (UNIT, {}, {"dim": 4}),
+        ({**UNIT, "correction": False}, {"targets": {"who": 3, "tags": 1}}, {"dim": 4}),
+        ({"type": "contrastive", "temperature": 0.3}, {}, {"dim": 4}),
+        (UNIT, {"joint": [["who", "tags"]]}, {"dim": 4}),
+        (UNIT, {"targets": ["who", "place"]}, {"ranks": [2, 4, 8]}),
+        ("nce", {}, {"ranks": [2, 4]}),
+    ],
+)
+def test_a_batchs_loss_is_that_of_its_rows_against_their_candidates(
+    objective: Any, noise: dict[str, Any], model: dict[str, Any], sharing: str
+) -> None:
+    case = {"objective": objective, "noise": {"negatives": 3, "sharing": sharing, **noise}, "model": model}
+    rows = encoded(case, with_options(LOOKUPS, gain=GAINS))
+    made = Feat2Vec.from_encoder(rows.encoder)
+    inputs, ids = next(iter(made.dataset(rows, batch_size=64, shuffle=False)))
+    seed = tf.constant([7, 8], tf.int64)
+    found = float(made.step_loss(inputs, ids, None, seed, False))
+    assert found == pytest.approx(noise_loss_loop(made, inputs, ids, seed, tables_of(made)), rel=2e-5)
+
+
+def test_gradients_of_unit_candidates_are_central_differences() -> None:
+    case = {"objective": UNIT, "noise": {"negatives": 2}, "model": {"dim": 3}}
+    rows = encoded(case, with_options(LOOKUPS, gain=GAINS))
+    model = Feat2Vec.from_encoder(rows.encoder)
+    inputs, ids = next(iter(model.dataset(rows, batch_size=16, shuffle=False)))
+    seed = tf.constant([3, 4], tf.int64)
+    with tf.GradientTape() as tape:
+        loss = model.step_loss(inputs, ids, None, seed, False)
+    found = tape.gradient(loss, [extractor.tables[0].value for extractor in model.extractors])
+    tables, step = tables_of(model), 1e-5
+    checked = 0
+    for g, gradient in enumerate(np.asarray(tf.convert_to_tensor(each)) for each in found):
+        assert gradient.any()
+        for place in ((2, 0), (1, 2), (3, 1)):  # not the unseen key's: it starts at zero, which has no direction
+            start, ends = tables[g][0][place], []
+            for sign in (1, -1):
+                tables[g][0][place] = start + sign * step
+                ends.append(noise_loss_loop(model, inputs, ids, seed, tables))
+            tables[g][0][place] = start
+            assert gradient[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-3, abs=1e-5)
+            checked += bool(gradient[place])
+    assert checked > 5
+
+
+@pytest.mark.parametrize("objective", ["nce", UNIT])
+def test_new_rows_with_wider_bags_are_evaluated(objective: Any) -> None:
+    rows = encoded({"objective": objective, "model": {"dim": 4}}, LOOKUPS)
+    narrow = TABLE.filter(pa.array([len(bag) < 3 for bag in TABLE["tags"].to_pylist()]))
+    rows = fit(rows.encoder.schema, narrow)
+    assert rows.values["tags"].entries.shape[1] == 2
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile()
+    model.learn_from(rows)
+    new = TABLE.slice(0, 60)
+    wide = pa.array([[f"t{(i + j) % 12}" for j in range(i % 5)] for i in range(60)])  # t9.. are unseen
+    held = rows.encoder.encode(new.set_column(new.schema.get_field_index("tags"), "tags", wide))
+    assert held.values["tags"].entries.shape[1] == 4
+    batches = model.dataset(held, batch_size=25, shuffle=False)
+    expected, count = 0.0, 0
+    for i, (inputs, ids) in enumerate(batches):
+        loss = noise_loss_loop(model, inputs, ids, tf.constant([1, i], tf.int64), tables_of(model))
+        expected, count = expected + loss * len(ids), count + len(ids)
+    assert count == 60
+    assert model.evaluate(batches, verbose=0) == pytest.approx(expected / 60, rel=2e-5)
+
+
+def test_items_are_dropped_in_training_alike_in_a_repeated_step_only() -> None:
+    rate = {"who": 0.5, "tags": 0.5, "place": 0.5}
+    rows = encoded({"objective": "nce", "model": {"dim": 4}}, with_options(LOOKUPS, item_dropout=rate))
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile()
+    inputs, _ = one_batch(model, rows)
+    still, one, again = (model.extract(inputs, training) for training in (False, True, True))
+    model.optimizer.iterations.assign_add(1)
+    later = model.extract(inputs, True)
+
+    def free(extracted: Any) -> list[Any]:
+        return [each.levels[0].free.numpy() for each in extracted]
+
+    gone = [(x != 0).any(1) & ~(y != 0).any(1) for x, y in zip(free(still), free(one), strict=True)]
+    assert 0 < gone[0].mean() < 1
+    there = (free(still)[0] != 0).any(1)  # `place` is in every row
+    assert (gone[0] != gone[2])[there].any()  # each group has its own
+    for x, y, z in zip(free(one), free(again), free(later), strict=True):
+        np.testing.assert_array_equal(x, y)
+        assert (x != z).any()
 
 
 def test_parameters_are_the_active_factors() -> None:
@@ -300,16 +466,18 @@ def test_an_epoch_has_every_row_once_and_the_next_has_another_order() -> None:
     rows = encoded(CASES["nce"], LOOKUPS)
     model = Feat2Vec.from_encoder(rows.encoder)
     batches = model.dataset(rows, batch_size=50)
-    assert len(batches) == len(rows) // 50
-    epochs = [np.concatenate([ids.numpy() for _, ids in batches]) for _ in range(2)]
-    assert not np.array_equal(epochs[0], epochs[1])
-    for epoch in epochs:
-        left = {tuple(row): 0 for row in rows.rows.tolist()}
-        for row in rows.rows.tolist():
-            left[tuple(row)] += 1
-        for row in epoch.tolist():
-            left[tuple(row)] -= 1
-        assert min(left.values()) >= 0
+    assert len(batches) == 4
+    epochs = [[ids.numpy() for _, ids in batches] for _ in range(2)]
+    assert [[len(ids) for ids in epoch] for epoch in epochs] == [[48] * 4] * 2  # 192 rows
+    first, second = (np.concatenate(epoch) for epoch in epochs)
+    assert not np.array_equal(first, second)
+    for epoch in (first, second):
+        assert sorted(epoch.tolist()) == sorted(np.asarray(rows.rows).tolist())
+    uneven = [len(ids) for _, ids in model.dataset(rows, batch_size=55)]
+    assert sum(uneven) == len(rows)
+    assert max(uneven) - min(uneven) <= 1
+    ordered = np.concatenate([ids.numpy() for _, ids in model.dataset(rows, batch_size=55, shuffle=False)])
+    np.testing.assert_array_equal(ordered, rows.rows)
 
 
 def test_noise_on_targets_alone_reaches_the_pointwise_mutual_information() -> None:
@@ -334,6 +502,32 @@ def test_noise_on_targets_alone_reaches_the_pointwise_mutual_information() -> No
     grid = pa.table({"word": [f"w{w}" for w in range(3) for _ in range(3)], "context": ["c0", "c1", "c2"] * 3})
     scores = model(one_batch(model, rows.encoder.encode(grid))[0]).numpy().reshape(3, 3)
     np.testing.assert_allclose(scores, expected, atol=0.1)
+
+
+def test_weights_of_targets_are_shares_of_the_rows() -> None:
+    def q1(**noise: Any) -> dict[tuple[int, ...], float]:
+        rows = encoded({"objective": "nce", "noise": noise}, LOOKUPS)
+        model = Feat2Vec.from_encoder(rows.encoder)
+        model.learn_from(rows)
+        assert model.noise is not None
+        return {unit.groups: unit.probability for unit in model.noise.units}
+
+    assert q1(targets={"place": 3, "who": 1}) == pytest.approx({(0,): 0.25, (2,): 0.75})
+    weights = {"tags": 1, "who": 2, "place": 5}
+    assert q1(targets=weights, joint=[["who", "tags"]]) == pytest.approx({(0, 1): 3 / 8, (2,): 5 / 8})
+    assert q1(targets={}) == q1(targets=[]) == q1()
+    assert q1(targets=["who", "place"]) != pytest.approx(
+        {(0,): 0.5, (2,): 0.5}
+    )  # a list leaves it to the weights' number
+
+
+def test_the_schemas_optimizer_is_in_units_of_a_row() -> None:
+    rows = encoded({"objective": "nce", "training": {"batch_size": 64}}, LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile()
+    assert isinstance(model.optimizer, optimizers.SparseAdagrad)
+    assert model.optimizer.initial_accumulator_value == pytest.approx(0.1 / 64**2)
+    assert model.optimizer.epsilon == pytest.approx(1e-7 / 64**2)
 
 
 def test_validation_draws_the_same_negatives_every_time() -> None:

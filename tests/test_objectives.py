@@ -20,13 +20,21 @@ from feat2vec.schema import Contrastive, Glove, Logistic, Nce, NegativeSampling,
 from tests import reference
 
 Floats = npt.NDArray[np.float64]
-NOISY = [Nce(), NegativeSampling(), Contrastive(correction=True), Contrastive(correction=False)]
+NOISY = [
+    Nce(),
+    NegativeSampling(),
+    *(Contrastive(correction=c, temperature=t) for c in (True, False) for t in (1.0, 0.4)),
+]
 SUPERVISED = [Logistic(target="y"), Regression(target="y"), Softmax(target="y"), Glove(target="y", n_max=3.0)]
 EXTREMES = [-1e4, -89.0, -20.0, 0.0, 1.0, 20.0, 89.0, 1e4]
 
 
 def name(objective: Any) -> str:
-    return f"{objective.type}{'' if getattr(objective, 'correction', True) else ' plain'}"
+    plain, temperature = (
+        "" if getattr(objective, "correction", True) else " plain",
+        getattr(objective, "temperature", 1.0),
+    )
+    return f"{objective.type}{plain}{'' if temperature == 1 else f' at {temperature}'}"
 
 
 each_noisy = pytest.mark.parametrize("objective", NOISY, ids=name)
@@ -59,9 +67,9 @@ class Case:
 
     def expected(self, objective: Any, target: bool) -> list[float]:
         rows = zip(self.scores, self.log_q, self.hits, self.target, strict=True)
-        correction = getattr(objective, "correction", True)
+        correction, temperature = getattr(objective, "correction", True), getattr(objective, "temperature", 1.0)
         return [
-            reference.row_loss(objective.type, s, q, h, self.offset, t if target else None, correction)
+            reference.row_loss(objective.type, s, q, h, self.offset, t if target else None, correction, temperature)
             for s, q, h, t in rows
         ]
 
@@ -120,12 +128,13 @@ def test_noise_gradients(objective: Any, target: bool) -> None:
 def test_noise_losses_at_extremes(objective: Any, dtype: str, target: bool) -> None:
     case = Case(rows=400, extreme=True)
     got = case.loss(objective, dtype, target).numpy()
+    temperature = getattr(objective, "temperature", 1.0)
     # At 1e4 a float32 is 1e-3 apart from the next, and a probability made of such logits is as inexact.
-    rtol, atol = (1e-6, 1e-11) if dtype == "float64" else (1e-3 if target else 1e-6, 2e-3)
+    rtol, atol = (1e-6, 1e-11) if dtype == "float64" else (1e-3 / temperature if target else 1e-6, 2e-3 / temperature)
     np.testing.assert_allclose(got, case.expected(objective, target), rtol=rtol, atol=atol)
     gradient = case.gradient(objective, dtype, target)
     assert np.isfinite(gradient).all()
-    assert (np.abs(gradient) <= 1 + 1e-6).all()
+    assert (np.abs(gradient) * temperature <= 1 + 1e-6).all()
 
 
 @each_dtype
@@ -165,7 +174,7 @@ def test_hits_are_masked_where_the_correction_is_on(target: bool) -> None:
     other.scores[:, 1:][case.hits] += 3.0
     for objective in NOISY:
         loss, moved = (x.loss(objective, "float64", target).numpy() for x in (case, other))
-        assert np.allclose(loss, moved, atol=1e-15) == (objective == Contrastive(correction=True))
+        assert np.allclose(loss, moved, atol=1e-15) == getattr(objective, "correction", False)
     gradient = case.gradient(Contrastive(), "float64", target)
     assert (gradient[:, 1:][case.hits] == 0).all()
     assert (gradient[-1] == 0).all()

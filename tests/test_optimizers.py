@@ -123,6 +123,22 @@ def test_rows_follow_the_formula_and_the_rest_keeps_its_bytes(name: str, dtype: 
         assert not np.array_equal(new, old)
 
 
+@pytest.mark.parametrize("batch_size", [1, 64, 2048])
+def test_named_adagrad_on_a_mean_is_adagrad_on_the_sum(batch_size: int) -> None:
+    data = batches(6, everywhere=False)
+    means = [(ids, values / np.float32(batch_size), kernel / np.float32(batch_size)) for ids, values, kernel in data]
+    one, other = optimizers.named("adagrad", 0.25, batch_size), SparseAdagrad(0.25, 0.1, 1e-7)
+    for got, expected in zip(run(one, tables(), means), run(other, tables(), data), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+    given = optimizers.named("adagrad", 0.25, batch_size, initial_accumulator_value=0.5, epsilon=0.01)
+    assert isinstance(given, SparseAdagrad)
+    assert (given.initial_accumulator_value, given.epsilon) == (0.5, 0.01)
+
+
+def test_named_adam_does_not_see_the_batch() -> None:
+    assert optimizers.named("adam", 0.25, 64).get_config() == {**SparseAdam(0.25).get_config(), "name": "sparse_adam"}
+
+
 def test_duplicates_are_summed_before_they_are_squared() -> None:
     table, total = tf.Variable(tf.zeros([3, 1])), tf.Variable(tf.fill([3, 1], 0.1))
     adagrad_rows(table, total, tf.IndexedSlices(tf.ones([2, 1]), tf.constant([1, 1])), 0.5)

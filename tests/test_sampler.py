@@ -65,6 +65,20 @@ def test_targets_limit_the_units() -> None:
         Noise(COUNTS, PARAMS, joint=joint, targets=[0])
 
 
+def test_shares_are_what_q1_is_in_proportion_to() -> None:
+    joint = [((0, 2), JOINT, JOINT_COUNTS)]
+    for targets, shares, sets, expected in (
+        (None, [1, 2, 5], (), {(0,): 1 / 8, (1,): 2 / 8, (2,): 5 / 8}),
+        ([2, 1], [0, 0.3, 0.1], (), {(1,): 3 / 4, (2,): 1 / 4}),
+        (None, [1, 2, 5], joint, {(1,): 2 / 8, (0, 2): 6 / 8}),  # a joint set has its members' weights
+        ([0, 2], [1, 0, 5], joint, {(0, 2): 1}),
+    ):
+        units = Noise(COUNTS, PARAMS, targets=targets, shares=shares, joint=sets).units
+        assert {unit.groups: unit.probability for unit in units} == pytest.approx(expected)
+    noise = Noise(COUNTS, PARAMS, alpha_groups=7, shares=[1, 2, 5])
+    assert [len(draw.rows) for draw in noise.sample(tf.constant(random_rows(800)), (0, 0))] == [100, 200, 500]
+
+
 def digest() -> str:
     """What another process must find as well."""
     parts = []

@@ -118,10 +118,12 @@ def test_every_default() -> None:
         "training": {
             "epochs": 20,
             "batch_size": 2048,
-            "optimizer": {"type": "adagrad", "learning_rate": 0.1},
+            "optimizer": {"type": "adagrad", "learning_rate": 0.1, "decay": "linear"},
             "l2": 0.0,
             "group_dropout": 0.0,
             "interaction_dropout": 0.0,
+            "patience": 5,
+            "checkpoint_minutes": 10.0,
             "seed": 0,
         },
     }
@@ -130,18 +132,22 @@ def test_every_default() -> None:
 DEFAULTS: dict[str, dict[str, Any]] = {
     "lookup": {
         "type": "lookup",
+        "gain": 1.0,
         "multi": False,
         "split": None,
         "max_items": 16,
         "min_count": 1,
         "max_size": None,
+        "max_share": 1.0,
         "weights": None,
         "bins": None,
         "parts": [],
         "combiner": "sum",
+        "item_dropout": 0.0,
     },
     "text_cnn": {
         "type": "text_cnn",
+        "gain": 1.0,
         "max_tokens": 32,
         "min_count": 1,
         "max_size": None,
@@ -150,8 +156,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "widths": [2, 3, 4],
         "dropout": 0.0,
     },
-    "numeric": {"type": "numeric", "scale": "standard", "nan": "error", "hidden": []},
-    "vector": {"type": "vector"},
+    "numeric": {"type": "numeric", "gain": 1.0, "scale": "standard", "nan": "error", "hidden": []},
+    "vector": {"type": "vector", "gain": 1.0},
 }
 
 
@@ -170,9 +176,12 @@ def test_every_extractor_has_defaults_and_a_short_form(name: str) -> None:
     [
         ("nce", {"type": "nce"}),
         ("negative_sampling", {"type": "negative_sampling"}),
-        ("contrastive", {"type": "contrastive", "correction": True}),
+        ("contrastive", {"type": "contrastive", "correction": True, "unit": False, "temperature": 1.0}),
         ("{}", {"type": "nce"}),
-        ("{type: contrastive, correction: no}", {"type": "contrastive", "correction": False}),
+        (
+            "{type: contrastive, correction: no, unit: yes, temperature: 0.1}",
+            {"type": "contrastive", "correction": False, "unit": True, "temperature": 0.1},
+        ),
         ("{type: logistic, target: y}", {"type": "logistic", "target": "y", "weight": None}),
         ("{type: regression, target: y, weight: w}", {"type": "regression", "target": "y", "weight": "w"}),
         ("{type: softmax, target: y}", {"type": "softmax", "target": "y", "weight": None}),
@@ -285,6 +294,87 @@ def test_mappings_that_are_not_plain(value: object) -> None:
         read_schema({"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}, "name": value})
 
 
+# --- settings -------------------------------------------------------------------------------------------------------
+
+SETTABLE = """\
+version: 1
+groups:
+  a: {column: a}
+  b: {column: b}
+training:
+  optimizer: adam
+  epochs: many
+"""
+
+
+def set_to(*given: str, text: str = SETTABLE) -> Schema:
+    return read_schema(parse_document(text), settings=given)
+
+
+def test_settings_replace_what_the_file_says_even_what_is_wrong() -> None:
+    with pytest.raises(UserError, match=r"schema:7: training\.epochs: expected a whole number, received many"):
+        set_to()
+    schema = set_to(
+        "training.epochs=7", "training.optimizer.learning_rate=0.5", "objective=negative_sampling", "model.dim=3",
+        "groups.a.extractor.multi=true", "noise.targets.b=2",
+    )  # fmt: skip
+    assert schema.training == Training(epochs=7, optimizer=OptimizerSpec(type="adam", learning_rate=0.5))
+    assert schema.objective.type == "negative_sampling"
+    assert schema.model.dim == 3
+    assert schema.groups["a"].extractor == Lookup(multi=True)
+    assert schema.noise.targets == {"b": 2.0}
+    assert set_to("training.epochs=010", "training.epochs=2").training.epochs == 2
+    flawed = SETTABLE.replace("many", "010\n  epochs: 3")
+    assert set_to("training.epochs=2", text=flawed).training.epochs == 2
+    assert set_to("training=2", "training={seed: 4}").training == Training(seed=4)
+
+
+def test_settings_reach_a_schema_of_any_source(tmp_path: Path) -> None:
+    path = tmp_path / "schema.yaml"
+    path.write_text(EXAMPLE, encoding="utf-8")
+    for source in (path, EXAMPLE, yaml.safe_load(EXAMPLE), parse_document(EXAMPLE)):
+        assert read_schema(source, settings=["training.epochs=3"]).training.epochs == 3
+    assert read_schema(path).training.epochs == 20
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("training.seed=1.5", "training.seed: expected a whole number, received 1.5"),
+        ("training.seed='7'", "training.seed: expected a whole number, received '7'"),
+        ("training.seed=", "training.seed: expected a whole number, received nothing"),
+        (
+            "training.seed=0x1F",
+            'training.seed: received 0x1F, which is a hexadecimal or binary number to some readers; write "0x1F" in '
+            "quotes for the text, or a plain decimal number",
+        ),
+        ("training.sede=1", "training.sede: unknown key; did you mean 'seed'?"),
+        ("trainin.seed=1", "trainin: unknown key; did you mean 'training'?"),
+        ("training.optimizer.lr=1", "training.optimizer.lr: unknown key; known here: type, learning_rate, decay"),
+        (
+            "training.optimizer=adm",
+            "training.optimizer: expected 'adagrad' or 'adam', received adm; did you mean 'adam'?",
+        ),
+        ("training.optimizer={learning_rate: 0}", "training.optimizer.learning_rate: must be more than 0, received 0"),
+        ("name=12", 'name: expected text, received 12, a whole number; put it in quotes: "12"'),
+        ("objective=logistic", "objective: the key `target` is missing"),
+        ("objective.type=logistic", "objective: the key `target` is missing"),
+        ("groups.a.extractor=lokup", "groups.a.extractor: unknown type 'lokup'; did you mean 'lookup'?"),
+        ("noise.targets=[a, bb]", "noise.targets[1]: names 'bb', which is no group; did you mean 'b'?"),
+        ("noise.targets.bb=2", "noise.targets.bb: names 'bb', which is no group; did you mean 'b'?"),
+        ("noise={joint: [[a]]}", "noise.joint[0]: names 1 of the groups; joint noise needs two or more"),
+        ("version=2", "version: expected 1, received 2"),
+    ],
+)
+def test_problems_of_settings_are_told_beside_those_of_the_file(setting: str, told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        set_to(setting)
+    assert sorted(caught.value.problems) == [
+        f"--set {setting}: {told}",
+        "schema:7: training.epochs: expected a whole number, received many",
+    ]
+
+
 # --- there and back -------------------------------------------------------------------------------------------------
 
 HOSTILE = [
@@ -313,7 +403,17 @@ PARTS = st.lists(st.sampled_from(["year", "quarter", "month", "day", "weekday", 
 ONE_COLUMN = st.one_of(
     st.just("lookup"),
     st.just({}),
-    typed("lookup", multi=st.booleans(), split=NAMES, max_items=COUNTS, combiner=COMBINER, **VOCABULARY),
+    typed(
+        "lookup",
+        multi=st.booleans(),
+        split=NAMES,
+        max_items=COUNTS,
+        max_share=st.floats(0, 1, exclude_min=True),
+        item_dropout=SHARES,
+        gain=POSITIVE,
+        combiner=COMBINER,
+        **VOCABULARY,
+    ),
     some({"type": st.just("lookup"), "multi": st.just(True)}, weights=NAMES, **VOCABULARY),
     typed("lookup", bins=st.integers(2, 10_000)),
     typed("lookup", parts=PARTS),
@@ -349,12 +449,15 @@ MODELS = some({}, dim=DIMS, bias=st.booleans()) | some(
 TARGET: dict[str, st.SearchStrategy[Any]] = {"target": NAMES}
 OBJECTIVES = st.one_of(
     st.sampled_from(["nce", "negative_sampling", "contrastive"]),
-    typed("contrastive", correction=st.booleans()),
+    typed("contrastive", correction=st.booleans(), unit=st.booleans(), temperature=POSITIVE),
     *(some({"type": st.just(kind), **TARGET}, weight=NAMES) for kind in ("logistic", "regression", "softmax")),
     some({"type": st.just("glove"), **TARGET}, weight=NAMES, n_max=POSITIVE, alpha=NOT_NEGATIVE),
 )
 OPTIMIZERS = st.sampled_from(["adam", "adagrad"]) | some(
-    {}, type=st.sampled_from(["adam", "adagrad"]), learning_rate=POSITIVE
+    {},
+    type=st.sampled_from(["adam", "adagrad"]),
+    learning_rate=POSITIVE,
+    decay=st.sampled_from(["linear", "none"]),
 )
 TRAINING = some(
     {},
@@ -364,6 +467,8 @@ TRAINING = some(
     l2=NOT_NEGATIVE,
     group_dropout=SHARES,
     interaction_dropout=SHARES,
+    patience=st.integers(0, 2**31 - 1),
+    checkpoint_minutes=POSITIVE,
     seed=st.integers(0, 2**31 - 1),
 )
 
@@ -380,7 +485,7 @@ def schemas(draw: st.DrawFn) -> dict[str, Any]:
         negatives=st.integers(1, 1_000_000),
         sharing=st.sampled_from(["record", "batch"]),
         joint=st.just([joint] if len(joint) > 1 else []),
-        targets=st.just(joint),
+        targets=st.just(joint) | st.fixed_dictionaries(dict.fromkeys(joint, POSITIVE)),
     )
     data = draw(
         some(
@@ -515,6 +620,9 @@ def test_json_schema_accepts_the_example_and_short_forms() -> None:
         {"objective": "logistic"},
         {"objective": {"type": "nce", "target": "y"}},
         {"training": {"optimizer": "sgd"}},
+        {"noise": {"targets": "a"}},
+        {"noise": {"targets": {"a": 0}}},
+        {"noise": {"targets": {"a": "much"}}},
         {"training": {"group_dropout": 1}},
         {"training": {"optimizer": {"learning_rate": 0}}},
     ],
@@ -676,10 +784,10 @@ column: x, extractor: {widths: [2]}
     ! extractor.widths: unknown key for the type 'lookup'; text_cnn has it
 
 column: x, extractor: {type: vector, zzz: 1}
-    ! extractor.zzz: unknown key; known here: type
+    ! extractor.zzz: unknown key; known here: type, gain
 
 column: x, extractor: {type: vector, vector: 1}
-    ! extractor.vector: unknown key; known here: type
+    ! extractor.vector: unknown key; known here: type, gain
 
 column: x, extractor: {multi: 1}
     ! extractor.multi: expected true or false, received 1
@@ -704,6 +812,24 @@ column: x, extractor: {max_items: on}
 
 column: x, extractor: {max_items: '3'}
     ! extractor.max_items: expected a whole number, received '3'
+
+column: x, extractor: {gain: 0}
+    ! extractor.gain: must be more than 0, received 0
+
+column: x, extractor: {type: vector, gain: -1}
+    ! extractor.gain: must be more than 0, received -1
+
+column: x, extractor: {item_dropout: 1}
+    ! extractor.item_dropout: must be less than 1, received 1
+
+column: x, extractor: {type: text_cnn, item_dropout: 0.1}
+    ! extractor.item_dropout: unknown key for the type 'text_cnn'; lookup has it
+
+column: x, extractor: {max_share: 0}
+    ! extractor.max_share: must be more than 0, received 0
+
+column: x, extractor: {max_share: 1.5}
+    ! extractor.max_share: must be at most 1, received 1.5
 
 column: x, extractor: {bins: 1}
     ! extractor.bins: must be at least 2, received 1
@@ -906,6 +1032,33 @@ noise: {targets: [b, a, b]}
 noise: {targets: a}
     ! noise.targets: expected a list, received a
 
+noise: {targets: [a, 5]}
+    ! noise.targets[1]: expected text, received 5, a whole number; put it in quotes: "5"
+
+noise: {targets: [a, bb]}
+    ! noise.targets[1]: names 'bb', which is no group; did you mean 'b'?
+
+noise: {targets: {a: 1, bb: 2}}
+    ! noise.targets.bb: names 'bb', which is no group; did you mean 'b'?
+
+noise: {targets: {a: 0}}
+    ! noise.targets.a: must be more than 0, received 0
+
+noise: {targets: {a: much}}
+    ! noise.targets.a: expected a number, received much
+
+noise: {targets: {b: [1]}}
+    ! noise.targets.b: expected a number, received a list
+
+noise: {targets: {a: .inf}}
+    ! noise.targets.a: expected a finite number, received .inf
+
+noise: {targets: {'': 1}}
+    ! noise.targets['']: expected text that is not empty, received ''
+
+noise: {joint: [[a, b]], targets: {b: 2}}
+    ! noise.targets.b: names 'b' without 'a', which is drawn with it; name both or neither
+
 noise: {joint: [[a, b]], targets: [b]}
     ! noise.targets[0]: names 'b' without 'a', which is drawn with it; name both or neither
 
@@ -935,6 +1088,15 @@ objective: {type: nce, target: y}
 
 objective: {type: contrastive, weight: y}
     ! objective.weight: unknown key for the type 'contrastive'; glove, logistic, regression, softmax have it
+
+objective: {type: contrastive, temperature: 0}
+    ! objective.temperature: must be more than 0, received 0
+
+objective: {type: contrastive, unit: 1}
+    ! objective.unit: expected true or false, received 1
+
+objective: {type: nce, unit: true}
+    ! objective.unit: unknown key for the type 'nce'; contrastive has it
 
 objective: {type: nce, correction: true}
     ! objective.correction: unknown key for the type 'nce'; contrastive has it
@@ -985,13 +1147,22 @@ training: {optimizer: {type: sgd}}
     ! training.optimizer.type: expected 'adagrad' or 'adam', received sgd
 
 training: {optimizer: {adam: 1}}
-    ! training.optimizer.adam: unknown key; known here: type, learning_rate
+    ! training.optimizer.adam: unknown key; known here: type, learning_rate, decay
 
 training: {optimizer: {type: adam, adam: 1}}
-    ! training.optimizer.adam: unknown key; known here: type, learning_rate
+    ! training.optimizer.adam: unknown key; known here: type, learning_rate, decay
 
 training: {optimizer: {lr: 0.1}}
-    ! training.optimizer.lr: unknown key; known here: type, learning_rate
+    ! training.optimizer.lr: unknown key; known here: type, learning_rate, decay
+
+training: {optimizer: {decay: zigzag}}
+    ! training.optimizer.decay: expected 'linear' or 'none', received zigzag
+
+training: {patience: -1}
+    ! training.patience: must be at least 0, received -1
+
+training: {checkpoint_minutes: 0}
+    ! training.checkpoint_minutes: must be more than 0, received 0
 
 training: {optimizer: {learning_rate: 0}}
     ! training.optimizer.learning_rate: must be more than 0, received 0
@@ -1337,7 +1508,7 @@ def test_a_plugin_beside_the_schema(tmp_path: Path) -> None:
     assert sys.path == before
     spec = schema.groups["b"].extractor
     assert isinstance(spec, NumbersSpec)
-    assert spec.model_dump() == {"type": "wave", "scale": "standard", "nan": "error", "waves": 3}
+    assert spec.model_dump() == {"type": "wave", "gain": 1.0, "scale": "standard", "nan": "error", "waves": 3}
     assert schema.plugins == ("waves_beside",)
     assert read_schema(schema.resolved()) == schema
     assert read_schema(path, plugins=False) == schema  # imported already: nothing is run

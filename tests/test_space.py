@@ -11,13 +11,13 @@ import pytest
 from feat2vec.encode import Encoded, fit
 from feat2vec.model import Feat2Vec
 from feat2vec.schema import read_schema
-from feat2vec.space import blocks, candidates, dense, extract, keys_of, known, similarities
+from feat2vec.space import Candidates, blocks, candidates, dense, extract, keys_of, known, similarities
 from feat2vec.vocabulary import FIRST
 
 RANKS = [2, 3, 6]
 
 
-def encoded(model: dict[str, Any]) -> Encoded:
+def encoded(model: dict[str, Any], **gains: float) -> Encoded:
     rng = np.random.default_rng(0)
     rows = 300
     table = pa.table(
@@ -28,9 +28,9 @@ def encoded(model: dict[str, Any]) -> Encoded:
         }
     )
     groups = {
-        "who": {"column": "who"},
-        "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True}},
-        "size": {"column": "size", "extractor": "numeric"},
+        "who": {"column": "who", "extractor": {"type": "lookup", "gain": gains.get("who", 1)}},
+        "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True, "gain": gains.get("tags", 1)}},
+        "size": {"column": "size", "extractor": {"type": "numeric", "gain": gains.get("size", 1)}},
     }
     return fit(read_schema({"version": 1, "model": model, "groups": groups}), table)
 
@@ -90,6 +90,35 @@ def test_values_that_are_no_keys_are_candidates_too() -> None:
     assert [len(table) for table in found.tables] == [len(rows.encoder.values["size"].entries)] * 3
     scores = similarities(extract(learnt, {"size": rows.encoder.values["size"].entries}), found, "cosine")
     np.testing.assert_allclose(np.abs(np.diag(scores)), 1, rtol=1e-4)
+
+
+@pytest.mark.parametrize("model", [{"dim": 5}, {"ranks": RANKS}, {"ranks": RANKS, "level_sharing": "truncate"}])
+@pytest.mark.parametrize("gains", [{}, {"who": 3.0, "tags": 0.25, "size": 2.0}])
+def test_candidates_are_what_single_keys_are_extracted_as(model: dict[str, Any], gains: dict[str, float]) -> None:
+    rows = encoded(model, **gains)
+    learnt = Feat2Vec.from_encoder(rows.encoder)
+    before = [weight.copy() for weight in learnt.get_weights()]
+    query = extract(learnt, {"tags": rows.encoder.values["tags"].entries[:9]})
+    for group in ("who", "size"):
+        found = candidates(learnt, rows.encoder, group)
+        keys = keys_of(rows.encoder, group)
+        entries = rows.encoder.values[group].entries
+        if keys is not None:
+            entries = np.arange(FIRST, FIRST + len(keys), dtype=np.int32)[:, None]
+        alone = extract(learnt, {group: entries})
+        for level, table in enumerate(found.tables):
+            whole = alone.free[level] + alone.dependent[level]
+            np.testing.assert_array_equal(table, whole[: len(table)])
+            assert not whole[len(table) :].any()
+        dots = similarities(query, found, "dot")
+        unscaled = [candidates(learnt, rows.encoder, group).tables[0] / gains.get(group, 1)]
+        if group == "who":
+            np.testing.assert_allclose(unscaled[0], learnt.extractors[0].tables[0].numpy()[1:], rtol=1e-6)
+        for one, keyed in enumerate(entries):
+            single = similarities(query, Candidates([t[one : one + 1] for t in found.tables]), "dot")
+            np.testing.assert_allclose(dots[:, one], single[:, 0], rtol=1e-5, atol=1e-7, err_msg=str(keyed))
+    for old, new in zip(before, learnt.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)  # scaled are copies
 
 
 def test_known_is_what_training_has_seen() -> None:
