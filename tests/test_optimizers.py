@@ -136,7 +136,8 @@ def test_named_adagrad_on_a_mean_is_adagrad_on_the_sum(batch_size: int) -> None:
 
 
 def test_named_adam_does_not_see_the_batch() -> None:
-    assert optimizers.named("adam", 0.25, 64).get_config() == {**SparseAdam(0.25).get_config(), "name": "sparse_adam"}
+    one, other = optimizers.named("adam", 0.25, 64).get_config(), SparseAdam(0.25).get_config()
+    assert {**one, "name": ""} == {**other, "name": ""}
 
 
 def test_duplicates_are_summed_before_they_are_squared() -> None:
