@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import tempfile
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 import yaml
 
 from feat2vec import optimizers
@@ -23,6 +27,7 @@ from feat2vec.model import Feat2Vec
 from feat2vec.progress import Reporter
 from feat2vec.run import Run, differences, fingerprints, load, partial_folder, write_run
 from feat2vec.schema import Schema, read_schema
+from feat2vec.specs import ItemsSpec
 from feat2vec.values import Array
 
 
@@ -53,6 +58,7 @@ def train(
         before, now = ({"schema": one.resolved()} for one in (run.schema, schema))
         _refuse_other(out, before | {"data": run.manifest["data"]}, now | {"data": fingerprints(fit(schema, data))})
         return run
+    _share_cores(schema)
     partial = _begin(out, resume=resume, force=force)
     rows = fit(schema, data, partial / "rows", memory)
     held = None if validation is None else rows.encoder.encode(validation, partial / "validation", memory)
@@ -73,6 +79,14 @@ def train(
     if temporary is not None:
         weakref.finalize(run, shutil.rmtree, temporary, ignore_errors=True)
     return run
+
+
+def _share_cores(schema: Schema) -> None:
+    """A lookup's step is many short operations: a core runs several side by side faster than several run one."""
+    if all(isinstance(group.extractor, ItemsSpec) for group in schema.groups.values()):
+        with suppress(RuntimeError):  # TensorFlow has begun already: it stays as it is
+            tf.config.threading.set_intra_op_parallelism_threads(1)
+            tf.config.threading.set_inter_op_parallelism_threads(os.cpu_count() or 1)
 
 
 def _begin(out: Path, *, resume: bool, force: bool) -> Path:
@@ -132,6 +146,8 @@ class Trainer(keras.callbacks.Callback):
         if checkpoint.exists():
             self._restore()
         self.saved = time.monotonic()
+        self.writer = ThreadPoolExecutor(1)
+        self.writing: Future[None] | None = None
 
     def _compile(self, model: Feat2Vec) -> None:
         optimizer = self.spec.optimizer
@@ -139,7 +155,7 @@ class Trainer(keras.callbacks.Callback):
         if optimizer.decay == "linear":
             total = self.steps * self.spec.epochs
             rate = keras.optimizers.schedules.PolynomialDecay(rate, total, end_learning_rate=0.0, power=1.0)
-        chosen = optimizers.named(optimizer.type, rate, self.spec.batch_size)
+        chosen = optimizers.named(optimizer.type, rate, len(self.rows) // self.steps)
         model.compile(chosen, steps_per_execution=self.batches.steps_at_once)
         model.optimizer.build(model.trainable_variables)
 
@@ -159,7 +175,9 @@ class Trainer(keras.callbacks.Callback):
                 )  # fmt: skip
                 if self.epoch == first:
                     break  # a user's callback stopped it
+            self._written()
         finally:
+            self.writer.shutdown()
             self.reporter.close()
         if self.best_weights and self.spec.patience:
             for variable, weights in zip(self.model.trainable_variables, self.best_weights, strict=True):
@@ -251,8 +269,14 @@ class Trainer(keras.callbacks.Callback):
             "seconds_of_epoch": self.seconds_of_epoch, "timed": [self.timed_seconds, self.timed_rows],
             "seconds_before": self.seconds_before + time.perf_counter() - self.began,
         }  # fmt: skip
-        write_checkpoint(self.path, facts, arrays)
+        self._written()
+        self.writing = self.writer.submit(write_checkpoint, self.path, facts, arrays)
         self.saved = time.monotonic()
+
+    def _written(self) -> None:
+        """Wait for the checkpoint before, which was written while training went on."""
+        if self.writing is not None:
+            self.writing.result()
 
     def _restore(self) -> None:
         facts, arrays = read_checkpoint(self.path)
