@@ -37,4 +37,4 @@ export TF_CPP_MIN_LOG_LEVEL=3 TF_ENABLE_ONEDNN_OPTS=0
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-exec .venv/bin/python -m pytest -m "$marks" "$@"
+exec .venv/bin/python -m pytest -m "$marks" -n 2 --dist worksteal "$@"
