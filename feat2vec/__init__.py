@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from feat2vec.schema import Schema, read_schema
     from feat2vec.specs import extractor
     from feat2vec.table import Table, open_table
-    from feat2vec.train import train
+    from feat2vec.trainer import train
 
 __version__ = version("feat2vec")
 KERAS_MODULES = ("interactions", "extractors", "objectives", "optimizers", "model")
@@ -40,7 +40,7 @@ _HOMES = {
     "load": "run",
     "open_table": "table",
     "read_schema": "schema",
-    "train": "train",
+    "train": "trainer",
 }
 
 __all__ = [

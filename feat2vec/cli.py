@@ -116,7 +116,7 @@ def train(
     feat2vec train films.yaml --data films.parquet --out runs/films --set training.epochs=50 --force
     """
     _import_tensorflow()
-    from feat2vec.train import train
+    from feat2vec.trainer import train
 
     run = train(
         schema, data, out, validation, settings=settings, resume=resume, force=force, quiet=quiet, memory=memory

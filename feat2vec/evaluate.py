@@ -29,7 +29,7 @@ from feat2vec.vocabulary import FIRST, PADDING
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 
-SCORES = 1 << 26  # that are in memory at a time
+SCORES = 1 << 24  # that are in memory at a time
 
 
 def rank(
@@ -53,7 +53,7 @@ def rank(
         empty += int((~some[row]).sum())
         row, value = row[some[row]], value[some[row]]
         queries = extract(model, {name: rows[name] for name in given})
-        ranks += [_ranks(queries, found, row, value, similarity)]
+        ranks += [rank_queries(queries, found, row, value, similarity)]
     every = np.concatenate(ranks)
     return {
         "task": "rank", "target": target, "given": list(given), "similarity": similarity, "n": len(every),
@@ -134,7 +134,7 @@ def _truth(encoder: Encoder, target: str, rows: Mapping[str, Array]) -> tuple[In
     return row, found[row], int((there & (found < 0)).sum())
 
 
-def _ranks(
+def rank_queries(
     queries: Queries, found: Candidates, row: Ints, value: Ints, similarity: Similarity
 ) -> npt.NDArray[np.float64]:
     """For each query the candidates above its value, plus half of the ties; a row's other true values are left out."""

@@ -12,6 +12,8 @@ norm of v over the levels at which the query has something; for two values it is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -31,7 +33,8 @@ Similarity = Literal["cosine", "dot"]
 ROWS = 8192  # that go through an extractor at a time
 
 
-class Candidates(NamedTuple):
+@dataclass(frozen=True)
+class Candidates:
     """Values of one group: table p, [|F_p|, D_p], holds those whose own level is p or higher, which come first."""
 
     tables: list[Floats]
@@ -40,6 +43,7 @@ class Candidates(NamedTuple):
         """|F_1| .. |F_m|, and 0."""
         return [len(table) for table in self.tables] + [0]
 
+    @cached_property
     def squares(self) -> list[Floats]:
         """|v_p|^2, zero for candidates without level p: for each level [|F_1|]."""
         whole = [np.zeros(len(self.tables[0]), np.float32) for _ in self.tables]
@@ -140,7 +144,7 @@ def similarities(queries: Queries, found: Candidates, similarity: Similarity) ->
 
 def _candidate_squares(queries: Queries, found: Candidates) -> Floats:
     """|v|^2 towards each query, over the levels at which it has something: [queries or 1, candidates]."""
-    squares, sizes = found.squares(), found.sizes()
+    squares, sizes = found.squares, found.sizes()
     if len(squares) == 1:
         return squares[0][None]
     whole = np.zeros((len(queries.free[0]), sizes[0]), np.float32)

@@ -17,7 +17,7 @@ import feat2vec
 from feat2vec import evaluate
 from feat2vec.errors import UserError
 from feat2vec.space import candidates, dense, extract, similarities
-from feat2vec.train import train
+from feat2vec.trainer import train
 
 SCHEMA: dict[str, Any] = {
     "version": 1,

@@ -13,7 +13,7 @@ from feat2vec.encode import fit
 from feat2vec.errors import UserError
 from feat2vec.run import differences, fingerprints
 from feat2vec.schema import read_schema
-from feat2vec.train import train
+from feat2vec.trainer import train
 
 SCHEMA = {"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}, "training": {"epochs": 1}}
 TABLE = pa.table({"a": ["x", "y", "z", "x"], "b": ["p", "q", None, "q"]})
@@ -74,3 +74,9 @@ def test_differences_name_the_keys() -> None:
         "d: 3 before, nothing now",
         "e: nothing before, 5 now",
     ]
+
+
+def test_the_package_trains_by_a_call() -> None:
+    for _ in range(2):  # no module of the package may take the name
+        assert callable(feat2vec.train)
+        assert feat2vec.train is train

@@ -66,7 +66,7 @@ def measure(rows: int, epochs: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.parquet"
         subprocess.run([sys.executable, __file__, "--write", str(path), str(rows)], check=True)
-        from feat2vec.train import train
+        from feat2vec.trainer import train
 
         start = time.perf_counter()
         run = train(schema(64), path, Path(folder) / "run", settings=[f"training.epochs={epochs}"], quiet=True)

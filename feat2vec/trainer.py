@@ -58,7 +58,7 @@ def train(
         before, now = ({"schema": one.resolved()} for one in (run.schema, schema))
         _refuse_other(out, before | {"data": run.manifest["data"]}, now | {"data": fingerprints(fit(schema, data))})
         return run
-    _share_cores(schema)
+    share_cores(schema)
     partial = _begin(out, resume=resume, force=force)
     rows = fit(schema, data, partial / "rows", memory)
     held = None if validation is None else rows.encoder.encode(validation, partial / "validation", memory)
@@ -81,7 +81,7 @@ def train(
     return run
 
 
-def _share_cores(schema: Schema) -> None:
+def share_cores(schema: Schema) -> None:
     """A lookup's step is many short operations: a core runs several side by side faster than several run one."""
     if all(isinstance(group.extractor, ItemsSpec) for group in schema.groups.values()):
         with suppress(RuntimeError):  # TensorFlow has begun already: it stays as it is

@@ -21,7 +21,7 @@ import pytest
 import feat2vec
 from feat2vec.errors import FailedError, UserError
 from feat2vec.run import partial_folder
-from feat2vec.train import train
+from feat2vec.trainer import train
 
 
 def table(rows: int, seed: int = 0) -> pa.Table:
