@@ -225,7 +225,9 @@ def fit(
             )  # fmt: skip
             if tallies[name].missing == rows:
                 columns = ", ".join(schema.groups[name].columns)
-                problems[name] = (f"the group {name!r} has no value in any row (column {columns}); remove it",)
+                share = getattr(schema.groups[name].extractor, "max_share", 1.0)
+                remedy = "remove it" if share == 1 else f"remove it, or raise max_share ({share:g} now)"
+                problems[name] = (f"the group {name!r} has no value in any row (column {columns}); {remedy}",)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # the longest first, so that they end together
             list(pool.map(finish, sorted(fits, key=lambda name: -fits[name].work)))
