@@ -5,6 +5,7 @@ An epoch's order follows from the seed and the epoch's number alone, so that any
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -90,46 +91,50 @@ class Batches:
         """Where each batch of a block begins, and its end, with the block's arrays."""
         epoch, step = self.epoch, self.step
         self.epoch, self.step = epoch + 1, 0
-        left, skip = np.zeros(0, np.int64), self.bounds(step)
-        for order in self._order(epoch):
-            if skip >= len(order):
-                skip -= len(order)
+        left: tuple[Any, ...] | None = None
+        skip = self.bounds(step)
+        for slices, order in self._pools(epoch):
+            size = sum(some.stop - some.start for some in slices)
+            if skip >= size:
+                skip -= size
                 continue
-            left, skip = np.concatenate([left, order[skip:]]), 0
-            first, start = step, self.bounds(step)
-            while step < self.steps and self.bounds(step + 1) - start <= len(left):
+            block = tuple(array[skip:] for array in self._read(slices, order))
+            if left is not None:
+                block = tuple(np.concatenate(pair) for pair in zip(left, block, strict=True))
+            skip, first, start = 0, step, self.bounds(step)
+            while step < self.steps and self.bounds(step + 1) - start <= len(block[0]):
                 step += 1
+            bounds = np.array([self.bounds(i) - start for i in range(first, step + 1)])
             if step > first:
-                bounds = np.array([self.bounds(i) - start for i in range(first, step + 1)])
-                yield bounds, self._read(left[: bounds[-1]])
-                left = left[bounds[-1] :]
+                yield bounds, tuple(array[: bounds[-1]] for array in block)
+            left = tuple(array[bounds[-1] :] for array in block)
 
-    def _order(self, epoch: int) -> Iterator[Ints]:
-        """Row numbers of the epoch, block by block."""
+    def _pools(self, epoch: int) -> Iterator[tuple[list[slice], Ints | None]]:
+        """The epoch's rows: slices of the table, and the order of their rows."""
         total = len(self.rows)
+        whole = [slice(at, min(at + self.block, total)) for at in range(0, total, self.block)]
         if not self.shuffle:
-            yield from (np.arange(at, min(at + self.block, total)) for at in range(0, total, self.block))
+            yield from (([some], None) for some in whole)
             return
         rng = np.random.default_rng([self.seed, epoch])
-        if total <= self.block:
-            yield rng.permutation(total)
+        if len(whole) == 1:
+            yield whole, rng.permutation(total)
             return
-        chunks = rng.permutation(-(-total // CHUNK))
+        chunks = [slice(at, min(at + CHUNK, total)) for at in range(0, total, CHUNK)]
+        mixed = rng.permutation(len(chunks))
         several = max(self.block // CHUNK, 1)
-        for at in range(0, len(chunks), several):
-            some = [np.arange(c * CHUNK, min((c + 1) * CHUNK, total)) for c in chunks[at : at + several]]
-            yield rng.permutation(np.concatenate(some))
+        for at in range(0, len(mixed), several):
+            some = [chunks[c] for c in mixed[at : at + several]]
+            yield some, rng.permutation(sum(chunk.stop - chunk.start for chunk in some))
 
-    def _read(self, order: Ints) -> tuple[Any, ...]:
-        """The rows in that order, those of a large table read in the order of the file."""
-        by_place = np.argsort(order) if len(self.rows) > self.block else None
+    def _read(self, slices: Sequence[slice], order: Ints | None) -> tuple[Any, ...]:
+        """The rows of the slices in an order."""
 
         def take(array: Any) -> Any:
-            if by_place is None:
-                return array[order]
-            taken = np.empty((len(order), *array.shape[1:]), array.dtype)
-            taken[by_place] = array[order[by_place]]
-            return taken
+            taken = np.concatenate([array[some] for some in slices])
+            if isinstance(array, np.memmap):
+                array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]  # else what was read stays
+            return taken if order is None else taken[order]
 
         rows = take(self.rows)
         if self.joints:

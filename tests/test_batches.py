@@ -69,7 +69,8 @@ def test_an_epoch_has_every_row_once_in_batches_of_nearly_equal_size(block: int,
 def test_blocks_mix_rows_from_all_over_the_table(monkeypatch: Any) -> None:
     monkeypatch.setattr(module, "CHUNK", 8)
     rows = encoded(1024)
-    order = np.concatenate(list(feed(rows, block=64)._order(0)))
+    pools = feed(rows, block=64)._pools(0)
+    order = np.concatenate([np.concatenate([np.arange(1024)[s] for s in some])[places] for some, places in pools])
     assert sorted(order) == list(range(1024))
     first = order[:64]
     assert len(set(first // 8)) == 8
