@@ -29,7 +29,7 @@ def operations(folder: Path, steps: int) -> dict[str, float]:
         for line in plane.lines:
             for event in line.events:
                 name, _, kind = plane.event_metadata[event.metadata_id].name.rpartition(":")
-                if name and "::" not in f"{name}:" and name != kind and " " not in name:  # "path/of/op:Kind"
+                if name and not name.endswith(":") and " " not in f"{name}{kind}":  # "path/of/op:Kind"
                     total[kind] += event.duration_ps / 1e9 / steps
     return {kind: round(ms, 2) for kind, ms in total.most_common(20)}
 
