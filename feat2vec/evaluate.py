@@ -29,7 +29,7 @@ from feat2vec.vocabulary import FIRST, PADDING
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 
-SCORES = 1 << 24  # that are in memory at a time
+SCORES = 1 << 23  # that are in memory at a time
 
 
 def rank(
