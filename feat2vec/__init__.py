@@ -55,6 +55,10 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"feat2vec.{_HOMES[name]}"), name)
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class _RegisterWithKeras(MetaPathFinder):
     """Makes our classes known to Keras once it is imported, so that `keras.models.load_model` finds them."""
 

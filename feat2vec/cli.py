@@ -116,11 +116,17 @@ def train(
     feat2vec train films.yaml --data films.parquet --out runs/films --set training.epochs=50 --force
     """
     _import_tensorflow()
+    from feat2vec.run import partial_folder
     from feat2vec.trainer import train
 
-    run = train(
-        schema, data, out, validation, settings=settings, resume=resume, force=force, quiet=quiet, memory=memory
-    )
+    try:
+        run = train(
+            schema, data, out, validation, settings=settings, resume=resume, force=force, quiet=quiet, memory=memory
+        )
+    except KeyboardInterrupt:
+        if (partial_folder(out) / "checkpoint.npz").exists():
+            say("the checkpoint is kept: --resume goes on with it", error=True)
+        raise
     if not quiet:
         metrics = run.metrics
         say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, loss {metrics['loss']:.4f}")

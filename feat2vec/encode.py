@@ -36,7 +36,7 @@ FORMAT = 1
 MEMORY = "1GB"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Encoded:
     """Rows as value ids, in a folder; `values` hold what the ids stand for.
 

@@ -24,6 +24,8 @@ from feat2vec.space import (
     known,
     similarities,
 )
+from feat2vec.specs import ItemsSpec
+from feat2vec.table import Table, open_table
 from feat2vec.values import Array
 from feat2vec.vocabulary import FIRST, PADDING
 
@@ -42,6 +44,7 @@ def rank(
     """
     encoder, model = run.encoder, run.model
     given = _groups(encoder, target, given)
+    data = _with_target(encoder, target, data)
     found = candidates(model, encoder, target)
     total = found.sizes()[0]
     ranks: list[npt.NDArray[np.float64]] = [np.zeros(0)]
@@ -67,6 +70,7 @@ def nearest(
     """Read a number off the value of `target` that is nearest to `given`, and compare it with the row's own number."""
     encoder, model = run.encoder, run.model
     given = _groups(encoder, target, given)
+    data = _with_target(encoder, target, data)
     entries, numbers = _numbers(encoder, target)
     found = candidates(model, encoder, target)
     said: list[Array] = []
@@ -111,6 +115,17 @@ def _groups(encoder: Encoder, target: str, given: Sequence[str] | None) -> list[
     return rest
 
 
+def _with_target(encoder: Encoder, target: str, data: object) -> Table:
+    """The table, which has the target's columns."""
+    table = open_table(data)
+    columns = encoder.schema.groups[target].columns
+    missing = [column for column in columns if column not in table.columns]
+    if missing:
+        near = suggest(missing[0], table.columns) or f"; the columns are {', '.join(table.columns)}"
+        raise UserError(f"{table.name}: has no column {missing[0]!r}, which the target {target!r} needs{near}")
+    return table
+
+
 def _rows(run: Run, data: object, names: Sequence[str]) -> Iterator[Mapping[str, Array]]:
     """The rows' entries of some groups, in batches that an extractor can take."""
     for batch in run.encoder.entries(data):
@@ -122,7 +137,7 @@ def _rows(run: Run, data: object, names: Sequence[str]) -> Iterator[Mapping[str,
 def _truth(encoder: Encoder, target: str, rows: Mapping[str, Array]) -> tuple[Ints, Ints, int]:
     """(Row and candidate of each query, how many true values training has not seen)."""
     codec, entries = encoder.codecs[target], rows[target]
-    if isinstance(codec, ItemsCodec):
+    if isinstance(codec, ItemsCodec) and isinstance(encoder.schema.groups[target].extractor, ItemsSpec):
         ids = entries[:, : entries.shape[1] // 2] if codec.weighted else entries
         row, place = np.nonzero(ids >= FIRST)
         return row, ids[row, place] - FIRST, int(((ids > PADDING) & (ids < FIRST)).sum())
@@ -192,7 +207,7 @@ def _numbers(encoder: Encoder, target: str) -> _Numbers:
         return _Numbers(keys, of_keys)
     spec = encoder.schema.groups[target].extractor
     if spec.encoding != "numbers":
-        raise UserError(f"--target: the group {target!r} holds no numbers ({spec.type}); nearest reads a number off")
+        raise UserError(f"--target: the group {target!r} holds no numbers ({spec.type}); use `extractor: numeric`")
 
     def of_entries(entries: Array) -> Array:
         return np.array([[np.nan if x is None else _number(x) for x in row] for row in codec.decode(entries)])

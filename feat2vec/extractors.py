@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from feat2vec.interactions import Level
-from feat2vec.optimizers import distinct
+from feat2vec.optimizers import by_row, distinct
 from feat2vec.specs import ExtractorSpec
 
 UNSEEN = 1  # the first id that has a vector
@@ -71,7 +71,7 @@ class Extractor(keras.layers.Layer):
             table = scale(shape, dtype=dtype)
             return table * tf.cast(tf.range(shape[0]) > 0, table.dtype)[:, None] if unseen else table
 
-        return self.add_weight(shape=(size, dim), initializer=start, name=name, autocast=False)
+        return by_row(self.add_weight(shape=(size, dim), initializer=start, name=name, autocast=False))
 
     def gather(self, table: Any, rows: Any) -> Any:
         """Rows of a table: ResourceGather on the variable, whose gradient is `tf.IndexedSlices`."""
@@ -143,7 +143,7 @@ class LookupExtractor(Extractor):
         ]
         if self.bias:
             size = self.shape.sizes[0]
-            self.linear = self.add_weight(shape=(size, 1), initializer="zeros", name="linear", autocast=False)
+            self.linear = by_row(self.add_weight(shape=(size, 1), initializer="zeros", name="linear", autocast=False))
         super().build(None)
 
     def call(self, entries: Any, training: bool | None = None, seed: Any = None) -> Extracted:

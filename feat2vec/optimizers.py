@@ -26,6 +26,7 @@ REFUSED = {
 }
 
 
+BY_ROW = "feat2vec_by_row"  # the attribute that marks tables
 DISTINCT = "feat2vec_distinct_ids"  # the name of the op that marks them
 
 
@@ -35,6 +36,12 @@ class Rows:
 
     ids: tf.Tensor
     values: tf.Tensor
+
+
+def by_row(table: Any) -> Any:
+    """Say of a variable that it is a table: a row of it belongs to a few rows of data, not to all."""
+    setattr(table, BY_ROW, True)
+    return table
 
 
 def distinct(ids: tf.Tensor) -> tf.Tensor:
@@ -234,32 +241,47 @@ class RowSparse(keras.optimizers.Optimizer):
 
 @keras.saving.register_keras_serializable(package="feat2vec")
 class SparseAdagrad(RowSparse):
-    """Adagrad (Duchi et al., 2011) with Keras' formula and defaults; rows as in `adagrad_rows`."""
+    """Adagrad (Duchi et al., 2011) with Keras' formula and defaults; rows as in `adagrad_rows`.
+
+    A batch's loss is a mean, in which a table's row has the weight of a few rows of data: with `row_scale` = 1 / batch
+    size, accumulators and epsilon of tables (see `by_row`) are measured in the gradient of one row of data. With Keras'
+    0.1 for a mean over thousands, a vector would hardly move.
+    """
 
     def __init__(
-        self, learning_rate: Any = 0.001, initial_accumulator_value: float = 0.1, epsilon: float = 1e-7, **kwargs: Any
-    ) -> None:
+        self, learning_rate: Any = 0.001, initial_accumulator_value: float = 0.1, epsilon: float = 1e-7,
+        row_scale: float = 1.0, **kwargs: Any,
+    ) -> None:  # fmt: skip
         start = initial_accumulator_value
         _require(start >= 0, "SparseAdagrad: `initial_accumulator_value` must be at least 0", repr(start))
         _require(epsilon >= 0, "SparseAdagrad: `epsilon` must be at least 0", repr(epsilon))
+        _require(row_scale > 0, "SparseAdagrad: `row_scale` must be above 0", repr(row_scale))
         super().__init__(learning_rate, **kwargs)
         self.initial_accumulator_value, self.epsilon = initial_accumulator_value, epsilon
+        self.row_scale = row_scale
 
     def build_slots(self, variables: list[Any]) -> None:
-        initializer = keras.initializers.Constant(self.initial_accumulator_value)
-        self._accumulators = self.add_optimizer_variables(variables, "accumulator", initializer=initializer)
+        self._accumulators = []
+        for variable in variables:
+            start = keras.initializers.Constant(self.initial_accumulator_value * self._square(variable))
+            self._accumulators += self.add_optimizer_variables([variable], "accumulator", initializer=start)
+
+    def _square(self, variable: Any) -> float:
+        """The square of the unit that a variable's gradient is measured in."""
+        return self.row_scale**2 if getattr(variable, BY_ROW, False) else 1.0
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        accumulator = self._accumulators[self.index(variable)]
+        accumulator, epsilon = self._accumulators[self.index(variable)], self.epsilon * self._square(variable)
         if isinstance(gradient, tf.IndexedSlices | Rows):
-            adagrad_rows(variable, accumulator, gradient, learning_rate, self.epsilon)
+            adagrad_rows(variable, accumulator, gradient, learning_rate, epsilon)
             return
         g = tf.cast(gradient, variable.dtype)
         accumulator.assign_add(tf.square(g))
-        variable.assign_sub(tf.cast(learning_rate, g.dtype) * g / tf.sqrt(accumulator + self.epsilon))
+        variable.assign_sub(tf.cast(learning_rate, g.dtype) * g / tf.sqrt(accumulator + epsilon))
 
     def get_config(self) -> dict[str, Any]:
         own = {"initial_accumulator_value": self.initial_accumulator_value, "epsilon": self.epsilon}
+        own["row_scale"] = self.row_scale
         return {**super().get_config(), **own}
 
 
@@ -311,14 +333,9 @@ OPTIMIZERS: dict[str, type[RowSparse]] = {"adagrad": SparseAdagrad, "adam": Spar
 
 
 def named(name: str, learning_rate: Any, batch_size: int = 1, **arguments: Any) -> RowSparse:
-    """The optimizer that a schema calls `name`; a learning rate may be a schedule.
-
-    A batch's loss is a mean, so a row's gradient is 1 / batch_size of its own loss' gradient. Adagrad's accumulator and
-    epsilon are measured in the latter: with Keras' 0.1 for a mean over thousands, a vector would hardly move.
-    """
+    """The optimizer that a schema calls `name`, for batches of a size; a learning rate may be a schedule."""
     _require(name in OPTIMIZERS, f"optimizer.type: use one of {', '.join(OPTIMIZERS)}", repr(name))
     rate = learning_rate if callable(learning_rate) else float(learning_rate)  # Keras takes no int
     if name == "adagrad":
-        own = {"initial_accumulator_value": 0.1 / batch_size**2, "epsilon": 1e-7 / batch_size**2}
-        arguments = {**own, **arguments}
+        arguments = {"row_scale": 1 / batch_size, **arguments}
     return OPTIMIZERS[name](rate, **arguments)

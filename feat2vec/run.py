@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import platform
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,9 +53,15 @@ class Run:
 
         from feat2vec.model import Feat2Vec
 
-        model = keras.models.load_model(self.folder / "model.keras", compile=False)
+        path = self.folder / "model.keras"
+        try:
+            model = keras.models.load_model(path, compile=False)
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            reason = " ".join(str(error).split())[:200]
+            remedy = "it is damaged or of another version: train the run again, or restore the file"
+            raise UserError(f"{path}: cannot be read ({type(error).__name__}: {reason})", remedy) from None
         if not isinstance(model, Feat2Vec):
-            raise UserError(f"{self.folder / 'model.keras'}: holds {type(model).__name__}, no feat2vec model")
+            raise UserError(f"{path}: holds {type(model).__name__}, no feat2vec model")
         return model
 
     @cached_property
@@ -92,15 +99,16 @@ def partial_folder(out: Path) -> Path:
 
 
 def write_run(
-    folder: Path, model: Feat2Vec, metrics: Mapping[str, Any], history: Sequence[Mapping[str, Any]], data: Any
-) -> None:
+    folder: Path, model: Feat2Vec, metrics: Mapping[str, Any], history: Sequence[Mapping[str, Any]],
+    learnt_from: Mapping[str, Any],
+) -> None:  # fmt: skip
     """Write a run into a folder that does not exist."""
     if model.encoder is None:
         raise ValueError("the model has no encoder")
     model.encoder.save(folder)
     model.save(folder / "model.keras")
     versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
-    manifest = {"format": FORMAT, "versions": versions, "data": data, "seed": model.schema.training.seed}
+    manifest = {"format": FORMAT, "versions": versions, **learnt_from, "seed": model.schema.training.seed}
     for name, facts in (("manifest", manifest), ("metrics", metrics)):
         (folder / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     with (folder / "history.csv").open("w", newline="", encoding="utf-8") as file:

@@ -25,6 +25,7 @@ from feat2vec.encode import Encoder
 from feat2vec.extractors import LookupExtractor
 from feat2vec.interactions import Level
 from feat2vec.model import Feat2Vec
+from feat2vec.specs import ItemsSpec
 from feat2vec.values import Array
 from feat2vec.vocabulary import FIRST
 
@@ -82,8 +83,8 @@ def candidates(model: Feat2Vec, encoder: Encoder, group: str) -> Candidates:
 
 def keys_of(encoder: Encoder, group: str) -> Any:
     """A lookup group's keys (Arrow strings), in the order of `candidates`; None for other groups."""
-    codec = encoder.codecs[group]
-    return codec.vocabulary.keys if isinstance(codec, ItemsCodec) else None
+    codec, spec = encoder.codecs[group], encoder.schema.groups[group].extractor
+    return codec.vocabulary.keys if isinstance(codec, ItemsCodec) and isinstance(spec, ItemsSpec) else None
 
 
 def dense(entries: Entries) -> Array:

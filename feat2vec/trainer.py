@@ -21,13 +21,14 @@ import yaml
 
 from feat2vec import optimizers
 from feat2vec.checkpoint import read_checkpoint, write_checkpoint
-from feat2vec.encode import MEMORY, Encoded, fit
+from feat2vec.encode import MEMORY, Encoded, check_columns, fit
 from feat2vec.errors import FailedError, UserError
 from feat2vec.model import Feat2Vec
 from feat2vec.progress import Reporter
 from feat2vec.run import Run, differences, fingerprints, load, partial_folder, write_run
-from feat2vec.schema import Schema, read_schema
+from feat2vec.schema import Schema, Softmax, read_schema
 from feat2vec.specs import ItemsSpec
+from feat2vec.table import open_table
 from feat2vec.values import Array
 
 
@@ -53,24 +54,32 @@ def train(
     schema = read_schema(schema.resolved() if isinstance(schema, Schema) else schema, settings=settings)
     temporary = tempfile.mkdtemp(prefix="feat2vec-") if out is None else None
     out = Path(temporary or "") / "run" if out is None else Path(out)
+    if resume and force:
+        raise UserError("--resume goes on with a run, --force starts anew: give one of them")
+    share_cores(schema)
     if out.exists() and resume:  # it was finished
         run = load(out)
-        before, now = ({"schema": one.resolved()} for one in (run.schema, schema))
-        _refuse_other(out, before | {"data": run.manifest["data"]}, now | {"data": fingerprints(fit(schema, data))})
+        rows = fit(schema, data, memory=memory)
+        held = None if validation is None else _held_out(rows, validation, None, memory)
+        before = {"schema": run.schema.resolved(), **{key: run.manifest[key] for key in ("data", "validation")}}
+        _refuse_other(out, before, _facts(rows, held))
+        Reporter(1, 1, quiet=quiet).say(f"{out}: was finished already")
         return run
-    share_cores(schema)
     partial = _begin(out, resume=resume, force=force)
-    rows = fit(schema, data, partial / "rows", memory)
-    held = None if validation is None else rows.encoder.encode(validation, partial / "validation", memory)
-    facts = {
-        "schema": schema.resolved(), "data": fingerprints(rows),
-        "validation": None if held is None else fingerprints(held),
-    }  # fmt: skip
-    trainer = Trainer(rows, held, partial / "checkpoint.npz", facts, quiet=quiet)
-    if not quiet:
-        trainer.reporter.say(rows.summary())
-    trainer.fit(callbacks, began)
-    write_run(partial / "run", trainer.model, trainer.metrics(began), trainer.history, facts["data"])
+    try:
+        rows = fit(schema, data, partial / "rows", memory)
+        held = None if validation is None else _held_out(rows, validation, partial / "validation", memory)
+        facts = _facts(rows, held)
+        trainer = Trainer(rows, held, partial / "checkpoint.npz", facts, quiet=quiet)
+        if not quiet:
+            trainer.reporter.say(rows.summary())
+        trainer.fit(callbacks, began)
+        learnt_from = {key: facts[key] for key in ("data", "validation")}
+        write_run(partial / "run", trainer.model, trainer.metrics(began), trainer.history, learnt_from)
+    except BaseException:
+        if not (partial / "checkpoint.npz").exists():  # nothing to go on with
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
     if out.exists():
         shutil.rmtree(out)
     (partial / "run").rename(out)
@@ -79,6 +88,22 @@ def train(
     if temporary is not None:
         weakref.finalize(run, shutil.rmtree, temporary, ignore_errors=True)
     return run
+
+
+def _facts(rows: Encoded, held: Encoded | None) -> dict[str, Any]:
+    """What a run is made of."""
+    validation = None if held is None else fingerprints(held)
+    return {"schema": rows.encoder.schema.resolved(), "data": fingerprints(rows), "validation": validation}
+
+
+def _held_out(rows: Encoded, source: object, folder: Path | None, memory: str) -> Encoded:
+    """The validation rows; every column is needed, and something to measure."""
+    schema, table = rows.encoder.schema, open_table(source)
+    check_columns(schema, table)
+    held = rows.encoder.encode(table, folder, memory)
+    if isinstance(schema.objective, Softmax) and not (np.asarray(held.target) >= 0).any():
+        raise UserError(f"{table.name}: no row has a class of {schema.target!r} that training has seen")
+    return held
 
 
 def share_cores(schema: Schema) -> None:
@@ -96,7 +121,7 @@ def _begin(out: Path, *, resume: bool, force: bool) -> Path:
         raise UserError(f"{out}: exists already; choose another folder, or add --force to replace it")
     if partial.exists() and force:
         shutil.rmtree(partial)
-    if partial.exists() and not resume:
+    if (partial / "checkpoint.npz").exists() and not resume:
         remedy = "add --resume to go on with it, or --force to start anew"
         raise UserError(f"{partial}: holds a run that was not finished; {remedy}")
     partial.mkdir(parents=True, exist_ok=True)

@@ -27,6 +27,7 @@ SCHEMA: dict[str, Any] = {
         "year": {"column": "year"},
         "score": {"column": "score", "extractor": "numeric"},
         "both": {"columns": ["score", "votes"], "extractor": "numeric"},
+        "title": {"column": "title", "extractor": {"type": "text_cnn", "token_dim": 4, "filters": 4, "widths": [2]}},
     },
     "training": {"epochs": 1, "optimizer": {"type": "adam", "learning_rate": 0.01}},
 }
@@ -42,6 +43,7 @@ def films(rows: int, seed: int) -> pa.Table:
             "year": [None if i % 13 == 0 else 1990 + int(d) % 20 for i, d in enumerate(director)],
             "score": director / 7,
             "votes": rng.integers(0, 30, rows).astype(float),
+            "title": [f"the {int(d) % 6} of {int(x)}" for d, x in zip(director, rng.integers(0, 4, rows), strict=True)],
         }
     )
 
@@ -77,7 +79,7 @@ def expected_ranks(
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
-@pytest.mark.parametrize("given", [["cast"], ["cast", "year", "score", "both"]])
+@pytest.mark.parametrize("given", [["cast"], ["cast", "year", "score", "both", "title"]])
 def test_ranks_are_those_of_a_loop(run: feat2vec.Run, given: list[str], similarity: Any, monkeypatch: Any) -> None:
     test = films(150, 1)
     ranks, unseen, empty = expected_ranks(run, test, given, similarity)
@@ -131,6 +133,28 @@ def test_a_number_is_read_off_the_nearest_value(run: feat2vec.Run) -> None:
     assert set(evaluate.nearest(run, test, "both")["mse"]) == {"score", "votes"}
 
 
+@pytest.mark.parametrize("target", ["title", "score"])
+def test_whole_texts_and_numbers_are_ranked(run: feat2vec.Run, target: str) -> None:
+    test = films(60, 1)
+    texts = {str(value) for value in films(400, 0)[target].to_pylist()}
+    facts = evaluate.rank(run, test, target, ["director"])
+    assert facts["candidates"] == len(texts)
+    assert facts["skipped_unseen"] == sum(str(value) not in texts for value in test[target].to_pylist())
+    assert facts["n"] + facts["skipped_unseen"] + facts["skipped_empty"] == 60
+    (batch,) = run.encoder.entries(test)
+    found = candidates(run.model, run.encoder, target)
+    scores = similarities(extract(run.model, {"director": dense(batch["director"])}), found, "cosine")
+    decoded = run.encoder.decode(target, run.encoder.values[target].entries)
+    own = dense(batch[target])
+    index = {entry.tobytes(): i for i, entry in enumerate(np.asarray(run.encoder.values[target].entries))}
+    known = [i for i in range(60) if own[i].tobytes() in index and dense(batch["director"])[i].max() > 1]
+    truth = [scores[i][index[own[i].tobytes()]] for i in known]
+    ranks = [(scores[i] > t).sum() + ((scores[i] == t).sum() - 1) / 2 for i, t in zip(known, truth, strict=True)]
+    assert len(decoded) == facts["candidates"]
+    assert facts["n"] == len(ranks)
+    assert facts["mpr"] == pytest.approx(np.mean(ranks) / len(decoded), rel=5e-3)
+
+
 def test_what_cannot_be_evaluated_is_said(run: feat2vec.Run) -> None:
     test = films(20, 1)
     with pytest.raises(UserError, match="there is no group 'directr'; did you mean 'director'"):
@@ -139,6 +163,8 @@ def test_what_cannot_be_evaluated_is_said(run: feat2vec.Run) -> None:
         evaluate.rank(run, test, "cast", ["cast"])
     with pytest.raises(UserError, match="holds no numbers"):
         evaluate.nearest(run, test, "cast")
+    with pytest.raises(UserError, match="has no column 'director', which the target 'director' needs"):
+        evaluate.rank(run, test.drop_columns(["director"]), "director")
 
 
 def test_the_command_prints_one_object(run: feat2vec.Run, tmp_path: Path) -> None:

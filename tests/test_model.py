@@ -525,9 +525,12 @@ def test_the_schemas_optimizer_is_in_units_of_a_row() -> None:
     rows = encoded({"objective": "nce", "training": {"batch_size": 64}}, LOOKUPS)
     model = Feat2Vec.from_encoder(rows.encoder)
     model.compile()
+    model.optimizer.build(model.trainable_variables)
     assert isinstance(model.optimizer, optimizers.SparseAdagrad)
-    assert model.optimizer.initial_accumulator_value == pytest.approx(0.1 / 64**2)
-    assert model.optimizer.epsilon == pytest.approx(1e-7 / 64**2)
+    assert model.optimizer.row_scale == 1 / 64
+    table = model.extractors[0].tables[0]
+    np.testing.assert_allclose(model.optimizer._accumulators[model.optimizer.index(table)], 0.1 / 64**2, rtol=1e-6)
+    np.testing.assert_allclose(model.optimizer._accumulators[model.optimizer.index(model.offsets)], 0.1)
 
 
 def test_validation_draws_the_same_negatives_every_time() -> None:

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from feat2vec import optimizers
-from feat2vec.optimizers import OPTIMIZERS, SparseAdagrad, SparseAdam, adagrad_rows, adam_rows, sum_duplicates
+from feat2vec.optimizers import OPTIMIZERS, SparseAdagrad, SparseAdam, adagrad_rows, adam_rows, by_row, sum_duplicates
 
 ROWS, DIM = 13, 5
 DENSE = {"adagrad": keras.optimizers.Adagrad, "adam": keras.optimizers.Adam}
@@ -128,8 +128,12 @@ def test_named_adagrad_on_a_mean_is_adagrad_on_the_sum(batch_size: int) -> None:
     data = batches(6, everywhere=False)
     means = [(ids, values / np.float32(batch_size), kernel / np.float32(batch_size)) for ids, values, kernel in data]
     one, other = optimizers.named("adagrad", 0.25, batch_size), SparseAdagrad(0.25, 0.1, 1e-7)
-    for got, expected in zip(run(one, tables(), means), run(other, tables(), data), strict=True):
+    marked = [by_row(table) for table in tables()]
+    for got, expected in zip(run(one, marked, means), run(other, tables(), data), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+    unmarked = optimizers.named("adagrad", 0.25, batch_size)
+    for got, expected in zip(run(unmarked, tables(), data), run(SparseAdagrad(0.25), tables(), data), strict=True):
+        np.testing.assert_array_equal(got, expected)
     given = optimizers.named("adagrad", 0.25, batch_size, initial_accumulator_value=0.5, epsilon=0.01)
     assert isinstance(given, SparseAdagrad)
     assert (given.initial_accumulator_value, given.epsilon) == (0.5, 0.01)

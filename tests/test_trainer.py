@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +187,39 @@ def test_resuming_another_schema_or_other_data_is_refused(tmp_path: Path) -> Non
         train(SCHEMA, table(300), run.folder, settings=quick, quiet=True)
     with pytest.raises(UserError, match=r"data\.rows: 300 before, 299 now"):
         train(SCHEMA, table(300)[:299], run.folder, settings=quick, resume=True, quiet=True)
+    with pytest.raises(UserError, match=r"validation: None before"):
+        train(SCHEMA, table(300), run.folder, table(50), settings=quick, resume=True, quiet=True)
+    with pytest.raises(UserError, match="give one of them"):
+        train(SCHEMA, table(300), run.folder, settings=quick, resume=True, force=True, quiet=True)
     train(SCHEMA, table(299), run.folder, settings=quick, force=True, quiet=True)
+
+
+def test_a_mistake_leaves_nothing_behind(tmp_path: Path) -> None:
+    softmax = {**SCHEMA, "groups": {k: v for k, v in SCHEMA["groups"].items() if k != "place"}}
+    softmax["objective"] = {"type": "softmax", "target": "place"}
+    strange = table(40).set_column(2, "place", pa.array(["nowhere"] * 40))
+    for held, message in (
+        (table(40).drop_columns(["place"]), "has no column 'place', which objective.target names"),
+        (table(40).drop_columns(["tags"]), "has no column 'tags'"),
+        (strange, "no row has a class of 'place' that training has seen"),
+    ):
+        with pytest.raises(UserError, match=message):
+            train(softmax, table(200), tmp_path / "run", held, quiet=True)
+        assert list(tmp_path.iterdir()) == []
+    train(softmax, table(200), tmp_path / "run", table(40), settings=["training.epochs=1"], quiet=True)
+
+
+def test_a_damaged_model_is_an_error_message(tmp_path: Path) -> None:
+    run = train(SCHEMA, table(100), tmp_path / "run", settings=["training.epochs=1"], quiet=True)
+    path = run.folder / "model.keras"
+    content = path.read_bytes()
+    for damaged in (content[:1000], content[: len(content) // 2] + bytes(500) + content[len(content) // 2 + 500 :]):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"model\.keras: cannot be read"):
+            _ = feat2vec.load(run.folder).model
+    path.unlink()
+    with pytest.raises(UserError, match=r"model\.keras: cannot be read"):
+        _ = feat2vec.load(run.folder).model
 
 
 def test_early_stopping_restores_the_best_weights(tmp_path: Path) -> None:
@@ -248,36 +280,39 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def stamp(path: Path) -> int:
+    """When a file was written, 0 if there is none."""
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
 def kill_and_resume(folder: Path, kills: int, seed: int) -> None:
     settings = [
         word
         for key in ("epochs=16", "checkpoint_minutes=1e-9", "batch_size=32")
         for word in ("--set", f"training.{key}")
     ]
-    start = time.monotonic()
     subprocess.run(command(folder, "--out", str(folder / "whole"), "--quiet", *settings), check=True)
-    duration = time.monotonic() - start
-    rng, killed = random.Random(seed), 0
-    while killed < kills:
+    rng, checkpoint = random.Random(seed), folder / "run.partial" / "checkpoint.npz"
+    for _ in range(kills):
         process = subprocess.Popen(command(folder, "--out", str(folder / "run"), "--resume", "--quiet", *settings))
-        try:
-            process.wait(rng.uniform(0.2 if killed else 0.6, 1.0) * duration)
-        except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)
-            killed += 1
-        process.wait()
-        if process.returncode == 0:
-            break
+        before = seen = stamp(checkpoint)
+        left = rng.randrange(9)  # checkpoints to wait for, then a moment; or a moment after the start, for 0
+        while left and process.poll() is None:
+            if stamp(checkpoint) != seen:
+                seen, left = stamp(checkpoint), left - 1
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(rng.uniform(0, 0.05 if seen != before else 5))
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL, "it was done before it could be killed"
     done = subprocess.run(
         command(folder, "--out", str(folder / "run"), "--resume", *settings), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert killed
     assert same(feat2vec.load(folder / "whole"), feat2vec.load(folder / "run"))
 
 
 def test_a_killed_run_resumes_to_the_same_bytes(folder: Path) -> None:
-    kill_and_resume(folder, 1, 0)
+    kill_and_resume(folder, 2, 1)
 
 
 @pytest.mark.slow
