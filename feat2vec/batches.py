@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from feat2vec.encode import Encoded
 from feat2vec.joints import Joint
+from feat2vec.values import Array
 
 Ints = npt.NDArray[np.int64]
 CHUNK = 1 << 14  # neighbouring rows of a table that is larger than a block
@@ -25,6 +26,8 @@ MOST_STEPS = 16  # that run in the graph before Python looks at them
 class Batches:
     """The batches of each epoch: rows of value ids (and joint sets), the entries of their values, target and weight.
 
+    A batch is `(inputs, rows)`, `(inputs, target[, weight])`, or with both `(inputs, (rows, target)[, weight])`.
+
     A table of more than `block` rows is shuffled in two steps: chunks of neighbouring rows, then the rows of as many
     chunks as fill a block. An epoch is a multiple of `steps_at_once` batches, for Keras'
     `steps_per_execution`. `epoch` and `step` say where the next iteration of `dataset()` begins; it counts on.
@@ -32,22 +35,23 @@ class Batches:
 
     def __init__(
         self,
-        encoded: Encoded,
+        rows: Array,
         tables: Mapping[str, Any],  # {group: entries}, value id v in row v + 1, the missing entry in row 0
         batch_size: int,
         joints: Sequence[Joint] = (),
         *,
-        labelled: bool,
+        target: Array | None = None,
+        weight: Array | None = None,
+        keep_rows: bool = True,
         shuffle: bool = True,
         seed: int = 0,
         block: int = BLOCK,
     ) -> None:
-        self.rows, self.tables, self.joints = encoded.rows, tables, joints
-        self.target = encoded.target if labelled else None
-        self.weight = encoded.weight if labelled else None
+        self.rows, self.tables, self.joints = rows, tables, joints
+        self.target, self.weight, self.keep_rows = target, weight, keep_rows
         self.shuffle, self.seed = shuffle, seed
-        executions = -(-len(encoded.rows) // (batch_size * MOST_STEPS))
-        self.steps_at_once = -(-len(encoded.rows) // (batch_size * executions))
+        executions = -(-len(rows) // (batch_size * MOST_STEPS))
+        self.steps_at_once = -(-len(rows) // (batch_size * executions))
         self.steps = self.steps_at_once * executions  # of nearly equal size, so that no batch is a few rows
         self.block = max(block // batch_size, 1) * batch_size
         self.epoch = self.step = 0
@@ -57,7 +61,7 @@ class Batches:
         return step * len(self.rows) // self.steps
 
     def dataset(self, *, endless: bool = False) -> tf.data.Dataset:
-        """The next epoch each time, or all epochs: `(inputs, rows)` or `(inputs, target[, weight])`.
+        """The next epoch each time, or all epochs.
 
         `endless` saves making an iterator for each epoch, which takes longer than a short epoch's steps.
         """
@@ -73,7 +77,9 @@ class Batches:
 
         def gather(rows: Any, *beside: Any) -> Any:
             inputs = {name: tf.gather(table, rows[:, g] + 1) for g, (name, table) in enumerate(self.tables.items())}
-            return (inputs, *(beside or (rows,)))
+            if self.target is None:
+                return inputs, rows
+            return (inputs, (rows, beside[0]), *beside[1:]) if self.keep_rows else (inputs, *beside)
 
         def epochs() -> Iterator[Any]:
             while endless:

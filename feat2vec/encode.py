@@ -245,8 +245,9 @@ def fit(
 def check_columns(schema: Schema, table: Table) -> None:
     """Every column that the schema names is in the table."""
     problems = []
+    positive = getattr(schema.objective, "implicit", None) is not None  # a table without a target is all positive
     for column, path in schema.columns().items():
-        if column not in table.columns:
+        if column not in table.columns and not (positive and column == schema.target):
             near = suggest(column, table.columns) or f"; the columns are {', '.join(table.columns)}"
             if len(table.columns) == 1 and not table.typed:
                 near += " (one column: is the delimiter another one?)"

@@ -42,13 +42,17 @@ class Extracted(NamedTuple):
 
 
 class Extractor(keras.layers.Layer):
-    """The base: `spec` are the schema's options, `shape` comes from the data, `dims` are the levels' ranks."""
+    """The base: `spec` are the schema's options, `shape` comes from the data, `dims` are the levels' ranks.
+
+    Keys' vectors begin with the standard deviation `scale`.
+    """
 
     def __init__(
-        self, spec: Mapping[str, Any], shape: Sequence[Any], dims: Sequence[int], bias: bool = False, **kwargs: Any
-    ) -> None:
+        self, spec: Mapping[str, Any], shape: Sequence[Any], dims: Sequence[int], bias: bool = False,
+        scale: float = 0.1, **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**kwargs)
-        self.spec, self.dims, self.bias = dict(spec), tuple(dims), bias
+        self.spec, self.dims, self.bias, self.scale = dict(spec), tuple(dims), bias, scale
         self.shape = Shape(int(shape[0]), tuple(shape[1]), bool(shape[2]))
 
     def params(self) -> int:
@@ -58,17 +62,17 @@ class Extractor(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         width, sizes, weighted = self.shape
         own = {"spec": dict(self.spec), "shape": [width, list(sizes), weighted], "dims": list(self.dims)}
-        return {**super().get_config(), **own, "bias": self.bias}
+        return {**super().get_config(), **own, "bias": self.bias, "scale": self.scale}
 
-    def add_table(self, size: int, dim: int, name: str, unseen: bool) -> Any:
+    def add_table(self, size: int, dim: int, name: str, unseen: bool, scale: float = 0.1) -> Any:
         """A table to gather rows from, the first of them zero if it is the unseen key's.
 
         It is never cast as a whole, as autocasting would.
         """
-        scale = keras.initializers.RandomNormal(stddev=0.1)
+        normal = keras.initializers.RandomNormal(stddev=scale)
 
         def start(shape: Sequence[int], dtype: Any = None) -> Any:
-            table = scale(shape, dtype=dtype)
+            table = normal(shape, dtype=dtype)
             return table * tf.cast(tf.range(shape[0]) > 0, table.dtype)[:, None] if unseen else table
 
         return by_row(self.add_weight(shape=(size, dim), initializer=start, name=name, autocast=False))
@@ -101,12 +105,14 @@ def layer(name: str) -> Callable[[LayerClass], LayerClass]:
     return register
 
 
-def build_extractor(spec: ExtractorSpec, shape: Shape, dims: Sequence[int], bias: bool, name: str) -> Extractor:
+def build_extractor(
+    spec: ExtractorSpec, shape: Shape, dims: Sequence[int], bias: bool, name: str, scale: float = 0.1
+) -> Extractor:
     """The layer of a group."""
     if spec.type not in LAYERS:
         remedy = f"register one with feat2vec.layer({spec.type!r})"
         raise ValueError(f"the extractor {spec.type!r} has no layer; {remedy}. Received: {spec!r}")
-    return LAYERS[spec.type](spec.model_dump(mode="json"), shape, dims, bias, name=name)
+    return LAYERS[spec.type](spec.model_dump(mode="json"), shape, dims, bias, scale, name=name)
 
 
 # --- lookup ---------------------------------------------------------------------------------------------------------
@@ -138,7 +144,7 @@ class LookupExtractor(Extractor):
     def build(self, input_shape: Any = None) -> None:
         del input_shape
         self.tables = [
-            self.add_table(size, dim, f"table_{level}", unseen=level == 1)
+            self.add_table(size, dim, f"table_{level}", unseen=level == 1, scale=self.scale)
             for level, (size, dim) in enumerate(zip(self.shape.sizes, self.dims, strict=True), start=1)
         ]
         if self.bias:

@@ -107,9 +107,10 @@ class Group(Spec):
 
 
 class ModelSpec(Spec):
-    """The size of the space, or its ranks (RaFM)."""
+    """The size of the space, or its ranks (RaFM); vectors begin as normal numbers of standard deviation `scale`."""
 
     dim: Dim = 50
+    scale: Annotated[float, Field(gt=0, le=10)] = 0.1
     ranks: Annotated[tuple[Dim, ...], Many, Field(min_length=1)] | None = None
     bias: bool = False
     dependents: Literal["joint", "strict"] = "joint"
@@ -169,10 +170,27 @@ class _Supervised(Spec):
     weight: Text | None = None
 
 
-class Logistic(_Supervised):
-    """Log loss of a target that is 0 or 1."""
+ClassWeights = Annotated[
+    Annotated[Literal["balanced"], Tag("name")] | Annotated[dict[Text, Annotated[float, Field(ge=0)]], Tag("mapping")],
+    Discriminator(lambda value: "mapping" if isinstance(value, Mapping) else "name"),
+]
+
+
+class _Classified(_Supervised):
+    # What a row's loss is multiplied by: a number for each class, 1 for those not named; `balanced` gives rows of every
+    # class together the same weight.
+    class_weights: ClassWeights | None = None
+
+
+class Logistic(_Classified):
+    """Log loss of a target that is 0 or 1.
+
+    With `implicit`, a group's name, rows with a 1 are also told from `noise.negatives` rows in which that group is
+    drawn anew; a table without the target's column is all 1.
+    """
 
     type: Literal["logistic"] = "logistic"
+    implicit: Text | None = None
 
 
 class Regression(_Supervised):
@@ -181,7 +199,7 @@ class Regression(_Supervised):
     type: Literal["regression"] = "regression"
 
 
-class Softmax(_Supervised):
+class Softmax(_Classified):
     """Cross-entropy of a category."""
 
     type: Literal["softmax"] = "softmax"
@@ -200,6 +218,32 @@ Objective = Annotated[
 ]
 
 
+class Fm(Spec):
+    """Nothing beside the pairs' score."""
+
+    type: Literal["fm"] = "fm"
+
+
+class Mlp(Spec):
+    """A network beside the pairs' score: layers of `hidden` units on `inputs`, then a linear one.
+
+    Inputs are the groups' vectors side by side (as in DeepFM), the interaction vector (as in NFM), or both; `normalize`
+    brings the units of each layer to mean 0 and variance 1 over the batch.
+    """
+
+    type: Literal["mlp"] = "mlp"
+    hidden: Annotated[tuple[Count, ...], Many, Field(min_length=1)] = (256, 128)
+    inputs: Annotated[tuple[Literal["vectors", "interactions"], ...], Many, Field(min_length=1)] = (
+        "vectors",
+        "interactions",
+    )
+    dropout: Share = 0.0
+    normalize: bool = False
+
+
+Head = Annotated[Fm | Mlp, Field(discriminator="type")]
+
+
 class OptimizerSpec(Spec):
     """A row-sparse optimizer; with `decay: linear` its learning rate falls to 0 over the run."""
 
@@ -215,6 +259,7 @@ class Training(Spec):
     batch_size: Count = 2048
     optimizer: Annotated[OptimizerSpec, _Typed("adagrad")] = OptimizerSpec()
     l2: NotNegative = 0.0
+    l2_over: Literal["occurrences", "tables"] = "occurrences"  # the rows that a step reads, or every weight
     group_dropout: Share = 0.0
     interaction_dropout: Share = 0.0
     patience: Annotated[int, Field(ge=0, le=2**31 - 1)] = 5
@@ -238,6 +283,7 @@ class Schema(Spec):
     groups: Annotated[dict[Text, Group], Field(min_length=1)]
     noise: Noise = Noise()
     objective: Annotated[Objective, _Typed("nce")] = Nce()
+    head: Annotated[Head, _Typed("fm")] = Fm()
     training: Training = Training()
 
     @property
@@ -336,6 +382,8 @@ def _conflicts(schema: Schema, found: Findings) -> Iterator[Problem]:
         for path, column in ((("objective", "weight"), schema.weight), (("id",), schema.id)):
             if column == schema.target and found.sound(*path):
                 yield path, f"the column {column!r} is also the target; name another column"
+    if schema.target is None and isinstance(schema.head, Mlp) and found.sound("head") and found.sound("objective"):
+        yield ("head",), "mlp is for objectives with a target; noise is told by the pairs of groups alone"
     if not found.sound("groups", inside=False):
         return
     if found.sound("noise", "joint"):
@@ -343,6 +391,8 @@ def _conflicts(schema: Schema, found: Findings) -> Iterator[Problem]:
     if found.sound("noise", "targets"):
         joint = schema.noise.joint if found.sound("noise", "joint") else ()
         yield from _target_conflicts(schema.noise.targets, joint, list(given))
+    if isinstance(schema.objective, Logistic) and found.sound("objective"):
+        yield from _logistic_conflicts(schema, schema.objective, found, list(given))
     if schema.target is None and len(given) < 2 and found.sound("objective"):
         yield ("groups",), "one group has nothing to be learnt from; add a second one, or an objective with a target"
 
@@ -374,6 +424,30 @@ def _model_conflicts(model: ModelSpec, found: Findings) -> Iterator[Problem]:
         for key in ("level_sharing", "dependents"):
             if key in given:
                 yield ("model", key), "is for models with `ranks`; remove it, or give ranks"
+
+
+def _logistic_conflicts(
+    schema: Schema, objective: Logistic, found: Findings, names: Sequence[str]
+) -> Iterator[Problem]:
+    here, group = ("objective", "implicit"), objective.implicit
+    if isinstance(objective.class_weights, dict):
+        for name in objective.class_weights:
+            if name not in ("0", "1"):
+                yield ("objective", "class_weights", name), "is no class of a logistic target; those are 0 and 1"
+    if group is None:
+        return
+    if group not in names:
+        yield here, f"names {group!r}, which is no group{suggest(group, names)}"
+    elif len(names) < 2:
+        yield here, f"{group!r} is the only group; its negatives need another one to be told by"
+    if found.sound("noise") and schema.noise.targets:
+        yield ("noise", "targets"), "cannot be combined with objective.implicit, which names the group that is drawn"
+    if found.sound("noise") and any(group in joint for joint in schema.noise.joint):
+        yield ("noise", "joint"), f"holds {group!r}, which objective.implicit draws alone; remove it there"
+    if found.sound("training") and schema.training.interaction_dropout:
+        yield ("training", "interaction_dropout"), "cannot be combined with objective.implicit; set it to 0"
+    if found.sound("head") and isinstance(schema.head, Mlp):
+        yield ("head",), "cannot be mlp with objective.implicit, whose negatives share a row's sums; use fm"
 
 
 def _joint_conflicts(joints: Sequence[Sequence[str]], names: Sequence[str]) -> Iterator[Problem]:

@@ -205,7 +205,7 @@ class Trainer(keras.callbacks.Callback):
             self.writer.shutdown()
             self.reporter.close()
         if self.best_weights and self.spec.patience:
-            for variable, weights in zip(self.model.trainable_variables, self.best_weights, strict=True):
+            for variable, weights in zip(self.model.weights, self.best_weights, strict=True):
                 variable.assign(weights)
 
     # --- what Keras calls -------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ class Trainer(keras.callbacks.Callback):
         if self.best is None or loss < self.best:
             self.best, self.waited = loss, 0
             if self.spec.patience:
-                self.best_weights = [variable.numpy() for variable in self.model.trainable_variables]
+                self.best_weights = [variable.numpy() for variable in self.model.weights]
             return
         self.waited += 1
         if self.spec.patience and self.waited >= self.spec.patience:

@@ -38,7 +38,7 @@ def read(feed: Batches, epoch: int = 0, step: int = 0) -> list[Any]:
 
 def feed(rows: Encoded, **options: Any) -> Batches:
     tables = dict(zip(("a", "b"), value_tables(rows), strict=True))
-    return Batches(rows, tables, **{"batch_size": 16, "labelled": False, **options})
+    return Batches(rows.rows, tables, **{"batch_size": 16, **options})
 
 
 @pytest.mark.parametrize("block", [1 << 20, 64])
@@ -80,7 +80,7 @@ def test_blocks_mix_rows_from_all_over_the_table(monkeypatch: Any) -> None:
 
 def test_targets_follow_their_rows() -> None:
     rows = encoded(100)
-    for inputs, target in read(feed(rows, labelled=True)):
+    for inputs, target in read(feed(rows, target=rows.target, keep_rows=False)):
         assert [float(key) for (key,) in rows.encoder.decode("a", inputs["a"])] == target.tolist()
 
 

@@ -1,0 +1,241 @@
+"""A row's score: its groups' vectors, their pairs, and what the schema adds to them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from feat2vec.codecs import ItemsCodec
+from feat2vec.document import parse_document
+from feat2vec.encode import Encoder
+from feat2vec.extractors import Extracted, Extractor, Shape, build_extractor
+from feat2vec.heads import MlpHead
+from feat2vec.interactions import Level, Submodels, context, replaced, submodels
+from feat2vec.schema import Logistic, Mlp, Nce, Schema, Softmax, read_schema
+from feat2vec.vocabulary import levels as levels_of
+
+
+class Scores(keras.Model):
+    """A schema's weights: `call` takes {group: entries} and returns each row's score."""
+
+    def __init__(
+        self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, trusted: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.schema: Schema = read_schema(parse_document(schema), plugins=trusted)
+        self.shapes = {name: Shape(int(s[0]), tuple(s[1]), bool(s[2])) for name, s in shapes.items()}
+        self.classes = classes
+        self.dims = _dims(self.schema)
+        model = self.schema.model
+        self.extractors = [
+            build_extractor(group.extractor, self.shapes[name], self.dims, model.bias, f"group_{i}", model.scale)
+            for i, (name, group) in enumerate(self.schema.groups.items())
+        ]
+        self.groups = list(self.schema.groups)
+        self.encoder: Encoder | None = None
+        head = self.schema.head
+        self.head = None
+        if isinstance(head, Mlp):
+            self.head = MlpHead(
+                head.hidden, head.inputs, head.dropout, head.normalize, outputs=classes or 1, name="head"
+            )
+
+    @property
+    def implicit(self) -> int | None:
+        """The group that negatives of labelled rows are drawn of."""
+        objective = self.schema.objective
+        name = objective.implicit if isinstance(objective, Logistic) else None
+        return None if name is None else self.groups.index(name)
+
+    def build(self, input_shape: Any = None) -> None:
+        """Make the weights."""
+        del input_shape
+        for extractor in self.extractors:
+            extractor.build(None)
+        if self.schema.model.bias:
+            self.bias = self.add_weight(shape=(), initializer="zeros", name="bias")
+        if isinstance(self.schema.objective, Nce):
+            self.offsets = self.add_weight(shape=(len(self.groups),), initializer="zeros", name="offsets")
+        if isinstance(self.schema.objective, Softmax):
+            scale = keras.initializers.RandomNormal(stddev=self.schema.model.scale)
+            self.class_vectors = [
+                self.add_weight(shape=(self.classes, dim), initializer=scale, name=f"class_vectors_{level}")
+                for level, dim in enumerate(self.dims, start=1)
+            ]
+            self.class_bias = self.add_weight(shape=(self.classes,), initializer="zeros", name="class_bias")
+        if self.head is not None:
+            self.head.build([(None, len(self.groups), dim) for dim in self.dims])
+        self.built = True
+
+    def call(self, inputs: Mapping[str, Any], training: bool = False) -> Any:
+        """Scores [batch] of rows, or [batch, classes] for a softmax objective."""
+        return self.submodels(inputs, training).scores[-1]
+
+    def submodels(self, inputs: Mapping[str, Any], training: bool = False) -> Submodels:
+        """The scores at every level."""
+        return self._submodels(self.extract(inputs, training), training)
+
+    def extract(self, inputs: Mapping[str, Any], training: bool = False) -> list[Extracted]:
+        """Each group's vectors."""
+        pairs = zip(self.groups, self.extractors, strict=True)
+        return [self._run(extractor, inputs[name], training) for name, extractor in pairs]
+
+    def vectors(self, group: str, entries: Any) -> Extracted:
+        """A group's vectors for entries [batch, width]."""
+        return self._run(self.extractors[self.groups.index(group)], entries, training=False)
+
+    def params(self) -> list[int]:
+        """The number of weights of each group's extractor."""
+        return [extractor.params() for extractor in self.extractors]
+
+    def _run(self, extractor: Extractor, entries: Any, training: bool) -> Extracted:
+        known = inspect.signature(extractor.call).parameters
+        options = {"training": training} if "training" in known else {}
+        if "seed" in known and training:
+            options["seed"] = self._seed(3) + tf.constant([0, 1 << 40], tf.int64) * self.extractors.index(extractor)
+        extracted: Extracted = extractor(entries, **options)
+        gain = extractor.spec.get("gain", 1.0)
+        if gain != 1:
+            return extracted._replace(levels=tuple(each(lambda x: x * gain, level) for level in extracted.levels))
+        return extracted
+
+    def _submodels(self, extracted: Sequence[Extracted], training: bool) -> Submodels:
+        levels, linear = self._stack(extracted)
+        dependents = self.schema.model.dependents
+        if isinstance(self.schema.objective, Softmax):
+            around = context(levels)
+            nothing = [ops.zeros_like(around[0].free[:, 0])] * len(levels)
+            scores = replaced(
+                Submodels(nothing, nothing[1:]), self._class_levels(), around, self.class_bias, dependents
+            )
+        else:
+            masks = self._interaction_masks(levels) if training else None
+            scores = submodels(levels, tf.reduce_sum(linear, axis=1) + self._bias(), dependents, masks)
+        return scores if self.head is None else add_to_top(scores, self._head(levels, training))
+
+    def _interaction_masks(self, levels: Sequence[Level]) -> list[Any] | None:
+        """Factors of the interaction vector's coordinates, 0 where they are dropped."""
+        rate = self.schema.training.interaction_dropout
+        if not rate:
+            return None
+        masks = []
+        for i, level in enumerate(levels):
+            seed = self._seed(2) + tf.constant([0, 1 << 40], tf.int64) * i
+            kept = tf.random.stateless_uniform(tf.shape(level.free[:, 0]), seed) >= rate
+            masks.append(tf.cast(kept, level.free.dtype) / (1 - rate))
+        return masks
+
+    def _head(self, levels: Sequence[Level], training: bool) -> Any:
+        """What the head adds: [batch], or [batch, classes]."""
+        assert self.head is not None
+        added = self.head(levels, training=training, seed=self._seed(4) if training else None)
+        return added if isinstance(self.schema.objective, Softmax) else added[:, 0]
+
+    def _bias(self) -> Any:
+        return self.bias if self.schema.model.bias else 0.0
+
+    def _class_levels(self) -> list[Level]:
+        """A class is a value of the top level."""
+        if self.schema.model.level_sharing == "truncate":
+            return [Level(vectors.value) for vectors in self.class_vectors]
+        below = [Level(tf.zeros_like(vectors), vectors.value) for vectors in self.class_vectors[:-1]]
+        return [*below, Level(self.class_vectors[-1].value)]
+
+    def _stack(self, extracted: Sequence[Extracted]) -> tuple[list[Level], Any]:
+        """The groups side by side: levels [batch, groups, D_k] and linear terms [batch, groups]."""
+        levels = []
+        for parts in zip(*(self._merged(one.levels) for one in extracted), strict=True):
+            free = tf.stack([part.free for part in parts], axis=1)
+            dependent = None if parts[0].dependent is None else tf.stack([part.dependent for part in parts], axis=1)
+            levels.append(Level(free, dependent))
+        if not self.schema.model.bias:
+            return levels, tf.zeros(tf.shape(levels[0].free)[:2], levels[0].free.dtype)
+        return levels, tf.stack([one.linear for one in extracted], axis=1)
+
+    def _merged(self, levels: Sequence[Level]) -> list[Level]:
+        """With truncation a level's free and dependent parts are one."""
+        if self.schema.model.level_sharing != "truncate":
+            return list(levels)
+        return [level if level.dependent is None else Level(level.free + level.dependent) for level in levels]
+
+    def _seed(self, purpose: int) -> Any:
+        """Two integers for the draws of a step."""
+        optimizer = getattr(self, "optimizer", None)  # Keras gives a model none before `compile`
+        step = 0 if optimizer is None else optimizer.iterations.value
+        return tf.stack([tf.cast(self.schema.training.seed * PURPOSES + purpose, tf.int64), tf.cast(step, tf.int64)])
+
+    # --- saving -----------------------------------------------------------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        """What `from_config` needs; the encoder travels as an asset."""
+        return {
+            "schema": self.schema.resolved(),
+            "shapes": {k: list(v) for k, v in self.shapes.items()},
+            "classes": self.classes,
+        }
+
+    def get_build_config(self) -> dict[str, Any]:
+        """Nothing: the config says it all."""
+        return {"input_shape": None}
+
+    def build_from_config(self, config: Mapping[str, Any]) -> None:
+        """Make the weights."""
+        del config
+        self.build()
+
+    def save_assets(self, dir_path: str) -> None:
+        """Write the encoder beside the weights."""
+        if self.encoder is not None:
+            self.encoder.save(Path(dir_path) / "encoder")
+
+    def load_assets(self, dir_path: str) -> None:
+        """Read the encoder."""
+        if (Path(dir_path) / "encoder").exists():
+            self.encoder = Encoder.load(Path(dir_path) / "encoder")
+
+
+PURPOSES = 8  # that random draws of one step may have
+
+
+def each(change: Callable[[Any], Any], level: Level) -> Level:
+    """A level with both of its parts changed."""
+    return Level(*(None if part is None else change(part) for part in level[:2]))
+
+
+def add_to_top(scores: Submodels, more: Any) -> Submodels:
+    """The model's own score, and what the level below it learns from, with something added."""
+    top = scores.scores[-1] + more
+    targets = scores.targets and [*scores.targets[:-1], tf.stop_gradient(top)]
+    return Submodels([*scores.scores[:-1], top], targets)
+
+
+def shapes_of(encoder: Encoder) -> dict[str, Shape]:
+    """What each group's layer has to know of the data."""
+    ranks = encoder.schema.model.ranks or (encoder.schema.model.dim,)
+    shapes = {}
+    for name, codec in encoder.codecs.items():
+        if not isinstance(codec, ItemsCodec):
+            shapes[name] = Shape(codec.width)
+            continue
+        top = levels_of(codec.vocabulary.counts, ranks)
+        sizes = [int((top >= level).sum()) for level in range(1, len(ranks) + 1)]
+        shapes[name] = Shape(codec.width, (sizes[0] + 1, *sizes[1:]), codec.weighted)  # and the unseen key
+    return shapes
+
+
+def _dims(schema: Schema) -> tuple[int, ...]:
+    """The rank of each level; for truncation, of what each level adds to the one below."""
+    ranks = schema.model.ranks or (schema.model.dim,)
+    if schema.model.level_sharing == "truncate":
+        return (ranks[0], *(high - low for low, high in pairwise(ranks)))
+    return ranks
+
+
+__all__ = ["Scores", "add_to_top", "each", "shapes_of"]
