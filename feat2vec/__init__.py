@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from feat2vec.trainer import train
 
 __version__ = version("feat2vec")
-KERAS_MODULES = ("interactions", "extractors", "objectives", "optimizers", "heads", "scores", "model")
+KERAS_MODULES = ("interactions", "extractors", "objectives", "optimizers", "mlp", "scores", "model")
 
 # Imported when first asked for, so that `import feat2vec` and the command line answer at once.
 _HOMES = {

@@ -16,8 +16,8 @@ from feat2vec.codecs import ItemsCodec
 from feat2vec.document import parse_document
 from feat2vec.encode import Encoder
 from feat2vec.extractors import Extracted, Extractor, Shape, build_extractor
-from feat2vec.heads import MlpHead
 from feat2vec.interactions import Level, Submodels, context, replaced, submodels
+from feat2vec.mlp import MlpHead
 from feat2vec.schema import Logistic, Mlp, Nce, Schema, Softmax, read_schema
 from feat2vec.vocabulary import levels as levels_of
 
