@@ -30,21 +30,21 @@ PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
 
 @dataclass(frozen=True)
 class Run:
-    """A trained run: `encoder` for rows, `model` for vectors and scores."""
+    """A trained run: `fitted`, the encoder, for rows, `model` for vectors and scores."""
 
     folder: Path
     manifest: Mapping[str, Any]
     metrics: Mapping[str, Any]
 
     @cached_property
-    def encoder(self) -> Encoder:
+    def fitted(self) -> Encoder:
         """The fitted encoder, without TensorFlow."""
         return Encoder.load(self.folder)
 
     @property
     def schema(self) -> Schema:
         """The schema, every default filled in."""
-        return self.encoder.schema
+        return self.fitted.schema
 
     @cached_property
     def model(self) -> Feat2Vec:
@@ -89,7 +89,7 @@ def load(folder: str | Path) -> Run:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: cannot be read as a run ({type(error).__name__}: {error})") from None
     run = Run(folder, manifest, metrics)
-    _ = run.encoder  # what is wrong with it is said now
+    _ = run.fitted  # what is wrong with it is said now
     return run
 
 
