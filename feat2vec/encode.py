@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from feat2vec.beside import Beside
 from feat2vec.codecs import Codec, Entries, Tally, codec_from_facts
-from feat2vec.columns import Stage, stages
+from feat2vec.columns import STAGE_BYTES, Stage, stages
 from feat2vec.errors import UserError, suggest
 from feat2vec.fits import CodecFit, codec_fit
 from feat2vec.numbering import EntryFiles, interleave, number_group
@@ -84,18 +84,30 @@ class Encoder:
     values: Mapping[str, Values]
     classes: Vocabulary | None = None  # of a softmax target
 
+    def only(self, groups: Sequence[str]) -> Encoder:
+        """The same encoder for some of its groups."""
+        schema = self.schema.model_copy(update={"groups": {name: self.schema.groups[name] for name in groups}})
+        codecs, values = ({name: whole[name] for name in groups} for whole in (self.codecs, self.values))
+        return replace(self, schema=schema, codecs=codecs, values=values)
+
     def entries(self, source: object) -> Iterator[dict[str, Entries]]:
         """The entries of any rows, in batches; a group whose columns are all absent is missing in every row."""
+        return (entries for _, entries in self.staged(source))
+
+    def staged(
+        self, source: object, beside: Sequence[str] = (), max_bytes: int = STAGE_BYTES
+    ) -> Iterator[tuple[Stage, dict[str, Entries]]]:
+        """`entries`, with the stages that they come from; these hold the columns `beside` as well."""
         table = open_table(source)
         groups = self._given(table)
-        for stage in stages(table, _columns(groups.values(), among=table)):
+        for stage in stages(table, _columns(groups.values(), list(beside), among=table), max_bytes):
             absent = np.zeros(stage.rows, np.bool_)
-            yield {
+            yield (stage, {
                 name: codec.encode(stage, groups[name])
                 if name in groups
                 else Entries(absent, np.zeros((0, codec.stored), codec.dtype), Tally(missing=stage.rows))
                 for name, codec in self.codecs.items()
-            }
+            })  # fmt: skip
 
     def encode(self, source: object, out: str | Path | None = None, memory: str = MEMORY) -> Encoded:
         """Encode rows into a folder (a temporary one if none is given), with the training values' ids."""

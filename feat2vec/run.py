@@ -22,6 +22,7 @@ from feat2vec.schema import Schema
 from feat2vec.values import CHUNK, Array
 
 if TYPE_CHECKING:
+    from feat2vec.embed import Embedder
     from feat2vec.model import Feat2Vec
 
 FORMAT = 1
@@ -63,6 +64,29 @@ class Run:
         if not isinstance(model, Feat2Vec):
             raise UserError(f"{path}: holds {type(model).__name__}, no feat2vec model")
         return model
+
+    def embed(
+        self, rows: object, groups: Sequence[str] | None = None, level: int | None = None, *, by_group: bool = False
+    ) -> Any:
+        """Vectors [rows, dim] of any rows: the sum of the groups that are given, or of those in `groups`.
+
+        `by_group` gives {group: vectors} instead. Unseen values, missing groups and absent columns are fine. `level`
+        is for models with `ranks`; 1, in which every value has a vector, is the default.
+        """
+        return self.embedder(groups, level).embed(rows, by_group=by_group)
+
+    def embedder(self, groups: Sequence[str] | None = None, level: int | None = None) -> Embedder:
+        """What `embed` embeds by, compiled once: `embedder().write(table, "vectors.parquet")` streams to a file."""
+        from feat2vec.embed import Embedder
+
+        key = (groups if groups is None else tuple(groups), level)
+        if key not in self._embedders:
+            self._embedders[key] = Embedder(self.fitted, self.model, groups, level)
+        return self._embedders[key]
+
+    @cached_property
+    def _embedders(self) -> dict[Any, Embedder]:
+        return {}
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
