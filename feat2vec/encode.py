@@ -87,8 +87,8 @@ class Encoder:
     def only(self, groups: Sequence[str]) -> Encoder:
         """The same encoder for some of its groups."""
         schema = self.schema.model_copy(update={"groups": {name: self.schema.groups[name] for name in groups}})
-        codecs, values = ({name: whole[name] for name in groups} for whole in (self.codecs, self.values))
-        return replace(self, schema=schema, codecs=codecs, values=values)
+        codecs = {name: self.codecs[name] for name in groups}
+        return replace(self, schema=schema, codecs=codecs, values={name: self.values[name] for name in groups})
 
     def entries(self, source: object) -> Iterator[dict[str, Entries]]:
         """The entries of any rows, in batches; a group whose columns are all absent is missing in every row."""
@@ -110,12 +110,15 @@ class Encoder:
             })  # fmt: skip
 
     def encode(self, source: object, out: str | Path | None = None, memory: str = MEMORY) -> Encoded:
-        """Encode rows into a folder (a temporary one if none is given), with the training values' ids."""
+        """Encode rows into a folder (a temporary one if none is given), with the training values' ids.
+
+        A softmax target whose classes are not known, as that of a head, has its classes numbered here.
+        """
         table = open_table(source)
         groups = self._given(table)
         known = {name: len(values.entries) for name, values in self.values.items()}
         with _workspace(out, memory) as (folder, connection):
-            side = Beside(self.schema, table, folder, self.classes)
+            side = Beside(self.schema, table, folder, self.classes, connection if self.classes is None else None)
             parts = {
                 name: EntryFiles(folder / ".staging", f"g{i}", codec, self.schema.groups[name])
                 for i, (name, codec) in enumerate(self.codecs.items())
@@ -130,7 +133,8 @@ class Encoder:
                 number_group(connection, folder, name, codec, part.width, part.read, rows, values)
             interleave(folder, list(self.codecs))
         tallies = {name: part.tally for name, part in parts.items()}
-        return _opened(self, folder if out is None else Path(out), known, tallies, temporary=out is None)
+        encoder = replace(self, classes=side.classes)
+        return _opened(encoder, folder if out is None else Path(out), known, tallies, temporary=out is None)
 
     def decode(self, group: str, entries: Array) -> list[Any]:
         """What entries of a group stand for."""

@@ -45,7 +45,7 @@ class Feat2Vec(keras.Model):
         self.shapes = {name: Shape(int(s[0]), tuple(s[1]), bool(s[2])) for name, s in shapes.items()}
         self.classes = classes
         model = self.schema.model
-        self.dims = _dims(self.schema)
+        self.dims = dims_of(self.schema)
         self.extractors = [
             build_extractor(group.extractor, self.shapes[name], self.dims, model.bias, name=f"group_{i}")
             for i, (name, group) in enumerate(self.schema.groups.items())
@@ -107,15 +107,10 @@ class Feat2Vec(keras.Model):
         return self._run(self.extractors[self.groups.index(group)], entries, training=False)
 
     def _run(self, extractor: Extractor, entries: Any, training: bool) -> Extracted:
-        known = inspect.signature(extractor.call).parameters
-        options = {"training": training} if "training" in known else {}
-        if "seed" in known and training:
-            options["seed"] = self._seed(3) + tf.constant([0, 1 << 40], tf.int64) * self.extractors.index(extractor)
-        extracted: Extracted = extractor(entries, **options)
-        gain = extractor.spec.get("gain", 1.0)
-        if gain != 1:
-            return extracted._replace(levels=tuple(_each(lambda x: x * gain, level) for level in extracted.levels))
-        return extracted
+        place = tf.constant([0, 1 << 40], tf.int64)
+        return run_extractor(
+            extractor, entries, training, lambda: self._seed(3) + place * self.extractors.index(extractor)
+        )
 
     def params(self) -> list[int]:
         """The number of weights of each group's extractor."""
@@ -451,6 +446,19 @@ class Feat2Vec(keras.Model):
         )  # fmt: skip
 
 
+def run_extractor(extractor: Extractor, entries: Any, training: bool, seed: Callable[[], Any]) -> Extracted:
+    """A group's vectors, times its gain; `seed` is for the dropout of training."""
+    known = inspect.signature(extractor.call).parameters
+    options = {"training": training} if "training" in known else {}
+    if "seed" in known and training:
+        options["seed"] = seed()
+    extracted: Extracted = extractor(entries, **options)
+    gain = extractor.spec.get("gain", 1.0)
+    if gain != 1:
+        return extracted._replace(levels=tuple(_each(lambda x: x * gain, level) for level in extracted.levels))
+    return extracted
+
+
 def _count(mask: Any) -> Any:
     return tf.math.count_nonzero(mask, dtype=tf.int32)
 
@@ -500,7 +508,7 @@ def shapes_of(encoder: Encoder) -> dict[str, Shape]:
     return shapes
 
 
-def _dims(schema: Schema) -> tuple[int, ...]:
+def dims_of(schema: Schema) -> tuple[int, ...]:
     """The rank of each level; for truncation, of what each level adds to the one below."""
     ranks = schema.model.ranks or (schema.model.dim,)
     if schema.model.level_sharing == "truncate":
@@ -508,4 +516,4 @@ def _dims(schema: Schema) -> tuple[int, ...]:
     return ranks
 
 
-__all__ = ["Feat2Vec", "Joint", "shapes_of"]
+__all__ = ["Feat2Vec", "Joint", "dims_of", "run_extractor", "shapes_of"]

@@ -22,6 +22,9 @@ from feat2vec.schema import Schema
 from feat2vec.values import CHUNK, Array
 
 if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
     from feat2vec.embed import Embedder
     from feat2vec.model import Feat2Vec
 
@@ -74,6 +77,34 @@ class Run:
         is for models with `ranks`; 1, in which every value has a vector, is the default.
         """
         return self.embedder(groups, level).embed(rows, by_group=by_group)
+
+    def encoder(
+        self, *, trainable: bool = False, groups: Sequence[str] | None = None, level: int | None = None
+    ) -> keras.Model:
+        """A plain Keras model from a batch of `dataset` to {group: vectors} and their sum, `row`.
+
+        It is a copy: whatever trains it leaves the run as it is. Frozen (the default), its weights stay and it drops
+        nothing; with `trainable=True` gradients reach the tables, and what the schema drops in training is dropped.
+        """
+        from feat2vec.heads import encoder
+
+        return encoder(self.model, trainable=trainable, groups=groups, level=level)
+
+    def dataset(
+        self, rows: object, target: str | None = None, *, classes: bool | Sequence[str] | None = None,
+        groups: Sequence[str] | None = None, batch_size: int = 256, shuffle: bool = True, seed: int = 0,
+    ) -> tf.data.Dataset:  # fmt: skip
+        """Batches for a model that `encoder` is a part of: ({group: entries}, label), without a target only the inputs.
+
+        A target of numbers is a label as it is (float32; a boolean is 0 or 1, a date counts days), one of text becomes
+        classes: int32, label i standing for `dataset.class_names[i]`, the most frequent first. Give these names as
+        `classes` to the dataset of other rows; `classes=True` makes classes of numbers.
+        """
+        from feat2vec.heads import dataset
+
+        return dataset(
+            self.fitted, rows, target, classes=classes, groups=groups, batch_size=batch_size, shuffle=shuffle, seed=seed
+        )
 
     def embedder(self, groups: Sequence[str] | None = None, level: int | None = None) -> Embedder:
         """What `embed` embeds by, compiled once: `embedder().write(table, "vectors.parquet")` streams to a file."""

@@ -23,6 +23,7 @@ from feat2vec.encode import fit
 from feat2vec.errors import UserError
 from feat2vec.model import Feat2Vec
 from feat2vec.schema import read_schema
+from feat2vec.space import dense
 from feat2vec.trainer import train
 from feat2vec.vocabulary import FIRST
 
@@ -67,7 +68,7 @@ def expected(run: feat2vec.Run, rows: pa.Table, level: int) -> dict[str, Any]:
     found: dict[str, list[Any]] = {name: [] for name in GROUPS}
     for i in range(len(rows)):
         (batch,) = run.fitted.entries(rows.slice(i, 1))
-        inputs = {name: embed.dense(entries) for name, entries in batch.items()}
+        inputs = {name: dense(entries) for name, entries in batch.items()}
         for name, extracted in zip(run.model.groups, run.model.extract(inputs, training=False), strict=True):
             parts = [
                 np.asarray(part.free)[0] + (0 if part.dependent is None else np.asarray(part.dependent)[0])
@@ -161,7 +162,9 @@ def test_a_file_has_the_same_vectors(run: feat2vec.Run, tmp_path: Path, monkeypa
         "dim": dim, "level": level, "similarity": "cosine", "normalised": False, "groups": {n: n for n in GROUPS},
     }  # fmt: skip
     assert pl.read_parquet(out)["row"].dtype == pl.Array(pl.Float32, dim)
-    assert duckdb.sql(f"select count(who), count(*) from '{out}'").fetchall() == [(100 - new["who"].null_count, 100)]
+    with duckdb.connect() as connection:
+        counts = connection.execute(f"select count(who), count(*) from '{out}'").fetchall()
+    assert counts == [(100 - new["who"].null_count, 100)]
 
 
 def test_columns_of_the_file(run: feat2vec.Run, tmp_path: Path) -> None:
