@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from feat2vec.trainer import train
 
 __version__ = version("feat2vec")
-KERAS_MODULES = ("interactions", "extractors", "objectives", "optimizers", "mlp", "scores", "model")
+KERAS_MODULES = ("interactions", "extractors", "objectives", "optimizers", "mlp", "scores", "model", "heads")
 
 # Imported when first asked for, so that `import feat2vec` and the command line answer at once.
 _HOMES = {
@@ -75,13 +75,13 @@ class _RegisterWithKeras(MetaPathFinder):
                 load(module)
                 ours = any(sys.modules.get(f"feat2vec.{name}") for name in KERAS_MODULES)
                 if module.backend.backend() == "tensorflow" and not ours:  # or we are just being imported ourselves
-                    importlib.import_module("feat2vec.model")
+                    importlib.import_module("feat2vec.heads")
 
             vars(spec.loader)["exec_module"] = load_and_register
         return spec
 
 
 if "keras" in sys.modules:
-    importlib.import_module("feat2vec.model")
+    importlib.import_module("feat2vec.heads")
 else:
     sys.meta_path.insert(0, _RegisterWithKeras())

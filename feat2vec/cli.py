@@ -166,6 +166,36 @@ def evaluate(
         say(f"{name:15} {shown}")
 
 
+@feat2vec.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--data", required=True, help="Any rows: new values, and columns that are not there, are fine.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The Parquet file that is written.")
+@click.option("--groups", help="Use these groups alone, with commas between them; default: all.")
+@click.option(
+    "--level",
+    type=int,
+    help="The level, of a model with ranks. Default: 1, where every value is; if truncated, the last.",
+)
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+def embed(run: Path, data: str, out: Path, groups: str | None, level: int | None, force: bool) -> None:
+    """Write the vectors of rows: one for each row and each of its groups.
+
+    Columns: `id` (if the schema names one that the rows have), `row` (the sum of the row's groups), and each group's
+    vector, null where the row has none.
+
+    \b
+    feat2vec embed runs/films --data new.parquet --out vectors.parquet
+    feat2vec embed runs/films --data new.parquet --out vectors.parquet --groups title,plot
+    """
+    _import_tensorflow()
+    from feat2vec.run import load
+
+    names = None if groups is None else [name.strip() for name in groups.split(",")]
+    embedder = load(run).embedder(names, level)
+    rows = embedder.write(data, out, force=force)
+    say(f"{out}: {rows:,} rows, {embedder.dim} dimensions")
+
+
 def _import_tensorflow() -> None:
     """TensorFlow's libraries write of the processor and of missing devices to standard error; nobody asked."""
     sys.stderr.flush()

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from feat2vec.beside import Beside
 from feat2vec.codecs import Codec, Entries, Tally, codec_from_facts
-from feat2vec.columns import Stage, stages
+from feat2vec.columns import STAGE_BYTES, Stage, stages
 from feat2vec.errors import UserError, suggest
 from feat2vec.fits import CodecFit, codec_fit
 from feat2vec.numbering import EntryFiles, interleave, number_group
@@ -84,26 +84,41 @@ class Encoder:
     values: Mapping[str, Values]
     classes: Vocabulary | None = None  # of a softmax target
 
+    def only(self, groups: Sequence[str]) -> Encoder:
+        """The same encoder for some of its groups."""
+        schema = self.schema.model_copy(update={"groups": {name: self.schema.groups[name] for name in groups}})
+        codecs = {name: self.codecs[name] for name in groups}
+        return replace(self, schema=schema, codecs=codecs, values={name: self.values[name] for name in groups})
+
     def entries(self, source: object) -> Iterator[dict[str, Entries]]:
         """The entries of any rows, in batches; a group whose columns are all absent is missing in every row."""
+        return (entries for _, entries in self.staged(source))
+
+    def staged(
+        self, source: object, beside: Sequence[str] = (), max_bytes: int = STAGE_BYTES
+    ) -> Iterator[tuple[Stage, dict[str, Entries]]]:
+        """`entries`, with the stages that they come from; these hold the columns `beside` as well."""
         table = open_table(source)
         groups = self._given(table)
-        for stage in stages(table, _columns(groups.values(), among=table)):
+        for stage in stages(table, _columns(groups.values(), list(beside), among=table), max_bytes):
             absent = np.zeros(stage.rows, np.bool_)
-            yield {
+            yield (stage, {
                 name: codec.encode(stage, groups[name])
                 if name in groups
                 else Entries(absent, np.zeros((0, codec.stored), codec.dtype), Tally(missing=stage.rows))
                 for name, codec in self.codecs.items()
-            }
+            })  # fmt: skip
 
     def encode(self, source: object, out: str | Path | None = None, memory: str = MEMORY) -> Encoded:
-        """Encode rows into a folder (a temporary one if none is given), with the training values' ids."""
+        """Encode rows into a folder (a temporary one if none is given), with the training values' ids.
+
+        A softmax target whose classes are not known, as that of a head, has its classes numbered here.
+        """
         table = open_table(source)
         groups = self._given(table)
         known = {name: len(values.entries) for name, values in self.values.items()}
         with _workspace(out, memory) as (folder, connection):
-            side = Beside(self.schema, table, folder, self.classes)
+            side = Beside(self.schema, table, folder, self.classes, connection if self.classes is None else None)
             parts = {
                 name: EntryFiles(folder / ".staging", f"g{i}", codec, self.schema.groups[name])
                 for i, (name, codec) in enumerate(self.codecs.items())
@@ -118,7 +133,8 @@ class Encoder:
                 number_group(connection, folder, name, codec, part.width, part.read, rows, values)
             interleave(folder, list(self.codecs))
         tallies = {name: part.tally for name, part in parts.items()}
-        return _opened(self, folder if out is None else Path(out), known, tallies, temporary=out is None)
+        encoder = replace(self, classes=side.classes)
+        return _opened(encoder, folder if out is None else Path(out), known, tallies, temporary=out is None)
 
     def decode(self, group: str, entries: Array) -> list[Any]:
         """What entries of a group stand for."""

@@ -42,7 +42,7 @@ def rank(
     A query is a row and one true value; the row's other true values are left out. `given` are all other groups if it
     is None.
     """
-    encoder, model = run.encoder, run.model
+    encoder, model = run.fitted, run.model
     given = _groups(encoder, target, given)
     data = _with_target(encoder, target, data)
     found = candidates(model, encoder, target)
@@ -68,7 +68,7 @@ def nearest(
     run: Run, data: object, target: str, given: Sequence[str] | None = None, similarity: Similarity = "cosine"
 ) -> dict[str, Any]:
     """Read a number off the value of `target` that is nearest to `given`, and compare it with the row's own number."""
-    encoder, model = run.encoder, run.model
+    encoder, model = run.fitted, run.model
     given = _groups(encoder, target, given)
     data = _with_target(encoder, target, data)
     entries, numbers = _numbers(encoder, target)
@@ -128,7 +128,7 @@ def _with_target(encoder: Encoder, target: str, data: object) -> Table:
 
 def _rows(run: Run, data: object, names: Sequence[str]) -> Iterator[Mapping[str, Array]]:
     """The rows' entries of some groups, in batches that an extractor can take."""
-    for batch in run.encoder.entries(data):
+    for batch in run.fitted.entries(data):
         whole = {name: dense(batch[name]) for name in names}
         for block in blocks(len(whole[names[0]]), ROWS):
             yield {name: entries[block] for name, entries in whole.items()}

@@ -412,4 +412,4 @@ def _parts(extracted: Extracted, sizes: Any) -> list[Extracted]:
     return [Extracted(*parts) for parts in zip(levels, linear, squares, strict=True)]
 
 
-__all__ = ["Feat2Vec", "Joint", "shapes_of"]
+__all__ = ["Feat2Vec", "Joint"]

@@ -22,6 +22,10 @@ from feat2vec.schema import Schema
 from feat2vec.values import CHUNK, Array
 
 if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
+    from feat2vec.embed import Embedder
     from feat2vec.model import Feat2Vec
 
 FORMAT = 1
@@ -30,21 +34,21 @@ PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
 
 @dataclass(frozen=True)
 class Run:
-    """A trained run: `encoder` for rows, `model` for vectors and scores."""
+    """A trained run: `fitted`, the encoder, for rows, `model` for vectors and scores."""
 
     folder: Path
     manifest: Mapping[str, Any]
     metrics: Mapping[str, Any]
 
     @cached_property
-    def encoder(self) -> Encoder:
+    def fitted(self) -> Encoder:
         """The fitted encoder, without TensorFlow."""
         return Encoder.load(self.folder)
 
     @property
     def schema(self) -> Schema:
         """The schema, every default filled in."""
-        return self.encoder.schema
+        return self.fitted.schema
 
     @cached_property
     def model(self) -> Feat2Vec:
@@ -63,6 +67,57 @@ class Run:
         if not isinstance(model, Feat2Vec):
             raise UserError(f"{path}: holds {type(model).__name__}, no feat2vec model")
         return model
+
+    def embed(
+        self, rows: object, groups: Sequence[str] | None = None, level: int | None = None, *, by_group: bool = False
+    ) -> Any:
+        """Vectors [rows, dim] of any rows: the sum of the groups that are given, or of those in `groups`.
+
+        `by_group` gives {group: vectors} instead. Unseen values, missing groups and absent columns are fine. `level`
+        is for models with `ranks`; 1, in which every value has a vector, is the default.
+        """
+        return self.embedder(groups, level).embed(rows, by_group=by_group)
+
+    def encoder(
+        self, *, trainable: bool = False, groups: Sequence[str] | None = None, level: int | None = None
+    ) -> keras.Model:
+        """A plain Keras model from a batch of `dataset` to {group: vectors} and their sum, `row`.
+
+        It is a copy: whatever trains it leaves the run as it is. Frozen (the default), its weights stay and it drops
+        nothing; with `trainable=True` gradients reach the tables, and what the schema drops in training is dropped.
+        """
+        from feat2vec.heads import encoder
+
+        return encoder(self.model, trainable=trainable, groups=groups, level=level)
+
+    def dataset(
+        self, rows: object, target: str | None = None, *, classes: bool | Sequence[str] | None = None,
+        groups: Sequence[str] | None = None, batch_size: int = 256, shuffle: bool = True, seed: int = 0,
+    ) -> tf.data.Dataset:  # fmt: skip
+        """Batches for a model that `encoder` is a part of: ({group: entries}, label), without a target only the inputs.
+
+        A target of numbers is a label as it is (float32; a boolean is 0 or 1, a date counts days), one of text becomes
+        classes: int32, label i standing for `dataset.class_names[i]`, the most frequent first. Give these names as
+        `classes` to the dataset of other rows; `classes=True` makes classes of numbers.
+        """
+        from feat2vec.heads import dataset
+
+        return dataset(
+            self.fitted, rows, target, classes=classes, groups=groups, batch_size=batch_size, shuffle=shuffle, seed=seed
+        )
+
+    def embedder(self, groups: Sequence[str] | None = None, level: int | None = None) -> Embedder:
+        """What `embed` embeds by, compiled once: `embedder().write(table, "vectors.parquet")` streams to a file."""
+        from feat2vec.embed import Embedder
+
+        key = (groups if groups is None else tuple(groups), level)
+        if key not in self._embedders:
+            self._embedders[key] = Embedder(self.fitted, self.model, groups, level)
+        return self._embedders[key]
+
+    @cached_property
+    def _embedders(self) -> dict[Any, Embedder]:
+        return {}
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
@@ -89,7 +144,7 @@ def load(folder: str | Path) -> Run:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: cannot be read as a run ({type(error).__name__}: {error})") from None
     run = Run(folder, manifest, metrics)
-    _ = run.encoder  # what is wrong with it is said now
+    _ = run.fitted  # what is wrong with it is said now
     return run
 
 

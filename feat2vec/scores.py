@@ -32,7 +32,7 @@ class Scores(keras.Model):
         self.schema: Schema = read_schema(parse_document(schema), plugins=trusted)
         self.shapes = {name: Shape(int(s[0]), tuple(s[1]), bool(s[2])) for name, s in shapes.items()}
         self.classes = classes
-        self.dims = _dims(self.schema)
+        self.dims = dims_of(self.schema)
         model = self.schema.model
         self.extractors = [
             build_extractor(group.extractor, self.shapes[name], self.dims, model.bias, f"group_{i}", model.scale)
@@ -96,15 +96,10 @@ class Scores(keras.Model):
         return [extractor.params() for extractor in self.extractors]
 
     def _run(self, extractor: Extractor, entries: Any, training: bool) -> Extracted:
-        known = inspect.signature(extractor.call).parameters
-        options = {"training": training} if "training" in known else {}
-        if "seed" in known and training:
-            options["seed"] = self._seed(3) + tf.constant([0, 1 << 40], tf.int64) * self.extractors.index(extractor)
-        extracted: Extracted = extractor(entries, **options)
-        gain = extractor.spec.get("gain", 1.0)
-        if gain != 1:
-            return extracted._replace(levels=tuple(each(lambda x: x * gain, level) for level in extracted.levels))
-        return extracted
+        place = tf.constant([0, 1 << 40], tf.int64)
+        return run_extractor(
+            extractor, entries, training, lambda: self._seed(3) + place * self.extractors.index(extractor)
+        )
 
     def _submodels(self, extracted: Sequence[Extracted], training: bool) -> Submodels:
         levels, linear = self._stack(extracted)
@@ -216,6 +211,19 @@ def add_to_top(scores: Submodels, more: Any) -> Submodels:
     return Submodels([*scores.scores[:-1], top], targets)
 
 
+def run_extractor(extractor: Extractor, entries: Any, training: bool, seed: Callable[[], Any]) -> Extracted:
+    """A group's vectors, times its gain; `seed` is for the dropout of training."""
+    known = inspect.signature(extractor.call).parameters
+    options = {"training": training} if "training" in known else {}
+    if "seed" in known and training:
+        options["seed"] = seed()
+    extracted: Extracted = extractor(entries, **options)
+    gain = extractor.spec.get("gain", 1.0)
+    if gain != 1:
+        return extracted._replace(levels=tuple(each(lambda x: x * gain, level) for level in extracted.levels))
+    return extracted
+
+
 def shapes_of(encoder: Encoder) -> dict[str, Shape]:
     """What each group's layer has to know of the data."""
     ranks = encoder.schema.model.ranks or (encoder.schema.model.dim,)
@@ -230,7 +238,7 @@ def shapes_of(encoder: Encoder) -> dict[str, Shape]:
     return shapes
 
 
-def _dims(schema: Schema) -> tuple[int, ...]:
+def dims_of(schema: Schema) -> tuple[int, ...]:
     """The rank of each level; for truncation, of what each level adds to the one below."""
     ranks = schema.model.ranks or (schema.model.dim,)
     if schema.model.level_sharing == "truncate":
@@ -238,4 +246,4 @@ def _dims(schema: Schema) -> tuple[int, ...]:
     return ranks
 
 
-__all__ = ["Scores", "add_to_top", "each", "shapes_of"]
+__all__ = ["Scores", "add_to_top", "dims_of", "each", "run_extractor", "shapes_of"]

@@ -58,7 +58,7 @@ def expected_ranks(
     run: feat2vec.Run, table: pa.Table, given: list[str], similarity: Any
 ) -> tuple[list[float], int, int]:
     """One query at a time."""
-    encoder = run.encoder
+    encoder = run.fitted
     index = {key: i for i, key in enumerate(encoder.codecs["director"].vocabulary.keys.to_pylist())}  # type: ignore[union-attr]
     cast = set(encoder.codecs["cast"].vocabulary.keys.to_pylist())  # type: ignore[union-attr]
     (batch,) = encoder.entries(table)
@@ -85,7 +85,7 @@ def test_ranks_are_those_of_a_loop(run: feat2vec.Run, given: list[str], similari
     ranks, unseen, empty = expected_ranks(run, test, given, similarity)
     assert unseen
     assert (empty > 0) == (given == ["cast"])
-    total = len(candidates(run.model, run.encoder, "director").tables[0])
+    total = len(candidates(run.model, run.fitted, "director").tables[0])
     for scores in (1 << 26, total * 7):  # whole, and in blocks
         monkeypatch.setattr(evaluate, "SCORES", scores)
         facts = evaluate.rank(run, test, "director", None if len(given) > 1 else given, similarity)
@@ -99,7 +99,7 @@ def test_ranks_are_those_of_a_loop(run: feat2vec.Run, given: list[str], similari
 
 
 def test_ties_count_half(run: feat2vec.Run) -> None:
-    rest = [name for name in run.encoder.codecs if name != "director"]
+    rest = [name for name in run.fitted.codecs if name != "director"]
     table = run.model.extractors[0].tables
     before = [weights.numpy() for weights in table]
     try:
@@ -116,11 +116,11 @@ def test_ties_count_half(run: feat2vec.Run) -> None:
 
 def test_a_number_is_read_off_the_nearest_value(run: feat2vec.Run) -> None:
     test = films(150, 1)
-    (batch,) = run.encoder.entries(test)
-    found = candidates(run.model, run.encoder, "score")
+    (batch,) = run.fitted.entries(test)
+    found = candidates(run.model, run.fitted, "score")
     scores = similarities(extract(run.model, {"director": dense(batch["director"])}), found, "cosine")
-    decoded = np.array(run.encoder.decode("score", run.encoder.values["score"].entries), float)[:, 0]
-    directors = run.encoder.codecs["director"].vocabulary
+    decoded = np.array(run.fitted.decode("score", run.fitted.values["score"].entries), float)[:, 0]
+    directors = run.fitted.codecs["director"].vocabulary
     assert directors is not None
     seen = [any(d in directors.key_to_id for d in row) for row in test["director"].to_pylist()]
     error = (decoded[scores.argmax(axis=1)] - test["score"].to_numpy())[seen] ** 2
@@ -141,12 +141,12 @@ def test_whole_texts_and_numbers_are_ranked(run: feat2vec.Run, target: str) -> N
     assert facts["candidates"] == len(texts)
     assert facts["skipped_unseen"] == sum(str(value) not in texts for value in test[target].to_pylist())
     assert facts["n"] + facts["skipped_unseen"] + facts["skipped_empty"] == 60
-    (batch,) = run.encoder.entries(test)
-    found = candidates(run.model, run.encoder, target)
+    (batch,) = run.fitted.entries(test)
+    found = candidates(run.model, run.fitted, target)
     scores = similarities(extract(run.model, {"director": dense(batch["director"])}), found, "cosine")
-    decoded = run.encoder.decode(target, run.encoder.values[target].entries)
+    decoded = run.fitted.decode(target, run.fitted.values[target].entries)
     own = dense(batch[target])
-    index = {entry.tobytes(): i for i, entry in enumerate(np.asarray(run.encoder.values[target].entries))}
+    index = {entry.tobytes(): i for i, entry in enumerate(np.asarray(run.fitted.values[target].entries))}
     known = [i for i in range(60) if own[i].tobytes() in index and dense(batch["director"])[i].max() > 1]
     truth = [scores[i][index[own[i].tobytes()]] for i in known]
     ranks = [(scores[i] > t).sum() + ((scores[i] == t).sum() - 1) / 2 for i, t in zip(known, truth, strict=True)]

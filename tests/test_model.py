@@ -17,8 +17,9 @@ import tensorflow as tf
 from feat2vec import optimizers
 from feat2vec.document import dump_document
 from feat2vec.encode import Encoded, fit
-from feat2vec.model import Feat2Vec, shapes_of
+from feat2vec.model import Feat2Vec
 from feat2vec.schema import read_schema
+from feat2vec.scores import shapes_of
 from tests import reference
 
 GROUPS: dict[str, Any] = {

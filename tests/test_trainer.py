@@ -131,7 +131,7 @@ def test_the_planted_structure_is_found() -> None:
         settings=["training.epochs=20", "objective=contrastive", "noise={sharing: batch, negatives: 32}"],
         quiet=True,
     )
-    vocabularies = [run.encoder.codecs[name].vocabulary for name in ("who", "place")]
+    vocabularies = [run.fitted.codecs[name].vocabulary for name in ("who", "place")]
     assert all(vocabulary is not None for vocabulary in vocabularies)
     who, place = (run.model.extractors[i].tables[0].numpy()[1:] for i in (0, 2))
     keys, places = ([str(key) for key in vocabulary.keys.to_pylist()] for vocabulary in vocabularies if vocabulary)
@@ -229,7 +229,7 @@ def test_early_stopping_restores_the_best_weights(tmp_path: Path) -> None:
     best = int(np.argmin(losses))
     assert len(losses) == best + 3 < 60
     assert run.metrics["kept_epoch"] == best + 1
-    held = run.encoder.encode(table(100, 1))
+    held = run.fitted.encode(table(100, 1))
     run.model.compile()
     assert run.model.evaluate(run.model.dataset(held, shuffle=False), verbose=0) == pytest.approx(
         losses[best], abs=1e-5
