@@ -41,12 +41,12 @@ class Beside:
         if schema.id in self.columns:
             self._names(stage, str(schema.id))
         if schema.weight in self.columns:
-            self._append("weight", self._numbers(stage, str(schema.weight), lambda x: x >= 0, "at least 0"))
+            self._append("weight", _numbers(stage, str(schema.weight), lambda x: x >= 0, "at least 0"))
         if schema.target in self.columns:
             if isinstance(schema.objective, Softmax):
                 self._classes(stage, str(schema.target))
             else:
-                self._append("target", self._target(stage, str(schema.target)))
+                self._append("target", target_of(schema, stage))
 
     def finish(self) -> None:
         for file in self.files.values():
@@ -65,48 +65,60 @@ class Beside:
             self.files[name] = ArrayFile(self.folder / f"{name}.npy", array.dtype)
         self.files[name].append(array)
 
-    def _target(self, stage: Stage, column: str) -> Array:
-        match self.schema.objective.type:
-            case "logistic":
-                return self._numbers(stage, column, lambda x: (x == 0) | (x == 1), "0 or 1")
-            case "glove":
-                return self._numbers(stage, column, lambda x: x > 0, "above 0")
-        return self._numbers(stage, column, lambda x: x == x, "a number")
-
-    def _numbers(self, stage: Stage, column: str, good: Any, wanted: str) -> Array:
-        with np.errstate(over="ignore"):
-            numbers = numbers_of(stage, column)[0].astype(np.float32)
-        bad = np.flatnonzero(~(good(numbers) & np.isfinite(numbers)))
-        if len(bad):
-            value = stage.column(column)[int(bad[0])].as_py()
-            stage.refuse(int(bad[0]), column, value, f"the objective needs it to be {wanted}, in every row")
-        return numbers
-
-    def _keys(self, stage: Stage, column: str) -> Items:
-        """A key for each row."""
-        if is_list(stage.column(column).type):
-            raise UserError(f"{stage.row(0)}: column {column!r} holds lists; a single value a row is needed")
-        return items_of(stage, column, Lookup())
-
     def _classes(self, stage: Stage, column: str) -> None:
-        items = self._keys(stage, column)
-        if not items.lengths.all():
-            row = int(np.flatnonzero(items.lengths == 0)[0])
-            stage.refuse(row, column, None, "the objective needs a class in every row")
         if self.counted is not None:
+            items = _class_items(stage, column)
             self.counted.add(items.keys, np.bincount(items.codes, minlength=len(items.keys)))
             self.staged.append(items.codes)
         elif self.classes is not None:
-            ids = self.classes.ids(items.keys)[items.codes]
-            self._append("target", ids - np.int32(FIRST))  # -1 is a class that training has not seen
+            self._append("target", target_of(self.schema, stage, self.classes))
 
     def _names(self, stage: Stage, column: str) -> None:
         import pyarrow.parquet as pq
 
-        items = self._keys(stage, column)
+        items = _keys(stage, column)
         if not items.lengths.all():
             stage.refuse(int(np.flatnonzero(items.lengths == 0)[0]), column, None, "the `id` column names every row")
         table = pa.table({"name": items.keys.take(pa.array(items.codes))})
         if self.names is None:
             self.names = pq.ParquetWriter(self.folder / "names.parquet", table.schema)
         self.names.write_table(table)
+
+
+def target_of(schema: Schema, stage: Stage, classes: Vocabulary | None = None) -> Array:
+    """The target of each row: float32, or int32 classes, -1 for one that training has not seen."""
+    column = str(schema.target)
+    if classes is not None:
+        items = _class_items(stage, column)
+        return classes.ids(items.keys)[items.codes] - np.int32(FIRST)
+    match schema.objective.type:
+        case "logistic":
+            return _numbers(stage, column, lambda x: (x == 0) | (x == 1), "0 or 1")
+        case "glove":
+            return _numbers(stage, column, lambda x: x > 0, "above 0")
+    return _numbers(stage, column, lambda x: x == x, "a number")
+
+
+def _numbers(stage: Stage, column: str, good: Any, wanted: str) -> Array:
+    with np.errstate(over="ignore"):
+        numbers = numbers_of(stage, column)[0].astype(np.float32)
+    bad = np.flatnonzero(~(good(numbers) & np.isfinite(numbers)))
+    if len(bad):
+        value = stage.column(column)[int(bad[0])].as_py()
+        stage.refuse(int(bad[0]), column, value, f"the objective needs it to be {wanted}, in every row")
+    return numbers
+
+
+def _keys(stage: Stage, column: str) -> Items:
+    """A key for each row."""
+    if is_list(stage.column(column).type):
+        raise UserError(f"{stage.row(0)}: column {column!r} holds lists; a single value a row is needed")
+    return items_of(stage, column, Lookup())
+
+
+def _class_items(stage: Stage, column: str) -> Items:
+    items = _keys(stage, column)
+    if not items.lengths.all():
+        row = int(np.flatnonzero(items.lengths == 0)[0])
+        stage.refuse(row, column, None, "the objective needs a class in every row")
+    return items

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -135,35 +136,72 @@ def train(
 @feat2vec.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--data", required=True, help="Rows that training has not seen.")
-@click.option("--task", type=click.Choice(["rank", "nearest"]), required=True, help="What to measure.")
-@click.option("--target", required=True, help="The group to find.")
-@click.option("--given", help="The groups to find it by, with commas between them; default: all others.")
-@click.option("--similarity", type=click.Choice(["cosine", "dot"]), default="cosine", show_default=True)
+@click.option("--task", type=click.Choice(["rank", "nearest", "predict"]), required=True, help="What to measure.")
+@click.option("--target", help="rank, nearest: the group to find.")
+@click.option("--given", help="rank, nearest: the groups to find it by, with commas between them; default: all others.")
+@click.option("--similarity", type=click.Choice(["cosine", "dot"]), help="rank, nearest: default cosine.")
+@click.option("--level", type=int, help="predict: the submodel of a level, in a model with ranks; default: the whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
-    run: Path, data: str, task: str, target: str, given: str | None, similarity: Literal["cosine", "dot"], as_json: bool
-) -> None:
+    run: Path, data: str, task: str, target: str | None, given: str | None,
+    similarity: Literal["cosine", "dot"] | None, level: int | None, as_json: bool,
+) -> None:  # fmt: skip
     """Measure a run on rows that it has not seen.
 
     rank: where a row's true values of the target stand among all, by their similarity with the groups given.
     nearest: a number read off the target's value that is nearest to the groups given, against the row's own.
+    predict: the schema's target; log loss and AUC, RMSE and MAE, or accuracy and log loss.
 
     \b
     feat2vec evaluate runs/films --data test.parquet --task rank --target director --given cast,genre
     feat2vec evaluate runs/films --data test.parquet --task nearest --target year
+    feat2vec evaluate runs/apps --data test.parquet --task predict
     """
     _import_tensorflow()
     from feat2vec import evaluate as tasks
     from feat2vec.run import load
 
-    names = None if given is None else [name.strip() for name in given.split(",")]
-    facts = getattr(tasks, task)(load(run), data, target, names, similarity)
+    ranking = {"--target": target, "--given": given, "--similarity": similarity}
+    others: Mapping[str, object] = ranking if task == "predict" else {"--level": level}
+    for option, value in others.items():
+        if value is not None:
+            raise UserError(f"{option}: is not for --task {task}; remove it")
+    if task == "predict":
+        facts = tasks.predict(load(run), data, level)
+    else:
+        if target is None:
+            raise UserError(f"--task {task} needs --target, the group to find")
+        names = None if given is None else [name.strip() for name in given.split(",")]
+        facts = getattr(tasks, task)(load(run), data, target, names, similarity or "cosine")
     if as_json:
         say(json.dumps(facts))
         return
     for name, value in facts.items():
         shown = ", ".join(value) if isinstance(value, list) else f"{value:.4g}" if isinstance(value, float) else value
         say(f"{name:15} {shown}")
+
+
+@feat2vec.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--data", required=True, help="Any rows: new values, and columns that are not there, are fine.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The Parquet file that is written.")
+@click.option("--level", type=int, help="The submodel of a level, in a model with ranks; default: the whole.")
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+def predict(run: Path, data: str, out: Path, level: int | None, force: bool) -> None:
+    """Write what a run says of rows, in their order.
+
+    Columns: `id` (if the schema names one that the rows have), and for a logistic objective `score` and `probability`,
+    for a regression `prediction`, for a softmax `prediction` (the class), its `probability` and all `probabilities`
+    (the classes are in the file's metadata), for glove `prediction` (the count); else `score`.
+
+    \b
+    feat2vec predict runs/apps --data new.parquet --out scores.parquet
+    """
+    _import_tensorflow()
+    from feat2vec.run import load
+
+    rows = load(run).predictor(level).write(data, out, force=force)
+    say(f"{out}: {rows:,} rows")
 
 
 @feat2vec.command()

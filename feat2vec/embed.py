@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -99,41 +99,14 @@ class Embedder:
 
         Columns: `id` (the schema's, where the table has it), `row`, and one for each group, null where it is missing.
         """
-        out, table, name = Path(out), open_table(source), self.encoder.schema.id
-        if out.is_dir() or (out.exists() and not force):
-            remedy = "choose another name" + ("" if out.is_dir() else ", or add --force to replace it")
-            raise UserError(f"{out}: {'is a folder' if out.is_dir() else 'exists already'}; {remedy}")
-        if not out.parent.is_dir():
-            raise UserError(f"{out}: there is no folder {out.parent}; make it first")
+        table, name = open_table(source), self.encoder.schema.id
         beside = [name] if name is not None and name in table.columns else []
-        return self._write(table, beside, out)
-
-    def _write(self, table: Table, beside: Sequence[str], out: Path) -> int:
-        import pyarrow.parquet as pq
-
         schema = self.file_schema([table.columns[name] for name in beside])
-        partial = out.with_name(f".{out.name}-{os.urandom(8).hex()}")
-        total = size = 0
-        held: list[pa.RecordBatch] = []
-        few = (
-            [ID] if beside else False
-        )  # what repeats and has an order: not the vectors, which nothing compresses either
-        options = {"use_dictionary": few, "write_statistics": few, "compression": "none"}
-        try:
-            with pq.ParquetWriter(partial, schema, **options) as file:
-                for part in ahead(self._batches_ahead(table, beside)):
-                    held.append(self._record(part, beside, schema))
-                    size, total = size + held[-1].nbytes, total + len(part.row)
-                    if size > WRITTEN:
-                        file.write_table(pa.Table.from_batches(held, schema))
-                        held, size = [], 0
-                if held:
-                    file.write_table(pa.Table.from_batches(held, schema))
-            partial.replace(out)
-        except BaseException:
-            with suppress(OSError):
-                partial.unlink()
-            raise
+        total = 0
+        with parquet_file(out, schema, names=[ID] if beside else (), force=force) as write:
+            for part in ahead(self._batches_ahead(table, beside)):
+                write(self._record(part, beside, schema))
+                total += len(part.row)
         return total
 
     def _batches_ahead(self, table: Table, beside: Sequence[str]) -> Iterator[Embedded]:
@@ -160,6 +133,47 @@ class Embedder:
     def _lists(self, vectors: Floats, schema: pa.Schema, present: Present | None) -> pa.Array:
         mask = None if present is None or present.all() else pa.array(~present)
         return pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=schema.field(ROW).type, mask=mask)
+
+
+@contextmanager
+def parquet_file(
+    out: str | Path, schema: pa.Schema, names: Sequence[str] = (), *, force: bool = False
+) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """What writes batches to a Parquet file, which is there when it is whole.
+
+    Only the columns `names` repeat and have an order: nothing compresses vectors and scores.
+    """
+    import pyarrow.parquet as pq
+
+    out = Path(out)
+    if out.is_dir() or (out.exists() and not force):
+        remedy = "choose another name" + ("" if out.is_dir() else ", or add --force to replace it")
+        raise UserError(f"{out}: {'is a folder' if out.is_dir() else 'exists already'}; {remedy}")
+    if not out.parent.is_dir():
+        raise UserError(f"{out}: there is no folder {out.parent}; make it first")
+    partial = out.with_name(f".{out.name}-{os.urandom(8).hex()}")
+    options = {"use_dictionary": list(names) or False, "write_statistics": list(names) or False, "compression": "none"}
+    held: list[pa.RecordBatch] = []
+
+    def write(batch: pa.RecordBatch) -> None:
+        held.append(batch)
+        if sum(some.nbytes for some in held) > WRITTEN:
+            flush()
+
+    def flush() -> None:
+        if held:
+            file.write_table(pa.Table.from_batches(held, schema))
+            held.clear()
+
+    try:
+        with pq.ParquetWriter(partial, schema, **options) as file:
+            yield write
+            flush()
+        partial.replace(out)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
 
 
 def chosen(names: Sequence[str], groups: Sequence[str] | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""`evaluate`: how well the groups of a row that are given find its value of a group that is not."""
+"""`evaluate`: how well a row's groups find its value of another one, and how true what a run says of rows is."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from feat2vec.beside import target_of
 from feat2vec.codecs import ItemsCodec
 from feat2vec.encode import Encoder
 from feat2vec.errors import UserError, suggest
+from feat2vec.predict import softmax
 from feat2vec.run import Run
+from feat2vec.schema import Glove, Logistic, Softmax
 from feat2vec.space import (
     ROWS,
     Candidates,
@@ -95,6 +98,41 @@ def nearest(
         "skipped_missing": missing, "skipped_empty": empty, "candidates": len(entries),
         "mse": error[0] if len(error) == 1 else dict(zip(columns, error, strict=True)),
     }  # fmt: skip
+
+
+def predict(run: Run, data: object, level: int | None = None) -> dict[str, Any]:
+    """How far what is said of rows is from their target.
+
+    logistic: log loss and AUC. regression: RMSE and MAE, for glove of log N. softmax: accuracy and log loss, over the
+    rows whose class training has seen.
+    """
+    schema, table = run.schema, open_table(data)
+    if schema.target is None:
+        remedy = "`--task rank` and `--task nearest` measure it"
+        raise UserError(f"--task predict: the objective {schema.objective.type} has no target to predict; {remedy}")
+    if schema.target not in table.columns:
+        near = suggest(schema.target, table.columns) or f"; the columns are {', '.join(table.columns)}"
+        raise UserError(f"{table.name}: has no column {schema.target!r}, the target{near}")
+    said: list[Array] = []
+    true: list[Array] = []
+    for part in run.predictor(level).parts(table, (schema.target,)):
+        said.append(part.scores)
+        if part.rows.start == 0:  # a stage begins
+            true.append(target_of(schema, part.stage, run.fitted.classes))
+    scores, truth = np.concatenate(said).astype(np.float64), np.concatenate(true)
+    facts: dict[str, Any] = {"task": "predict", "n": len(truth)}
+    match schema.objective:
+        case Logistic():
+            return facts | {"log_loss": log_loss(scores, truth), "auc": auc(scores, truth)}
+        case Softmax():
+            seen = truth >= 0
+            scores, truth = scores[seen], truth[seen]
+            own = np.take_along_axis(np.log(softmax(scores)), truth[:, None], axis=1)
+            right = float((scores.argmax(axis=1) == truth).mean()) if len(truth) else None
+            loss = float(-own.mean()) if len(truth) else None
+            return facts | {"n": len(truth), "skipped_unseen": int((~seen).sum()), "accuracy": right, "log_loss": loss}
+    errors = scores - (np.log(truth) if isinstance(schema.objective, Glove) else truth)
+    return facts | {"rmse": float(np.sqrt(np.square(errors).mean())), "mae": float(np.abs(errors).mean())}
 
 
 def _groups(encoder: Encoder, target: str, given: Sequence[str] | None) -> list[str]:
@@ -185,6 +223,23 @@ def _summary(ranks: npt.NDArray[np.float64], total: int) -> dict[str, float | No
         "recall_at_10": float((ranks < 10).mean()),
         "median_rank": float(np.median(ranks)),
     }
+
+
+def log_loss(scores: npt.NDArray[Any], truth: npt.NDArray[Any]) -> float:
+    """The mean of log(1 + exp(-s)) for a 1 and log(1 + exp(s)) for a 0."""
+    return float(np.logaddexp(0, np.where(truth > 0, -scores, scores)).mean())
+
+
+def auc(scores: npt.NDArray[Any], truth: npt.NDArray[Any]) -> float | None:
+    """The share of pairs of a 1 and a 0 in which the 1 scores higher, ties counting half; None without a pair."""
+    ones = truth > 0
+    pairs = int(ones.sum()) * int((~ones).sum())
+    if not pairs:
+        return None
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]  # from 1, ties in the middle
+    above = ranks[ones].sum() - ones.sum() * (ones.sum() + 1) / 2
+    return float(above / pairs)
 
 
 class _Numbers(NamedTuple):

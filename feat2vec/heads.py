@@ -176,7 +176,8 @@ def dataset(
         key: tf.Variable(values, trainable=False)
         for key, values in zip(input_names(names), value_tables(encoded), strict=True)
     }
-    batches = Batches(encoded, tables, batch_size, labelled=target is not None, shuffle=shuffle, seed=seed)
+    label = None if target is None else encoded.target
+    batches = Batches(encoded.rows, tables, batch_size, target=label, keep_rows=False, shuffle=shuffle, seed=seed)
     batches.steps_at_once, batches.steps = 1, -(-len(encoded) // batch_size)
     made = batches.dataset()
     if target is None:

@@ -22,7 +22,7 @@ from feat2vec.joints import Joint, joint_values
 from feat2vec.objectives import Noisy, self_supervised, supervised
 from feat2vec.optimizers import sum_duplicates
 from feat2vec.sampler import Draw, Noise
-from feat2vec.schema import Contrastive, Nce, Softmax
+from feat2vec.schema import Contrastive, Glove, Logistic, Nce, Regression, Softmax
 from feat2vec.scores import PURPOSES, Scores, each, shapes_of
 
 
@@ -303,9 +303,11 @@ class Feat2Vec(Scores):
     # --- batches ----------------------------------------------------------------------------------------------------
 
     def learn_from(self, encoded: Encoded) -> None:
-        """Draw negatives from the values of training rows, and weigh classes by them."""
+        """Draw negatives from the values of training rows, weigh classes by them, begin at their target's mean."""
         self.learnt_from = encoded
         self.class_weights = _class_weights(self.schema.objective, encoded)
+        if self.schema.model.bias and not float(self.bias):
+            self.bias.assign(_mean_score(self.schema.objective, encoded.target))
         if self.schema.target is not None and self.implicit is None:
             return
         joints = [
@@ -375,6 +377,19 @@ def _class_weights(objective: Any, encoded: Encoded) -> npt.NDArray[np.float32] 
         if name not in names:
             raise UserError(f"objective.class_weights: there is no class {name!r}{suggest(name, names)}")
     return np.array([given.get(name, 1.0) for name in names], np.float32)
+
+
+def _mean_score(objective: Any, target: Any) -> float:
+    """The score that fits a target best if it is the same in every row; 0 where scores have no such meaning."""
+    match objective:
+        case Regression():
+            return float(np.mean(target, dtype=np.float64))
+        case Glove():
+            return float(np.mean(np.log(target), dtype=np.float64))
+        case Logistic(implicit=None):
+            share = np.clip(np.mean(target, dtype=np.float64), 1e-3, 1 - 1e-3)
+            return float(np.log(share / (1 - share)))
+    return 0.0
 
 
 def _rows_of(truth: Any) -> Any:

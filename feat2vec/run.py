@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from feat2vec.embed import Embedder
     from feat2vec.model import Feat2Vec
+    from feat2vec.predict import Predictor
 
 FORMAT = 1
 PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
@@ -105,6 +106,25 @@ class Run:
         return dataset(
             self.fitted, rows, target, classes=classes, groups=groups, batch_size=batch_size, shuffle=shuffle, seed=seed
         )
+
+    def predict(self, rows: object, level: int | None = None) -> dict[str, Any]:
+        """What the run says of any rows, by name: `probability`, `prediction`, ..., as `feat2vec predict` writes it.
+
+        `level` p, in a model with `ranks`, is the submodel B_{1,p}.
+        """
+        return self.predictor(level).predict(rows)
+
+    def predictor(self, level: int | None = None) -> Predictor:
+        """What `predict` predicts by, compiled once: `predictor().write(table, "scores.parquet")` streams to a file."""
+        from feat2vec.predict import Predictor
+
+        if level not in self._predictors:
+            self._predictors[level] = Predictor(self.fitted, self.model, level)
+        return self._predictors[level]
+
+    @cached_property
+    def _predictors(self) -> dict[Any, Predictor]:
+        return {}
 
     def embedder(self, groups: Sequence[str] | None = None, level: int | None = None) -> Embedder:
         """What `embed` embeds by, compiled once: `embedder().write(table, "vectors.parquet")` streams to a file."""
