@@ -17,6 +17,7 @@ import tensorflow as tf
 from feat2vec import optimizers
 from feat2vec.document import dump_document
 from feat2vec.encode import Encoded, fit
+from feat2vec.errors import UserError
 from feat2vec.model import Feat2Vec
 from feat2vec.schema import read_schema
 from feat2vec.scores import shapes_of
@@ -51,6 +52,19 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "regression": {"objective": {"type": "regression", "target": "score"}, "model": {"bias": True, "dim": 4}},
     "softmax": {"objective": {"type": "softmax", "target": "place"}, "model": {"ranks": [2, 4]}},
+    "implicit": {
+        "objective": {"type": "logistic", "target": "label", "implicit": "who", "class_weights": "balanced"},
+        "model": {"ranks": [2, 4], "bias": True}, "noise": {"negatives": 3},
+    },
+    "network": {
+        "objective": {"type": "logistic", "target": "label"}, "model": {"ranks": [2, 4]},
+        "head": {"type": "mlp", "hidden": [6, 3], "dropout": 0.2, "normalize": True}, "training": {"l2": 0.01},
+    },
+    "softmax, network, whole tables": {
+        "objective": {"type": "softmax", "target": "place", "class_weights": {"p1": 2.0}}, "model": {"dim": 4},
+        "head": {"type": "mlp", "hidden": [6], "inputs": ["interactions"]},
+        "training": {"l2": 1e-4, "l2_over": "tables", "optimizer": {"type": "adam", "learning_rate": 0.01}},
+    },
     "glove": {"objective": {"type": "glove", "target": "count"}, "model": {"bias": True, "dim": 4}},
 }  # fmt: skip
 
@@ -102,7 +116,7 @@ def one_batch(model: Feat2Vec, rows: Encoded) -> Any:
     return next(iter(model.dataset(rows, batch_size=len(rows), shuffle=False)))
 
 
-QUICK = {"nce, joint", "contrastive pool, ranks", "logistic", "softmax"}
+QUICK = {"nce, joint", "contrastive pool, ranks", "logistic", "softmax", "implicit", "network"}
 ALL_CASES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
 
 
@@ -257,7 +271,7 @@ def test_a_batchs_loss_is_that_of_its_rows_against_their_candidates(
     made = Feat2Vec.from_encoder(rows.encoder)
     inputs, ids = next(iter(made.dataset(rows, batch_size=64, shuffle=False)))
     seed = tf.constant([7, 8], tf.int64)
-    found = float(made.step_loss(inputs, ids, None, seed, False))
+    found = float(made.step_loss(inputs, ids, None, seed, True))
     assert found == pytest.approx(noise_loss_loop(made, inputs, ids, seed, tables_of(made)), rel=2e-5)
 
 
@@ -400,6 +414,129 @@ def test_weights_weigh_the_rows() -> None:
     found = float(model.step_loss(inputs, target, weight, tf.constant([0, 0], tf.int64), False))
     each = (model(inputs).numpy() - TABLE["score"].to_numpy()) ** 2 * TABLE["count"].to_numpy()
     assert found == pytest.approx(each.mean(), rel=1e-5)
+
+
+def labelled_loss(case: dict[str, Any], *, training: bool = True) -> tuple[float, Feat2Vec, Any]:
+    """The loss of the whole table, and what it is of."""
+    rows = encoded(case, LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    inputs, truth, *weight = one_batch(model, rows)
+    loss = model.step_loss(inputs, truth, weight[0] if weight else None, tf.constant([5, 6], tf.int64), training)
+    return float(loss), model, (inputs, truth, *weight)
+
+
+def test_classes_weigh_what_the_schema_says() -> None:
+    label = TABLE["label"].to_numpy()
+    given = {"0": 0.5, "1": 3.0}
+    for objective, weights in (
+        ({"class_weights": given}, np.where(label > 0, 3.0, 0.5)),
+        ({"class_weights": {"1": 4.0}}, np.where(label > 0, 4.0, 1.0)),
+        ({"class_weights": "balanced"}, len(label) / 2 / np.where(label > 0, label.sum(), (1 - label).sum())),
+        ({"class_weights": given, "weight": "count"}, np.where(label > 0, 3.0, 0.5) * TABLE["count"].to_numpy()),
+    ):
+        loss, model, (inputs, *_) = labelled_loss({"objective": {"type": "logistic", "target": "label", **objective}})
+        scores = model(inputs).numpy().astype(float)
+        each = np.logaddexp(0, np.where(label > 0, -scores, scores))
+        assert loss == pytest.approx((weights * each).mean(), rel=1e-5)
+
+
+def test_balanced_classes_weigh_the_same_together_in_other_rows_as_well() -> None:
+    rows = encoded({"objective": {"type": "softmax", "target": "place", "class_weights": "balanced"}}, UNTARGETED)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    _, target, weight = one_batch(model, rows)
+    sums = np.bincount(target.numpy(), weight.numpy())
+    np.testing.assert_allclose(sums, len(rows) / len(sums), rtol=1e-5)
+    held = rows.encoder.encode(TABLE.slice(0, 20))
+    _, other, of_other = next(iter(model.dataset(held, 20, shuffle=False)))
+    by_class = dict(zip(target.numpy().tolist(), weight.numpy().tolist(), strict=True))
+    assert [by_class[c] for c in other.numpy().tolist()] == of_other.numpy().tolist()
+
+
+def test_a_class_that_is_none_cannot_be_weighed() -> None:
+    rows = encoded({"objective": {"type": "softmax", "target": "place", "class_weights": {"p9": 2.0}}}, UNTARGETED)
+    with pytest.raises(UserError, match="class_weights: there is no class 'p9'"):
+        Feat2Vec.from_encoder(rows.encoder).dataset(rows)
+
+
+@pytest.mark.parametrize("sharing", ["record", "batch"])
+@pytest.mark.parametrize("model", [{"dim": 4, "bias": True}, {"ranks": [2, 4], "bias": True}])
+def test_implicit_negatives_of_positive_rows_are_negative_sampling(model: dict[str, Any], sharing: str) -> None:
+    noise = {"negatives": 3, "sharing": sharing}
+    objective = {"type": "logistic", "target": "none", "implicit": "who"}
+    all_present = [i for i, who in enumerate(TABLE["who"].to_pylist()) if who is not None]
+    table = TABLE.take(all_present)
+    losses = []
+    for case in (
+        {"objective": objective, "noise": noise},
+        {"objective": "negative_sampling", "noise": {**noise, "targets": ["who"]}},
+    ):
+        rows = fit(read_schema({"version": 1, "groups": LOOKUPS, "model": model, **case}), table)
+        made = Feat2Vec.from_encoder(rows.encoder)
+        inputs, truth = one_batch(made, rows)
+        losses.append(float(made.step_loss(inputs, truth, None, tf.constant([5, 6], tf.int64), True)))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_negatives_are_those_of_rows_with_a_1() -> None:
+    case = {"objective": {"type": "logistic", "target": "label", "implicit": "who"}, "model": {"dim": 4}}
+    case["noise"] = {"negatives": 3}
+    loss, model, (inputs, (ids, label)) = labelled_loss(case)
+    assert model.noise is not None
+    (draw,) = model.noise.sample(ids, tf.constant([5, 6], tf.int64))
+    who = model.extractors[0].tables[0].numpy().astype(float)
+    around = sum(model.vectors(name, inputs[name]).levels[0].free.numpy().astype(float) for name in ("tags", "place"))
+    others = model({**inputs, "who": tf.zeros_like(inputs["who"])}).numpy().astype(float)
+    keys = model.value_tables[0].numpy()[draw.values[0].numpy() + 1][..., 0]  # [rows, k]
+    total = np.logaddexp(0, np.where(label.numpy() > 0, -1, 1) * model(inputs).numpy()).sum()
+    for r in range(len(keys)):
+        if label[r] > 0 and bool(draw.present[r]):
+            total += sum(np.logaddexp(0, others[r] + around[r] @ who[key - 1]) for key in keys[r])
+    assert loss == pytest.approx(total / len(keys), rel=1e-5)
+
+
+def test_l2_over_tables_is_of_every_weight_and_touches_every_row() -> None:
+    objective = {"objective": {"type": "logistic", "target": "label"}, "model": {"bias": True, "dim": 4}}
+    plain, *_ = labelled_loss(objective)
+    optimizer = {"type": "adam", "learning_rate": 0.01}
+    case = {**objective, "training": {"l2": 0.5, "l2_over": "tables", "optimizer": optimizer}}
+    loss, model, batch = labelled_loss(case)
+    tables = [w for extractor in model.extractors for w in extractor.weights]
+    squares = sum(float((table_.numpy().astype(float) ** 2).sum()) for table_ in tables)
+    assert loss - plain == pytest.approx(0.25 * squares, rel=1e-4)
+    model.compile()
+    model.optimizer.build(model.trainable_variables)
+    before = [table_.numpy() for table_ in tables]
+    model.train_step(tuple(tf.nest.map_structure(lambda x: x[:2], part) for part in batch))
+    # Adam's first step has the size of the learning rate wherever there is a gradient: everywhere but at zero
+    for old, table_ in zip(before, tables, strict=True):
+        moved = old != table_.numpy()
+        assert moved[old != 0].all()
+
+
+@pytest.mark.parametrize(
+    ("objective", "start"),
+    [
+        ({"type": "regression", "target": "score"}, TABLE["score"].to_numpy().mean()),
+        ({"type": "glove", "target": "count"}, np.log(TABLE["count"].to_numpy()).mean()),
+        ({"type": "logistic", "target": "label"}, np.log(1 / (1 / TABLE["label"].to_numpy().mean() - 1))),
+    ],
+)
+def test_a_bias_begins_at_the_targets_mean(objective: Any, start: float) -> None:
+    _, model, _ = labelled_loss({"objective": objective, "model": {"bias": True}})
+    assert float(model.bias) == pytest.approx(start, rel=1e-5)
+
+
+def test_validation_is_of_the_whole_model_alone() -> None:
+    case = {"objective": {"type": "logistic", "target": "label"}, "model": {"ranks": [2, 4]}}
+    label = TABLE["label"].to_numpy()
+    for training in (True, False):
+        loss, model, (inputs, *_) = labelled_loss(case, training=training)
+        low, top = (scores.numpy().astype(float) for scores in model.submodels(inputs).scores)
+        expected = np.logaddexp(0, np.where(label > 0, -top, top))
+        if training:
+            above = 1 / (1 + np.exp(-top))
+            expected += above * np.logaddexp(0, -low) + (1 - above) * np.logaddexp(0, low)
+        assert loss == pytest.approx(expected.mean(), rel=1e-5)
 
 
 def test_dropout_is_for_training_only() -> None:

@@ -104,7 +104,14 @@ def test_every_default() -> None:
         "name": "table",
         "id": None,
         "plugins": [],
-        "model": {"dim": 50, "ranks": None, "bias": False, "dependents": "joint", "level_sharing": "separate"},
+        "model": {
+            "dim": 50,
+            "scale": 0.1,
+            "ranks": None,
+            "bias": False,
+            "dependents": "joint",
+            "level_sharing": "separate",
+        },
         "groups": {name: {"columns": [name], "extractor": DEFAULTS["lookup"]} for name in "ab"},
         "noise": {
             "alpha_groups": 0.25,
@@ -115,11 +122,13 @@ def test_every_default() -> None:
             "targets": [],
         },
         "objective": {"type": "nce"},
+        "head": {"type": "fm"},
         "training": {
             "epochs": 20,
             "batch_size": 2048,
             "optimizer": {"type": "adagrad", "learning_rate": 0.1, "decay": "linear"},
             "l2": 0.0,
+            "l2_over": "occurrences",
             "group_dropout": 0.0,
             "interaction_dropout": 0.0,
             "patience": 5,
@@ -182,9 +191,19 @@ def test_every_extractor_has_defaults_and_a_short_form(name: str) -> None:
             "{type: contrastive, correction: no, unit: yes, temperature: 0.1}",
             {"type": "contrastive", "correction": False, "unit": True, "temperature": 0.1},
         ),
-        ("{type: logistic, target: y}", {"type": "logistic", "target": "y", "weight": None}),
+        (
+            "{type: logistic, target: y}",
+            {"type": "logistic", "target": "y", "weight": None, "class_weights": None, "implicit": None},
+        ),
+        (
+            "{type: logistic, target: y, implicit: a, class_weights: {'1': 2}}",
+            {"type": "logistic", "target": "y", "weight": None, "class_weights": {"1": 2.0}, "implicit": "a"},
+        ),
         ("{type: regression, target: y, weight: w}", {"type": "regression", "target": "y", "weight": "w"}),
-        ("{type: softmax, target: y}", {"type": "softmax", "target": "y", "weight": None}),
+        (
+            "{type: softmax, target: y, class_weights: balanced}",
+            {"type": "softmax", "target": "y", "weight": None, "class_weights": "balanced"},
+        ),
         ("{type: glove, target: y}", {"type": "glove", "target": "y", "weight": None, "n_max": 100.0, "alpha": 0.75}),
     ],
 )
@@ -912,7 +931,7 @@ def test_one_problem_of_a_group(text: str, expected: list[str]) -> None:
 
 OUTSIDE_THE_GROUPS = """
 zzz: 1
-    ! zzz: unknown key; known here: version, name, id, plugins, model, groups, noise, objective, training
+    ! zzz: unknown key; known here: version, name, id, plugins, model, groups, noise, objective, head, training
 
 nois: {}
     ! nois: unknown key; did you mean 'noise'?
@@ -1160,6 +1179,33 @@ training: {optimizer: {decay: zigzag}}
 
 training: {patience: -1}
     ! training.patience: must be at least 0, received -1
+
+model: {scale: 0}
+    ! model.scale: must be more than 0, received 0
+
+training: {l2_over: rows}
+    ! training.l2_over: expected 'occurrences' or 'tables', received rows
+
+head: mlp
+    ! head: mlp is for objectives with a target; noise is told by the pairs of groups alone
+
+head: {type: mlp, hidden: []}
+    ! head.hidden: needs at least 1 entry, received an empty list
+
+head: {type: tree}
+    ! head.type: unknown type 'tree'; known here: fm, mlp
+
+objective: {type: logistic, target: y, class_weights: {'2': 1}}
+    ! objective.class_weights.2: is no class of a logistic target; those are 0 and 1
+
+objective: {type: logistic, target: y, class_weights: even}
+    ! objective.class_weights: expected 'balanced', received even
+
+objective: {type: logistic, target: y, implicit: aa}
+    ! objective.implicit: names 'aa', which is no group; did you mean 'a'?
+
+objective: {type: regression, target: y, class_weights: balanced}
+    ! objective.class_weights: unknown key for the type 'regression'; logistic, softmax have it
 
 training: {checkpoint_minutes: 0}
     ! training.checkpoint_minutes: must be more than 0, received 0

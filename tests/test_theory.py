@@ -103,7 +103,7 @@ class Target:
 def step_loss(model: Any, ids: Rows, draws: Sequence[Draw], monkeypatch: pytest.MonkeyPatch) -> Any:
     """The project's own loss for draws that are given; `ids` are the draws' rows, one after the other."""
     monkeypatch.setattr(model.noise, "sample", lambda _rows, _seed: list(draws))
-    return model.step_loss(entries(model, ids), tf.constant(ids), None, (0, 0), False)
+    return model.step_loss(entries(model, ids), tf.constant(ids), None, (0, 0), True)
 
 
 def gradients(loss: Callable[[], Any], model: Any) -> tuple[float, list[Floats]]:
