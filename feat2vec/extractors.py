@@ -36,9 +36,10 @@ class Extracted(NamedTuple):
 
     levels: tuple[Level, ...]  # [batch, D_k] at each level
     linear: Any  # [batch], None without bias
-    # Scalar, what L2 counts: |v|^2 over the occurrences of the active factors, those of keys and of tokens. Not linear
-    # terms, which are no factors in the paper's formula, nor dense weights, which every row shares.
+    # Scalar, what `l2` counts: |v|^2 over the occurrences of the active factors, those of keys and of tokens. Not dense
+    # weights, which every row shares.
     square: Any
+    linear_square: Any = 0.0  # and what `l2_linear` counts: the squares of linear terms over their occurrences
 
 
 class Extractor(keras.layers.Layer):
@@ -169,9 +170,10 @@ class LookupExtractor(Extractor):
             weights = tf.gather(tf.reshape(weights, [-1, 1]), places)
         items = Items(slots, bags, weights)
         counts, batch = tf.cast(counts, self.compute_dtype), tf.shape(entries)[0]
-        linear, squares = None, []
+        linear, linear_square, squares = None, 0.0, []
         if self.bias:
             terms = self.gather(self.linear, distinct(keys - UNSEEN))
+            linear_square = _count_squares(terms, counts)
             linear = _sum_bags(terms, items, batch)
             linear = (linear if share is None else linear * share)[:, 0]
         levels = []
@@ -181,7 +183,7 @@ class LookupExtractor(Extractor):
             last = level == len(self.tables) - 1
             sums = [_sum_bags(vectors, some, batch)] if last else tf.split(_sum_bags(vectors, some, 2 * batch), 2)
             levels.append(Level(*(part if share is None else part * share for part in sums)))
-        return Extracted(tuple(levels), linear, tf.add_n(squares))
+        return Extracted(tuple(levels), linear, tf.add_n(squares), linear_square)
 
     def _weights(self, entries: Any, width: int) -> tuple[Any, Any]:
         """Weights of items [batch, width] and what a bag's sum is multiplied by [batch, 1]; None where each is 1."""

@@ -44,7 +44,7 @@ class Submodels(NamedTuple):
 
 def interaction(vectors: Tensor) -> Tensor:
     """The sum of v_i * v_j over pairs of groups i < j, by coordinate: [..., groups, rank] -> [..., rank]."""
-    return _settled(vectors, _Sums(_sum_groups, _to_groups, _sum_groups, _to_groups))
+    return _settled(vectors, _Sums(_sum_groups, _to_groups, _sum_groups, _to_groups, _sum_groups))
 
 
 def pairwise(vectors: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ def submodels(
 
     `strict` is Algorithm 1 to the letter: the low loss of level p reaches d^(p) only, the top loss all but the d's.
     In `joint`, as in the authors' code, the top loss also reaches d^(p) through its pairs with f^(p), and the low
-    losses also reach the linear part.
+    losses also reach the linear part. What a level learns from is without masks.
     """
     low = linear if _is_joint(dependents) else ops.stop_gradient(linear)
     each = zip(levels, masks or [None] * len(levels), strict=True)
@@ -101,7 +101,7 @@ def replaced(
     """Submodels of rows with each candidate, as in `cross`; `base` is of the other groups, `linear` the candidates'."""
     low = linear if _is_joint(dependents) else ops.stop_gradient(linear)
     pairs = [([level], [other]) for level, other in zip(target, around, strict=True)]
-    parts = [(cross(*pair, dependents), _dot([(_low(pair[0][0]), _low(pair[1][0]))])) for pair in pairs]
+    parts = [_Part(cross(*pair, dependents), _dot([(_low(pair[0][0]), _low(pair[1][0]))])) for pair in pairs]
     scores = [ops.expand_dims(score, 1) for score in base.scores]
     return _chain(parts, [score + low for score in scores], scores[-1] + linear)
 
@@ -127,21 +127,30 @@ def _dot(pieces: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
     return sum(products[1:], products[0])
 
 
+class _Part(NamedTuple):  # what a level adds to a row's score
+    settled: Tensor  # the pairs that meet here
+    every: Tensor  # all of its pairs, as the low loss sees them
+    unmasked: tuple[Tensor, Tensor] | None = None  # both without the mask, no gradients; None: there was none
+
+
 class _Sums(NamedTuple):  # what differs between dense and compact levels
     total: Reduce  # vectors -> the sum of each row's groups
     spread: Reduce  # and back: a row's sum for each of its groups
     score: Reduce  # products of coordinates -> their sum for each row
     share: Reduce  # and back: a row's number for each coordinate, times the mask
+    unmasked: Reduce  # products of coordinates -> their sum for each row, without the mask
 
 
 def _dense_sums(mask: Tensor | None) -> _Sums:
     if mask is None:
-        return _Sums(_sum_groups, _to_groups, partial(ops.sum, axis=(-2, -1)), partial(ops.expand_dims, axis=(-2, -1)))
+        every = partial(ops.sum, axis=(-2, -1))
+        return _Sums(_sum_groups, _to_groups, every, partial(ops.expand_dims, axis=(-2, -1)), every)
     return _Sums(
         total=_sum_groups,
         spread=_to_groups,
         score=lambda products: ops.sum(_sum_groups(products) * mask, axis=-1),
         share=lambda scores: _to_groups(ops.expand_dims(scores, -1) * mask),
+        unmasked=partial(ops.sum, axis=(-2, -1)),
     )
 
 
@@ -154,6 +163,7 @@ def _compact_sums(rows: Tensor, mask: Tensor | None, batch: Tensor) -> _Sums:
         spread=partial(ops.take, indices=slots, axis=0),
         score=lambda products: ops.segment_sum(ops.sum(times(products), axis=-1), rows, num_segments=batch),
         share=lambda scores: times(ops.expand_dims(ops.take(scores, rows, axis=0), -1)),
+        unmasked=lambda products: ops.segment_sum(ops.sum(products, axis=-1), rows, num_segments=batch),
     )
 
 
@@ -167,34 +177,47 @@ def _settled(vectors: Tensor, sums: _Sums) -> Tensor:
     return ops.custom_gradient(meet)(vectors)
 
 
-def _level_scores(level: Level, mask: Tensor, linear: Tensor, dependents: Dependents) -> Tensor:
+def _level_scores(level: Level, mask: Tensor, linear: Tensor, dependents: Dependents) -> _Part:
     """Two scores a row in one pass: of the pairs settled at this level, and of all its pairs as the low loss sees."""
     sums = _dense_sums(mask) if level.rows is None else _compact_sums(level.rows, mask, ops.shape(linear)[0])
     if level.dependent is None:
         settled = _settled(level.free, sums)
-        return settled, ops.stop_gradient(settled)
+        part = _Part(settled, ops.stop_gradient(settled))
+        if mask is None:
+            return part
+        free = ops.stop_gradient(level.free)
+        unmasked = 0.5 * sums.unmasked(free * (sums.spread(sums.total(free)) - free))
+        return part._replace(unmasked=(unmasked, unmasked))
 
-    def meet(free: Tensor, dependent: Tensor) -> tuple[tuple[Tensor, Tensor], Callable[..., tuple[Tensor, Tensor]]]:
+    def meet(free: Tensor, dependent: Tensor) -> tuple[tuple[Tensor, ...], Callable[..., tuple[Tensor, Tensor]]]:
         rest_free = sums.spread(sums.total(free)) - free
         rest_dependent = sums.spread(sums.total(dependent)) - dependent
-        settled = sums.score((0.5 * free + dependent) * rest_free)
-        every = settled + 0.5 * sums.score(dependent * rest_dependent)
+        here, above = (0.5 * free + dependent) * rest_free, 0.5 * dependent * rest_dependent
+        settled = sums.score(here)
+        scores: tuple[Tensor, ...] = (settled, settled + sums.score(above))
+        if mask is not None:
+            settled = sums.unmasked(here)
+            scores += (settled, settled + sums.unmasked(above))
 
-        def gradient(top: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
+        def gradient(top: Tensor, low: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
             rest, top = rest_free + rest_dependent, sums.share(top)
             to_dependent = sums.share(low) * rest
             return top * rest, to_dependent if dependents == "strict" else to_dependent + top * rest_free
 
-        return (settled, every), gradient
+        return scores, gradient
 
-    return ops.custom_gradient(meet)(level.free, level.dependent)
+    settled, every, *unmasked = ops.custom_gradient(meet)(level.free, level.dependent)
+    return _Part(settled, every, tuple(map(ops.stop_gradient, unmasked)) if unmasked else None)
 
 
-def _chain(parts: Sequence[tuple[Tensor, Tensor]], low: Sequence[Tensor], top: Tensor) -> Submodels:
+def _chain(parts: Sequence[_Part], low: Sequence[Tensor], top: Tensor) -> Submodels:
     """B_{1,p} = low + settled below p (a constant) + all pairs at p; the last has every gradient: the model."""
-    totals = list(accumulate(settled for settled, _ in parts))
-    scores = [low[0] + parts[0][1]]
-    for start, below, (_, every) in zip(low[1:], totals[:-1], parts[1:], strict=True):
-        scores.append(start + (ops.stop_gradient(below) + every))
-    scores[-1] = top + totals[-1]
-    return Submodels(scores, [ops.stop_gradient(score) for score in scores[1:]])
+    settled = list(accumulate(part.settled for part in parts))
+    plain = [part.unmasked or (ops.stop_gradient(part.settled), ops.stop_gradient(part.every)) for part in parts]
+    below = [None, *accumulate(pair[0] for pair in plain)]
+    scores, targets = [], []
+    for start, base, part, (_, every) in zip(low, below, parts, plain, strict=False):
+        scores.append(start + part.every if base is None else start + (base + part.every))
+        targets.append(ops.stop_gradient(start) + (every if base is None else base + every))
+    scores[-1] = top + settled[-1]
+    return Submodels(scores, targets[1:])

@@ -68,8 +68,11 @@ class Feat2Vec(Scores):
         if training and spec.l2 and spec.l2_over == "tables":
             loss += spec.l2 / 2 * tf.add_n([tf.reduce_sum(tf.square(table.value)) for table in self._tables()])
         elif training and spec.l2:
-            squares = tf.add_n([one.square for one in extracted])
-            loss += spec.l2 / 2 * squares / tf.cast(_rows_of(truth), squares.dtype)
+            loss += spec.l2 / 2 * sum(one.square for one in extracted) / tf.cast(_rows_of(truth), loss.dtype)
+        if training and spec.l2_linear:
+            loss += (
+                spec.l2_linear / 2 * sum(one.linear_square for one in extracted) / tf.cast(_rows_of(truth), loss.dtype)
+            )
         return loss
 
     def _tables(self) -> list[Any]:
@@ -423,8 +426,9 @@ def _parts(extracted: Extracted, sizes: Any) -> list[Extracted]:
     """A group's rows in slices; the first has all that L2 counts."""
     levels = zip(*(_slices(level, sizes) for level in extracted.levels), strict=True)
     linear = [None] * sizes.shape[0] if extracted.linear is None else tf.split(extracted.linear, sizes)
-    squares = [extracted.square] + [0.0] * (sizes.shape[0] - 1)
-    return [Extracted(*parts) for parts in zip(levels, linear, squares, strict=True)]
+    rest = [0.0] * (sizes.shape[0] - 1)
+    squares = zip([extracted.square, *rest], [extracted.linear_square, *rest], strict=True)
+    return [Extracted(some, terms, *pair) for some, terms, pair in zip(levels, linear, squares, strict=True)]
 
 
 __all__ = ["Feat2Vec", "Joint"]

@@ -259,6 +259,7 @@ class Training(Spec):
     batch_size: Count = 2048
     optimizer: Annotated[OptimizerSpec, _Typed("adagrad")] = OptimizerSpec()
     l2: NotNegative = 0.0
+    l2_linear: NotNegative = 0.0  # as l2, on linear terms
     l2_over: Literal["occurrences", "tables"] = "occurrences"  # the rows that a step reads, or every weight
     group_dropout: Share = 0.0
     interaction_dropout: Share = 0.0

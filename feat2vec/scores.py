@@ -206,9 +206,8 @@ def each(change: Callable[[Any], Any], level: Level) -> Level:
 
 def add_to_top(scores: Submodels, more: Any) -> Submodels:
     """The model's own score, and what the level below it learns from, with something added."""
-    top = scores.scores[-1] + more
-    targets = scores.targets and [*scores.targets[:-1], tf.stop_gradient(top)]
-    return Submodels([*scores.scores[:-1], top], targets)
+    targets = scores.targets and [*scores.targets[:-1], scores.targets[-1] + tf.stop_gradient(more)]
+    return Submodels([*scores.scores[:-1], scores.scores[-1] + more], targets)
 
 
 def run_extractor(extractor: Extractor, entries: Any, training: bool, seed: Callable[[], Any]) -> Extracted:

@@ -332,18 +332,32 @@ def test_masks_scale_the_coordinates_of_the_interaction_vector(
     ]
     given_levels = compact(levels) if packed else levels
     expected, got = submodels(scaled, linear, dependents), submodels(given_levels, linear, dependents, masks)
-    for one, other in zip(got.scores, expected.scores, strict=True):
+    plain = submodels(levels, linear, dependents)
+    close(got.scores[-1], expected.scores[-1])
+    for one, other in zip(got.targets, plain.targets, strict=True):  # a level learns from what has lost nothing
         close(one, other)
+
+    def below(levels: Sequence[Level], p: int) -> Tensor:
+        """The pairs that meet below level p."""
+        pairs = [(level.free + level.dependent, level.dependent) for level in levels[:p]]
+        return sum(
+            (interactions.pairwise(whole) - interactions.pairwise(rest) for whole, rest in pairs),
+            tf.zeros(6, tf.float64),
+        )
+
+    for p in range(2):  # nor is what is constant at a level masked
+        close(got.scores[p], expected.scores[p] - below(scaled, p) + below(levels, p))
+    upstream = tf.constant(rng.normal(size=6))
     for p in range(3):
         grads = gradients(
-            lambda p: tf.reduce_sum(submodels(given_levels, linear, dependents, masks).scores[p] ** 2),
+            lambda p: tf.reduce_sum(submodels(given_levels, linear, dependents, masks).scores[p] * upstream),
             parts_of(given_levels),
             p,
         )
         grads = spread(levels, grads) if packed else grads
         roots = [tf.sqrt(masks[q])[:, None] for q in (0, 0, 1, 1, 2)]
         wanted = gradients(
-            lambda p: tf.reduce_sum(submodels(scaled, linear, dependents).scores[p] ** 2), parts_of(scaled), p
+            lambda p: tf.reduce_sum(submodels(scaled, linear, dependents).scores[p] * upstream), parts_of(scaled), p
         )
         places = [active(levels[q])[..., None] | (not packed) for q in (0, 0, 1, 1, 2)]
         for one, other, root, place in zip(grads, wanted, roots, places, strict=True):

@@ -1,0 +1,169 @@
+"""Frappe: factorization machines, RaFM and DiFacto on the same rows, each with several seeds.
+
+python tools/bench_frappe.py TRAIN.parquet VALIDATION.parquet TEST.parquet [--apps APPS.parquet] [--seeds 3]
+    [--only protocol best texts] > frappe.json
+
+protocol: the RaFM authors' training (Adam 1e-3, batches of 256, L2 5e-6 on whole tables). best: the schemas frappe.yaml
+and frappe_large.yaml, FM of two sizes and DiFacto trained as they are. texts: frappe.yaml with what is known of an app
+(its description by a text CNN, name, category, developer, price, rating), against the ids alone, on the test rows of
+apps with at most three positive training rows. Every model stops early by the validation rows and is measured on the
+test rows. Numbers are means over the seeds, with the spread (largest less smallest) beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import feat2vec
+from feat2vec.document import read_document
+from feat2vec.evaluate import auc, log_loss
+
+SCHEMAS = Path(__file__).parents[1] / "schemas"
+RARE = 3  # positive training rows of an app, at most
+PROTOCOL: dict[str, Any] = {
+    "batch_size": 256, "optimizer": {"type": "adam", "learning_rate": 0.001, "decay": "none"}, "l2": 5e-6,
+    "l2_over": "tables", "interaction_dropout": 0.0,
+}  # fmt: skip
+RANKS = [32, 64, 128, 256]
+SIZES: dict[str, dict[str, Any]] = {
+    "fm_128": {"dim": 128},
+    "fm_256": {"dim": 256},
+    "difacto": {"ranks": [64, 256], "level_sharing": "truncate"},
+}
+
+
+def schema(name: str, model: Mapping[str, Any] | None = None, training: Mapping[str, Any] | None = None) -> Any:
+    """A schema of ours with another model and other training."""
+    data: Any = read_document(SCHEMAS / f"{name}.yaml").data
+    if model is not None:
+        kept = {key: data["model"][key] for key in ("bias", "scale")}
+        data = {**data, "model": {**kept, **model}}
+    return {**data, "training": {**data["training"], **(training or {})}}
+
+
+def with_apps(path: str, apps: pa.Table) -> pa.Table:
+    """The rows with what is known of their app."""
+    rows = pq.read_table(path)
+    rows = rows.set_column(rows.column_names.index("item"), "item", rows["item"].cast(pa.string()))
+    joined = rows.append_column("row", pa.array(range(len(rows)))).join(apps, "item").sort_by("row")
+    return joined.drop_columns(["row"])
+
+
+def known_of_apps(path: str) -> pa.Table:
+    """Each app's texts, categories and numbers."""
+    apps = pq.read_table(path)
+    apps = apps.rename_columns([f"app_{name}" if name != "item" else name for name in apps.column_names])
+    apps = apps.set_column(apps.column_names.index("item"), "item", apps["item"].cast(pa.string()))
+    columns = ["item", "app_category", "app_developer", "app_description", "app_name"]
+    rating = pc.if_else(pc.match_substring_regex(apps["app_rating"], r"^[0-9.]+$"), apps["app_rating"], None)
+    price = pc.replace_substring_regex(apps["app_price"], r"[^0-9.]", "")
+    price = pc.if_else(pc.equal(apps["app_price"], "Free"), "0", pc.if_else(pc.equal(price, ""), None, price))
+    return apps.select(columns).append_column("app_rating", rating.cast(pa.float64())).append_column(
+        "app_price", price.cast(pa.float64())
+    )  # fmt: skip
+
+
+TEXTS: dict[str, Any] = {
+    "category": {"column": "app_category"},
+    "developer": {"column": "app_developer", "extractor": {"type": "lookup", "min_count": 2}},
+    "name": {"column": "app_name", "extractor": {"type": "lookup", "split": "words", "combiner": "sqrtn"}},
+    "description": {
+        "column": "app_description",
+        "extractor": {"type": "text_cnn", "max_tokens": 48, "min_count": 3, "filters": 32, "token_dim": 24,
+                      "widths": [1, 2, 3], "dropout": 0.3},
+    },
+    "numbers": {"columns": ["app_price", "app_rating"], "extractor": {"type": "numeric", "hidden": [16]}},
+}  # fmt: skip
+
+
+def trained(given: Any, train: Any, validation: Any, seed: int) -> feat2vec.Run:
+    """A run of one seed, and what it took on standard error."""
+    start = time.perf_counter()
+    run = feat2vec.train(given, train, validation=validation, settings=[f"training.seed={seed}"], quiet=True)
+    print(f"{run.schema.model} {seed}: {time.perf_counter() - start:.0f} s, {run.metrics}", file=sys.stderr)
+    return run
+
+
+def measured(run: feat2vec.Run, test: Any, label: Any, slices: Mapping[str, Any]) -> dict[str, float]:
+    """What is true of a run on test rows, and on slices of them."""
+    scores = run.predict(test)["score"].astype(np.float64)
+    best = run.history[run.metrics["kept_epoch"] - 1]
+    facts = {
+        "log_loss": log_loss(scores, label), "auc": float(auc(scores, label) or 0),
+        "validation_log_loss": best["val_loss"], "parameters": run.metrics["parameters"],
+        "seconds_an_epoch": statistics.median(row["seconds"] for row in run.history), "epochs": run.metrics["epochs"],
+    }  # fmt: skip
+    for name, some in slices.items():
+        facts |= {f"{name}_n": int(some.sum()), f"{name}_auc": float(auc(scores[some], label[some]) or 0)}
+        facts[f"{name}_log_loss"] = log_loss(scores[some], label[some])
+    return facts
+
+
+def several(given: Any, tables: Sequence[Any], seeds: int, slices: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Means over the seeds, and spreads."""
+    train, validation, test = tables
+    label = (pq.read_table(test, columns=["used"]) if isinstance(test, str) else test)["used"].to_numpy()
+    runs = [measured(trained(given, train, validation, seed), test, label, slices or {}) for seed in range(seeds)]
+    facts: dict[str, Any] = {}
+    for key in runs[0]:
+        values = [run[key] for run in runs]
+        facts[key] = float(f"{statistics.mean(values):.6g}")
+        if max(values) > min(values):
+            facts[f"{key}_spread"] = float(f"{max(values) - min(values):.2g}")
+    return facts
+
+
+def main() -> None:
+    """Print the measurements as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("train")
+    parser.add_argument("validation")
+    parser.add_argument("test")
+    parser.add_argument("--apps")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", default=["protocol", "best", "texts"])
+    options = parser.parse_args()
+    tables = (options.train, options.validation, options.test)
+    result: dict[str, Any] = {}
+    if "protocol" in options.only:
+        sizes = {"rafm": {"ranks": RANKS}, "fm_256": SIZES["fm_256"]}
+        result["protocol"] = {
+            name: several(schema("frappe", size, PROTOCOL), tables, options.seeds) for name, size in sizes.items()
+        }
+    if "best" in options.only:
+        schemas = {"frappe": schema("frappe"), "frappe_large": schema("frappe_large")}
+        schemas |= {name: schema("frappe", size) for name, size in SIZES.items()}
+        result["best"] = {name: several(given, tables, options.seeds) for name, given in schemas.items()}
+    if "texts" in options.only and options.apps:
+        apps = known_of_apps(options.apps)
+        train, validation, test = (with_apps(path, apps) for path in tables)
+        item, used = train["item"].to_numpy(zero_copy_only=False), train["used"].to_numpy()
+        positives = dict(zip(*np.unique(item[used > 0], return_counts=True), strict=True))
+        rare = np.array([positives.get(app, 0) <= RARE for app in test["item"].to_numpy(zero_copy_only=False)])
+        ids = schema("frappe")
+        both = {**ids, "groups": {**ids["groups"], **TEXTS}}
+        whole = (train, validation, test)
+        result["texts"] = {
+            "ids": several(ids, whole, options.seeds, {"rare_apps": rare}),
+            "ids_and_texts": several(both, whole, options.seeds, {"rare_apps": rare}),
+        }
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
