@@ -21,7 +21,7 @@ from feat2vec.values import Array
 Floats = npt.NDArray[np.float32]
 IndexKind = Literal["exact", "hnsw", "ivf"]
 
-BLOCK = 1 << 21  # bytes of scores at a time: they stay in the processor's cache
+BLOCK = 1 << 23  # bytes of scores at a time: few blocks, as the threads of BLAS wait for each other at the end of each
 QUERIES = 1024  # at a time
 INDEXED = 10_000  # fewer vectors are searched exactly: an index would not be faster
 PIECE = 1 << 16  # vectors that are given to faiss at a time
@@ -176,13 +176,16 @@ class Index:
         if hasattr(self.index, "hnsw"):  # it finds no more than it holds on the way
             self.index.hnsw.efSearch = max(EF_SEARCH, 2 * k)
         _, ids = self.index.search(self.flat.unit_queries(queries), min(k, len(self.flat.vectors)))
-        scores = np.full(ids.shape, -np.inf, np.float32)
-        for q in range(len(queries)):
-            some = ids[q][ids[q] >= 0]
-            flat = self.flat
-            own = flat.vectors[some] @ queries[q]
-            own = own if flat.scale is None else own * flat.scale[some]
-            scores[q, : len(some)] = own if flat.shift is None else own + flat.shift[some]
+        flat, scores = self.flat, np.empty(ids.shape, np.float32)
+        step = max(BLOCK // max(scores[:1].size * flat.vectors.shape[1], 1), 1)
+        for at in range(0, len(queries), step):
+            some = slice(at, at + step)
+            scores[some] = np.matmul(flat.vectors[ids[some]], queries[some, :, None])[..., 0]  # [some, k]
+        if flat.scale is not None:
+            scores *= flat.scale[ids]
+        if flat.shift is not None:
+            scores += flat.shift[ids]
+        scores[ids < 0] = -np.inf
         order = np.argsort(-scores, axis=1, kind="stable")
         return Hits(*(np.take_along_axis(x, order, 1) for x in (ids.astype(np.int64), scores)))
 
