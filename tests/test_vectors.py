@@ -361,9 +361,8 @@ def similar(run: feat2vec.Run, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.parametrize("run", ["fm"], indirect=True)
 def test_the_command_prints_an_object_a_line(tmp_path: Path, run: feat2vec.Run) -> None:
-    if not is_fm(run):
-        pytest.skip("once is enough")
     done = similar(run, "who", "🎬 studio", "--to", "tags", "-n", "4", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     hits = [json.loads(line) for line in done.stdout.splitlines()]
@@ -382,13 +381,12 @@ def test_the_command_prints_an_object_a_line(tmp_path: Path, run: feat2vec.Run) 
     assert done.stderr == "the group 'who' has no 'nolan'; did you mean 'Christopher Nolan'?\n"
 
 
+@pytest.mark.parametrize("run", ["fm"], indirect=True)
 def test_the_command_refuses_rows_that_do_not_fit(run: feat2vec.Run) -> None:
     from click.testing import CliRunner
 
     from feat2vec.cli import feat2vec as command
 
-    if not is_fm(run):
-        pytest.skip("once is enough")
     for words, message in (
         (["row", "x"], "a run keeps no rows; name those to search in by --data"),
         (["who", "x", "--data", "y"], "'who' is no `row`; remove --data"),
