@@ -234,6 +234,57 @@ def embed(run: Path, data: str, out: Path, groups: str | None, level: int | None
     say(f"{out}: {rows:,} rows, {embedder.dim} dimensions")
 
 
+@feat2vec.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("group")
+@click.argument("value")
+@click.option("--to", help="The group to search in; default: the value's own.")
+@click.option("-n", "count", type=click.IntRange(min=1), default=10, show_default=True, help="How many to print.")
+@click.option(
+    "--similarity", type=click.Choice(["cosine", "dot", "score"]), default="cosine", show_default=True,
+    help="score is the model's own, biases included.",
+)  # fmt: skip
+@click.option("--level", type=int, help="In a model with ranks, compare the values that reach this level, there.")
+@click.option(
+    "--index", type=click.Choice(["exact", "hnsw", "ivf"]), default="exact", show_default=True,
+    help="Search by an index, which is made once and kept in the run (10,000 values or more, of one level).",
+)  # fmt: skip
+@click.option("--data", help="The rows to search in, where GROUP is `row`.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def similar(
+    run: Path, group: str, value: str, to: str | None, count: int, similarity: Literal["cosine", "dot", "score"],
+    level: int | None, index: Literal["exact", "hnsw", "ivf"], data: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """The values that are most similar to one.
+
+    GROUP `row` stands for rows as a whole, by the name in the schema's `id` column, unless a group is called so.
+
+    \b
+    feat2vec similar runs/films director "Agnès Varda"
+    feat2vec similar runs/films director "Agnès Varda" --to cast -n 20
+    feat2vec similar runs/films title "the gleaners and i" --to director --similarity score --json
+    feat2vec similar runs/films row tt0247380 --data films.parquet
+    feat2vec similar runs/films year -- -44
+    """
+    _import_tensorflow()
+    from feat2vec.run import load
+
+    opened = load(run)
+    if data is not None and (group != "row" or "row" in opened.schema.groups):
+        what = "a group is called 'row', and it wins" if group == "row" else f"{group!r} is no `row`"
+        raise UserError(f"--data: is for rows as a whole, but {what}; remove --data, or use run.row_vectors(data)")
+    if group == "row" and data is None and "row" not in opened.schema.groups:
+        raise UserError("row: a run keeps no rows; name those to search in by --data")
+    vectors = opened.vectors(group, level) if data is None else opened.row_vectors(data, level)
+    found = vectors.search([value], topn=count, to=to, similarity=similarity, index=index)
+    for hit in found if as_json else ():
+        say(json.dumps({"group": hit.group, "key": hit.key, "score": hit.score, "count": hit.count}))
+    if not as_json:
+        say("   score    count  key")
+        for hit in found:
+            say(f"{hit.score:8.4f} {hit.count:8,}  {hit.key}")
+
+
 def _import_tensorflow() -> None:
     """TensorFlow's libraries write of the processor and of missing devices to standard error; nobody asked."""
     sys.stderr.flush()

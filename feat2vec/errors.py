@@ -17,6 +17,12 @@ class UserError(Exception):
         self.problems = problems
 
 
+class UnknownKeyError(UserError, KeyError):
+    """A key that a group does not have; to Python code it is a KeyError."""
+
+    __str__ = Exception.__str__  # a KeyError shows its text in quotes
+
+
 class FailedError(Exception):
     """Something failed that is no mistake in what the user wrote: the command line says it and exits with 1."""
 

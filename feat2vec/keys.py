@@ -67,7 +67,7 @@ def respell(keys: pa.StringArray, kind: Kind) -> pa.StringArray:
         return keys
     decimal = pc.match_substring_regex(keys, DECIMAL)
     numbers = pc.cast(pc.if_else(decimal, keys, "0"), pa.float64())
-    return pc.if_else(decimal, _spell_floats(numbers), keys)
+    return pc.if_else(decimal, spell_floats(numbers), keys)
 
 
 def _unnest(stage: Stage, column: str, values: pa.ChunkedArray, spec: ItemsSpec) -> tuple[Ints, pa.ChunkedArray]:
@@ -118,14 +118,15 @@ def _spell(stage: Stage, column: str, keys: pa.Array) -> pa.StringArray:
         bad = keys.filter(pc.invert(pc.is_finite(keys)))
         if len(bad):
             refuse_first(stage, column, lambda item: item is not None and not np.isfinite(item), NOT_A_KEY)
-        return _spell_floats(keys)
+        return spell_floats(keys)
     if pa.types.is_timestamp(keys.type):
         whole = pc.replace_substring_regex(keys.cast(pa.string()), r"\.000000(Z?)$", r"\1")
         return pc.replace_substring_regex(whole, r" 00:00:00$", "")  # midnight is the day, as in a text of the table
     return keys.cast(pa.string())
 
 
-def _spell_floats(numbers: pa.Array) -> pa.StringArray:
+def spell_floats(numbers: pa.Array) -> pa.StringArray:
+    """The shortest text of each number; a whole one has no point."""
     whole = pc.and_(pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), 2.0**53))
     as_int = pc.cast(pc.if_else(whole, numbers, 0.0), pa.int64())
     return pc.if_else(whole, as_int.cast(pa.string()), numbers.cast(pa.string()))

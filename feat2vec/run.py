@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from feat2vec.embed import Embedder
     from feat2vec.model import Feat2Vec
     from feat2vec.predict import Predictor
+    from feat2vec.vectors import Vectors
 
 FORMAT = 1
 PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
@@ -138,6 +139,21 @@ class Run:
     @cached_property
     def _embedders(self) -> dict[Any, Embedder]:
         return {}
+
+    def vectors(self, group: str, level: int | None = None) -> Vectors:
+        """A group's vectors by key, to compare and search; in a model with ranks `level` picks a common space."""
+        from feat2vec.vectors import group_vectors
+
+        return group_vectors(self.model, self.fitted, group, level, self.folder)
+
+    def row_vectors(self, data: object, level: int | None = None) -> Vectors:
+        """The vectors of rows as a whole, by the names in the schema's `id` column; a run keeps no rows, so give them.
+
+        They are the sums of the vectors of a row's groups.
+        """
+        from feat2vec.vectors import row_vectors
+
+        return row_vectors(self.model, self.fitted, data, level)
 
     @cached_property
     def history(self) -> list[dict[str, float]]:

@@ -30,6 +30,7 @@ from feat2vec.values import Array
 from feat2vec.vocabulary import FIRST
 
 Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.signedinteger[Any]]
 Similarity = Literal["cosine", "dot"]
 ROWS = 8192  # that go through an extractor at a time
 
@@ -43,6 +44,12 @@ class Candidates:
     def sizes(self) -> list[int]:
         """|F_1| .. |F_m|, and 0."""
         return [len(table) for table in self.tables] + [0]
+
+    def part(self, some: slice) -> Candidates:
+        """Consecutive ones."""
+        part = Candidates([table[some] for table in self.tables])
+        part.__dict__["squares"] = [square[some] for square in self.squares]  # already known
+        return part
 
     @cached_property
     def squares(self) -> list[Floats]:
@@ -79,6 +86,35 @@ def candidates(model: Feat2Vec, encoder: Encoder, group: str) -> Candidates:
     parts = [extract(model, {group: entries[at : at + ROWS]}) for at in range(0, len(entries), ROWS)]
     levels = ([free + dependent for free, dependent in zip(*part, strict=True)] for part in parts)
     return Candidates([np.concatenate(pieces) for pieces in zip(*levels, strict=True)])
+
+
+def values_as_queries(found: Candidates, some: Ints, *, truncate: bool) -> Queries:
+    """What `extract` gives for single candidates; with truncation every part of a vector is free."""
+    parts: list[tuple[Floats, Floats]] = []
+    for size, table in zip(found.sizes()[1:], found.tables, strict=True):
+        rows = np.zeros((len(some), table.shape[1]), np.float32)
+        here = some < len(table)
+        rows[here] = table[some[here]]
+        higher = (some < size)[:, None] & (not truncate)
+        parts.append((np.where(higher, 0, rows), np.where(higher, rows, 0)))
+    return Queries(*map(list, zip(*parts, strict=True)))
+
+
+def linear_terms(model: Feat2Vec, encoder: Encoder, group: str) -> Floats:
+    """What each of the `candidates` adds to a score by itself: [candidates]."""
+    extractor = model.extractors[model.groups.index(group)]
+    if not model.schema.model.bias:
+        return np.zeros(candidates(model, encoder, group).sizes()[0], np.float32)
+    if isinstance(extractor, LookupExtractor):
+        return _view(extractor.linear)[1:, 0]
+    entries = encoder.values[group].entries
+    parts = (model.vectors(group, tf.convert_to_tensor(entries[part])) for part in blocks(len(entries), ROWS))
+    return np.concatenate([part.linear.numpy() for part in parts])
+
+
+def is_keyed(model: Feat2Vec, group: str) -> bool:
+    """Whether the group's `candidates` are its keys, not the entries of its training rows."""
+    return isinstance(model.extractors[model.groups.index(group)], LookupExtractor)
 
 
 def keys_of(encoder: Encoder, group: str) -> Any:

@@ -1,0 +1,135 @@
+"""The best of many vectors against a sort of all scores; what becomes of an index's file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from feat2vec import search
+from feat2vec.errors import UserError
+from feat2vec.search import Flat, Index
+
+RNG = np.random.default_rng(0)
+VECTORS = RNG.standard_normal((3000, 8)).astype(np.float32)
+QUERIES = RNG.standard_normal((7, 8)).astype(np.float32)
+SCALE = (1 / np.linalg.norm(VECTORS, axis=1)).astype(np.float32)
+SHIFT = RNG.standard_normal(3000).astype(np.float32)
+FLATS = {"dot": Flat(VECTORS), "cosine": Flat(VECTORS, scale=SCALE), "score": Flat(VECTORS, shift=SHIFT)}
+
+
+def slow(flat: Flat, k: int) -> tuple[Any, Any]:
+    scores = QUERIES.astype(float) @ flat.vectors.astype(float).T
+    scores = scores * (1 if flat.scale is None else flat.scale) + (0 if flat.shift is None else flat.shift)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return order, np.take_along_axis(scores, order, 1)
+
+
+@pytest.mark.parametrize("kind", list(FLATS))
+@pytest.mark.parametrize("k", [1, 10, 2000, 5000])
+@pytest.mark.parametrize("block", [1, 1 << 21])
+def test_the_best_are_those_of_a_sort(kind: str, k: int, block: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(search, "BLOCK", block)
+    monkeypatch.setattr(search, "QUERIES", 3)
+    order, scores = slow(FLATS[kind], k)
+    found = FLATS[kind].search(QUERIES, k)
+    assert found.ids.shape == order.shape
+    np.testing.assert_allclose(found.scores, scores, atol=1e-5)
+    assert (found.ids == order).mean() > 0.99  # rounding may reorder neighbours
+
+
+def test_of_equal_scores_the_first_come_first() -> None:
+    scores = np.repeat(RNG.integers(0, 4, (2, 30)), 100, axis=1).astype(np.float32)
+    found = search.best(lambda some: scores[:, some], 2, 3000, 150)
+    np.testing.assert_array_equal(found.ids, np.argsort(-scores, axis=1, kind="stable")[:, :150])
+    same = np.zeros((1, 5000), np.float32)
+    assert search.best(lambda some: same[:, some], 1, 5000, 3).ids.tolist() == [[0, 1, 2]]
+
+
+def test_nothing_is_found_in_nothing() -> None:
+    assert Flat(VECTORS[:0]).search(QUERIES, 3).ids.shape == (7, 0)
+    assert Flat(VECTORS).search(QUERIES[:0], 3).ids.shape == (0, 3)
+    assert Flat(VECTORS).search(QUERIES, 0).ids.shape == (7, 0)
+
+
+def test_no_matrix_of_all_scores_is_made() -> None:
+    seen = []
+
+    def scores(some: slice) -> Any:
+        seen.append(some.stop - some.start)
+        return np.zeros((100, seen[-1]), np.float32)
+
+    search.best(scores, 100, 1_000_000, 10)
+    assert max(seen) * 400 <= search.BLOCK
+    assert sum(seen) == 1_000_000
+
+
+@pytest.mark.parametrize("kind", list(FLATS))
+def test_unit_vectors_give_the_same_order(kind: str) -> None:
+    flat = FLATS[kind]
+    units = np.concatenate([flat.unit(slice(0, 1000)), flat.unit(slice(1000, 3000))])
+    np.testing.assert_allclose(np.linalg.norm(units, axis=1), 1, rtol=1e-5)
+    assert units.shape[1] == flat.width
+    products = flat.unit_queries(QUERIES) @ units.T
+    scores = flat.scores(QUERIES)(slice(0, 3000))
+    ratio = np.median(scores / products)
+    np.testing.assert_allclose(products * ratio, scores, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", list(FLATS))
+@pytest.mark.parametrize("index", ["hnsw", "ivf"])
+def test_an_index_finds_most_of_the_best(kind: str, index: Any) -> None:
+    pytest.importorskip("faiss")
+    found = Index.open(FLATS[kind], index, None).search(QUERIES, 10)
+    order, _ = slow(FLATS[kind], 10)
+    hit = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found.ids.tolist(), order.tolist(), strict=True)])
+    assert hit >= 0.8
+    exact = FLATS[kind].scores(QUERIES)(slice(0, 3000))
+    np.testing.assert_allclose(found.scores, np.take_along_axis(exact, found.ids, 1), atol=1e-5)
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+
+
+def test_an_index_is_built_once_and_again_where_it_is_stale_or_damaged(tmp_path: Path, monkeypatch: Any) -> None:
+    pytest.importorskip("faiss")
+    built = []
+    build = search._build
+    monkeypatch.setattr(search, "_build", lambda *of: built.append(1) or build(*of))  # type: ignore[func-returns-value]
+    flat, path = FLATS["cosine"], tmp_path / "index" / "who.hnsw"
+    first = Index.open(flat, "hnsw", path).search(QUERIES, 5)
+    np.testing.assert_array_equal(Index.open(flat, "hnsw", path).search(QUERIES, 5).ids, first.ids)
+    assert len(built) == 1
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[:1000], b"", whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:]):
+        path.write_bytes(damaged)
+        built.clear()
+        np.testing.assert_array_equal(Index.open(flat, "hnsw", path).search(QUERIES, 5).ids, first.ids)
+        assert len(built) == 1
+        assert path.read_bytes() != damaged
+    built.clear()
+    Index.open(Flat(VECTORS * 2, scale=SCALE), "hnsw", path)
+    assert len(built) == 1
+    assert [file.name for file in path.parent.iterdir()] == ["who.hnsw"]
+
+
+def test_a_folder_that_takes_no_file_is_no_obstacle(tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    (tmp_path / "index").write_text("in the way")
+    found = Index.open(FLATS["dot"], "ivf", tmp_path / "index" / "who.ivf").search(QUERIES, 5)
+    assert found.ids.shape == (7, 5)
+    assert (tmp_path / "index").read_text() == "in the way"
+
+
+def test_without_faiss_the_message_says_what_to_install(monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(UserError, match=r"pip install 'feat2vec\[search\]'"):
+        Index.open(FLATS["dot"], "hnsw", None)
+
+
+def test_searching_imports_neither_tensorflow_nor_faiss() -> None:
+    code = "import sys, feat2vec.search; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"tensorflow", "keras", "faiss"} & set(done.stdout.split())
