@@ -4,8 +4,9 @@ python tools/bench_coldstart.py FILMS_TRAIN FILMS_TEST FRAPPE_TRAIN FRAPPE_VALID
 
 Films: a tenth of the directors who have two films or more is held out with all of their films. A query is one of these
 films and one of its directors, without a word of who directed it; the candidates are the held-out directors, each the
-mean of his other films, compared by cosine. Frappe: a tenth of the apps is held out with all of their rows. A query is
-a row in which one of them was used; the candidates are the held-out apps, each known by its text alone.
+sum of his other films (each of length 1), compared by cosine; a film is the vectors of its groups, side by side.
+Frappe: a tenth of the apps is held out with all of their rows. A query is a row in which one of them was used; the
+candidates are the held-out apps, each known by what its page says alone.
 
 Baselines see the same: TF-IDF of the texts (fitted to the training part), and popularity, which for a director is his
 number of other films, for an app that of the uses of its category in training.
@@ -37,26 +38,26 @@ Ints = npt.NDArray[np.int64]
 WORDS: dict[str, Any] = {"type": "lookup", "split": "words"}
 FILMS: dict[str, Any] = {
     "version": 1,
-    "model": {"dim": 256},
+    "model": {"dim": 512},
     "groups": {
         "director": {"column": "directors", "extractor": {"type": "lookup", "multi": True, "max_items": 5}},
         "cast": {"column": "cast", "extractor": {"type": "lookup", "multi": True, "max_items": 30}},
         "genre": {"column": "genres", "extractor": {"type": "lookup", "multi": True, "max_items": 8, "gain": 0.5}},
         "title": {"column": "title", "extractor": {**WORDS, "max_items": 8, "gain": 0.5}},
         "year": {"column": "year", "extractor": {"type": "lookup", "gain": 0.5}},
-        "text": {
-            "column": "words",
+        "plot": {
+            "column": "plot",
             "extractor": {
-                "type": "lookup", "multi": True, "weights": "shares", "max_items": 400, "item_dropout": 0.5, "gain": 2.0,
+                **WORDS, "max_items": 300, "max_share": 0.1, "combiner": "sqrtn", "item_dropout": 0.75,
             },
         },
     },
     "noise": {
-        "targets": {"director": 2, "cast": 1, "title": 1, "text": 2, "genre": 0.5, "year": 0.5},
+        "targets": ["director"],
         "sharing": "batch", "negatives": 256,
     },
     "objective": {"type": "contrastive", "unit": True, "temperature": 0.5},
-    "training": {"epochs": 40, "batch_size": 8192, "l2": 0.01, "group_dropout": 0.25},
+    "training": {"epochs": 30, "batch_size": 8192, "l2": 0.001, "group_dropout": 0.25},
 }  # fmt: skip
 CONTEXT = ("user", "daytime", "weekday", "isweekend", "homework", "cost", "weather", "country", "city")
 APP: dict[str, Any] = {
@@ -71,7 +72,7 @@ APP: dict[str, Any] = {
     "description": {
         "column": "description",
         "extractor": {
-            **WORDS, "max_items": 200, "min_count": 100, "max_share": 0.2, "combiner": "sqrtn", "item_dropout": 0.5,
+            **WORDS, "max_items": 64, "min_count": 500, "max_share": 0.2, "combiner": "sqrtn", "item_dropout": 0.75,
         },
     },
 }  # fmt: skip
@@ -81,7 +82,7 @@ FRAPPE: dict[str, Any] = {
     "groups": {**{name: {"column": name} for name in CONTEXT}, **APP},
     "objective": {"type": "logistic", "target": "used"},
     "training": {
-        "epochs": 8, "batch_size": 4096, "l2": 0.01, "interaction_dropout": 0.2,
+        "epochs": 5, "batch_size": 4096, "l2": 0.1, "interaction_dropout": 0.2,
         "optimizer": {"type": "adam", "learning_rate": 0.003},
     },
 }  # fmt: skip
@@ -90,7 +91,8 @@ FRAPPE: dict[str, Any] = {
 def unit(vectors: Floats) -> Floats:
     """Vectors of length 1; zero stays zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    ones: Floats = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return ones
 
 
 def summary(scores: Floats, true: Ints, left_out: npt.NDArray[np.bool_] | None = None) -> dict[str, float]:
@@ -109,14 +111,6 @@ def summary(scores: Floats, true: Ints, left_out: npt.NDArray[np.bool_] | None =
 def tfidf(training: list[str]) -> Any:
     """Of a text's words, fitted to those of training; rows of length 1."""
     return TfidfVectorizer(sublinear_tf=True, stop_words="english", dtype=np.float32).fit(training)
-
-
-def weighted(fitted: Any, table: Any, texts: list[str]) -> Any:
-    """A table with each text's words, and their weights."""
-    found, names = fitted.transform(texts).sorted_indices(), fitted.get_feature_names_out()
-    words = pa.ListArray.from_arrays(pa.array(found.indptr, pa.int32()), pa.array(names[found.indices], pa.string()))
-    shares = pa.ListArray.from_arrays(pa.array(found.indptr, pa.int32()), pa.array(found.data))
-    return table.append_column("words", words).append_column("shares", shares)
 
 
 def joined(table: Any, columns: list[str]) -> list[str]:
@@ -143,22 +137,20 @@ def films(train_path: str, test_path: str, folder: Path, seed: int) -> dict[str,
         made[film, [held[name] for name in row if name in held]] = 1
     training = known.filter(pa.array(~out[: len(known)]))
     columns = ["title", "plot", "cast", "genres"]
-    texts = joined(training, columns)
-    fitted = tfidf(texts)
     began = time.perf_counter()
-    run = train(FILMS, weighted(fitted, training, texts), folder / "films", quiet=True)
+    run = train(FILMS, training, folder / "films", quiet=True)
     seconds = time.perf_counter() - began
     query, true = np.nonzero(made * (made.sum(axis=0) >= 2))
     others = made.sum(axis=0) - made[query]  # [queries, directors], films other than the query
     left_out = made[query] > 0
     left_out[np.arange(len(query)), true] = False
-    new_texts = joined(new, columns)
-    unseen = weighted(fitted, new.drop_columns(["directors"]), new_texts)
-    rows = run.embed(unseen, ["cast", "genre", "title", "year", "text"])
+    each = run.embed(new.drop_columns(["directors"]), ["cast", "genre", "title", "year", "plot"], by_group=True)
+    rows = np.concatenate(list(each.values()), axis=1)  # as unlike groups have nothing to say of each other here
+    words = tfidf(joined(training, columns)).transform(joined(new, columns)).toarray()
     popular = others + 0.0
     sides = {
         "feat2vec": summary(of_directors(rows, made, query), true, left_out),
-        "tfidf": summary(of_directors(fitted.transform(new_texts).toarray(), made, query), true, left_out),
+        "tfidf": summary(of_directors(words, made, query), true, left_out),
         "popularity": summary(popular, true, left_out),
     }
     return {
@@ -173,8 +165,8 @@ def of_directors(vectors: Floats, made: Floats, query: Ints) -> Floats:
     sums = made.T @ vectors  # [directors, dim]
     scores = vectors[query] @ sums.T
     squares = np.einsum("ij,ij->i", sums, sums)[None] - made[query] * (2 * scores - 1)  # less the film itself
-    cosine: Floats = (scores - made[query]) / np.sqrt(np.maximum(squares, 1e-9))
-    return cosine
+    cosine: Any = (scores - made[query]) / np.sqrt(np.maximum(squares, 1e-9))
+    return np.asarray(cosine, np.float32)
 
 
 # --- apps that training has not seen --------------------------------------------------------------------------------
