@@ -116,12 +116,18 @@ class Scores(keras.Model):
         return scores if self.head is None else add_to_top(scores, self._head(levels, training))
 
     def _interaction_masks(self, levels: Sequence[Level]) -> list[Any] | None:
-        """Factors of the interaction vector's coordinates, 0 where they are dropped."""
-        rate = self.schema.training.interaction_dropout
-        if not rate:
+        """Factors of the interaction vector's coordinates, 0 where they are dropped.
+
+        The rate is the top level's. A sum of fewer coordinates suffers more, so that a lower level's odds of being
+        dropped are smaller in proportion to its rank.
+        """
+        top = self.schema.training.interaction_dropout
+        if not top:
             return None
         masks = []
-        for i, level in enumerate(levels):
+        for i, (level, dim) in enumerate(zip(levels, self.dims, strict=True)):
+            share = 1.0 if self.schema.model.level_sharing == "truncate" else dim / self.dims[-1]
+            rate = top * share / (1 - top + top * share)
             seed = self._seed(2) + tf.constant([0, 1 << 40], tf.int64) * i
             kept = tf.random.stateless_uniform(tf.shape(level.free[:, 0]), seed) >= rate
             masks.append(tf.cast(kept, level.free.dtype) / (1 - rate))
