@@ -153,8 +153,11 @@ class LookupExtractor(Extractor):
             self.linear = by_row(self.add_weight(shape=(size, 1), initializer="zeros", name="linear", autocast=False))
         super().build(None)
 
-    def call(self, entries: Any, training: bool | None = None, seed: Any = None) -> Extracted:
-        """`seed` [2] decides what dropout drops in training, so that a step can be repeated."""
+    def call(self, entries: Any, training: bool | None = None, seed: Any = None, compact: bool = False) -> Extracted:
+        """`seed` [2] decides what dropout drops in training, so that a step can be repeated.
+
+        With `compact` the last level has only the rows that reach it.
+        """
         width = entries.shape[1] or tf.shape(entries)[1]  # bags of new rows may be wider
         width = width // 2 if self.shape.weighted else width
         rate = self.spec.get("item_dropout", 0.0)
@@ -180,9 +183,17 @@ class LookupExtractor(Extractor):
         for level, (rows, active, some) in enumerate(self._active(keys, items, batch)):
             vectors = self.gather(self.tables[level], distinct(rows))
             squares.append(_count_squares(vectors, counts if active is None else tf.gather(counts, active)))
-            last = level == len(self.tables) - 1
-            sums = [_sum_bags(vectors, some, batch)] if last else tf.split(_sum_bags(vectors, some, 2 * batch), 2)
-            levels.append(Level(*(part if share is None else part * share for part in sums)))
+            if level < len(self.tables) - 1:
+                sums = tf.split(_sum_bags(vectors, some, 2 * batch), 2)
+                levels.append(Level(*(part if share is None else part * share for part in sums)))
+                continue
+            reach = None
+            if compact:
+                reach, bags = tf.unique(some.bags)
+                some, batch = some._replace(bags=bags), tf.size(reach)
+                share = None if share is None else tf.gather(share, reach)
+            whole = _sum_bags(vectors, some, batch)
+            levels.append(Level(whole if share is None else whole * share, None, reach))
         return Extracted(tuple(levels), linear, tf.add_n(squares), linear_square)
 
     def _weights(self, entries: Any, width: int) -> tuple[Any, Any]:

@@ -44,12 +44,12 @@ class Submodels(NamedTuple):
 
 def interaction(vectors: Tensor) -> Tensor:
     """The sum of v_i * v_j over pairs of groups i < j, by coordinate: [..., groups, rank] -> [..., rank]."""
-    return _settled(vectors, _Sums(_sum_groups, _to_groups, _sum_groups, _to_groups, _sum_groups))
+    return _settled(vectors, _Sums(_sum_groups, _to_groups, _sum_groups, _to_groups, _sum_groups))[0]
 
 
 def pairwise(vectors: Tensor) -> Tensor:
     """The sum of v_i . v_j over pairs of groups i < j: [..., groups, rank] -> [...]."""
-    return _settled(vectors, _dense_sums(None))
+    return _settled(vectors, _dense_sums(None))[0]
 
 
 def submodels(
@@ -167,27 +167,29 @@ def _compact_sums(rows: Tensor, mask: Tensor | None, batch: Tensor) -> _Sums:
     )
 
 
-def _settled(vectors: Tensor, sums: _Sums) -> Tensor:
-    """1/2 (sum^2 - sum of squares) as 1/2 sum of v_i * (sum - v_i): 0 for one group, and no square can overflow."""
+def _settled(vectors: Tensor, sums: _Sums, also: Reduce | None = None) -> list[Tensor]:
+    """1/2 (sum^2 - sum of squares) as 1/2 sum of v_i * (sum - v_i): 0 for one group, and no square can overflow.
 
-    def meet(vectors: Tensor) -> tuple[Tensor, Reduce]:
+    `also` is another way to add up the products, without gradients.
+    """
+
+    def meet(vectors: Tensor) -> tuple[list[Tensor], Callable[..., Tensor]]:
         rest = sums.spread(sums.total(vectors)) - vectors
-        return 0.5 * sums.score(vectors * rest), lambda upstream: sums.share(upstream) * rest
+        products = 0.5 * vectors * rest
+        scores = [add_up(products) for add_up in (sums.score, also) if add_up is not None]
+        return scores, lambda upstream, *_: sums.share(upstream) * rest
 
-    return ops.custom_gradient(meet)(vectors)
+    scores: list[Tensor] = ops.custom_gradient(meet)(vectors)
+    return scores
 
 
 def _level_scores(level: Level, mask: Tensor, linear: Tensor, dependents: Dependents) -> _Part:
     """Two scores a row in one pass: of the pairs settled at this level, and of all its pairs as the low loss sees."""
     sums = _dense_sums(mask) if level.rows is None else _compact_sums(level.rows, mask, ops.shape(linear)[0])
     if level.dependent is None:
-        settled = _settled(level.free, sums)
-        part = _Part(settled, ops.stop_gradient(settled))
-        if mask is None:
-            return part
-        free = ops.stop_gradient(level.free)
-        unmasked = 0.5 * sums.unmasked(free * (sums.spread(sums.total(free)) - free))
-        return part._replace(unmasked=(unmasked, unmasked))
+        settled, *others = _settled(level.free, sums, also=None if mask is None else sums.unmasked)
+        unmasked = ops.stop_gradient(others[0]) if others else None
+        return _Part(settled, ops.stop_gradient(settled), (unmasked, unmasked) if others else None)
 
     def meet(free: Tensor, dependent: Tensor) -> tuple[tuple[Tensor, ...], Callable[..., tuple[Tensor, Tensor]]]:
         rest_free = sums.spread(sums.total(free)) - free

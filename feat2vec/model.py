@@ -84,7 +84,7 @@ class Feat2Vec(Scores):
         """The mean loss over the rows that have one, and their groups' vectors."""
         if self.implicit is None:
             label, more = truth, 0.0
-            extracted: Sequence[Extracted] = self.extract(inputs, training)
+            extracted: Sequence[Extracted] = self.extract(inputs, training, compact=self.is_compact)
         else:
             rows, label = truth
             more, extracted = self._implicit_loss(inputs, rows, seed, training)

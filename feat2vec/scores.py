@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -82,24 +84,38 @@ class Scores(keras.Model):
         """The scores at every level."""
         return self._submodels(self.extract(inputs, training), training)
 
-    def extract(self, inputs: Mapping[str, Any], training: bool = False) -> list[Extracted]:
-        """Each group's vectors."""
+    def extract(self, inputs: Mapping[str, Any], training: bool = False, *, compact: bool = False) -> list[Extracted]:
+        """Each group's vectors; with `compact` a lookup's last level has only the rows that reach it."""
         pairs = zip(self.groups, self.extractors, strict=True)
-        return [self._run(extractor, inputs[name], training) for name, extractor in pairs]
+        return [self._run(extractor, inputs[name], training, compact=compact) for name, extractor in pairs]
 
     def vectors(self, group: str, entries: Any) -> Extracted:
         """A group's vectors for entries [batch, width]."""
         return self._run(self.extractors[self.groups.index(group)], entries, training=False)
 
+    @cached_property
+    def is_compact(self) -> bool:
+        """Whether a step is faster if the last level holds only the rows that reach it, and can do with that."""
+        plain = self.head is None and not isinstance(self.schema.objective, Softmax) and self.implicit is None
+        if not plain or len(self.dims) == 1 or self.encoder is None:
+            return False
+        reach = total = 0
+        for name, codec in self.encoder.codecs.items():
+            counts = codec.vocabulary.counts if isinstance(codec, ItemsCodec) else np.ones(1)
+            keys = self.shapes[name].sizes[-1] if isinstance(codec, ItemsCodec) else 1
+            reach, total = reach + counts[:keys].sum(), total + counts.sum()
+        return bool(reach < COMPACT * total)
+
     def params(self) -> list[int]:
         """The number of weights of each group's extractor."""
         return [extractor.params() for extractor in self.extractors]
 
-    def _run(self, extractor: Extractor, entries: Any, training: bool) -> Extracted:
+    def _run(self, extractor: Extractor, entries: Any, training: bool, *, compact: bool = False) -> Extracted:
         place = tf.constant([0, 1 << 40], tf.int64)
         return run_extractor(
-            extractor, entries, training, lambda: self._seed(3) + place * self.extractors.index(extractor)
-        )
+            extractor, entries, training, lambda: self._seed(3) + place * self.extractors.index(extractor),
+            compact=compact,
+        )  # fmt: skip
 
     def _submodels(self, extracted: Sequence[Extracted], training: bool) -> Submodels:
         levels, linear = self._stack(extracted)
@@ -111,11 +127,11 @@ class Scores(keras.Model):
                 Submodels(nothing, nothing[1:]), self._class_levels(), around, self.class_bias, dependents
             )
         else:
-            masks = self._interaction_masks(levels) if training else None
+            masks = self._interaction_masks(levels, tf.shape(linear)[0]) if training else None
             scores = submodels(levels, tf.reduce_sum(linear, axis=1) + self._bias(), dependents, masks)
         return scores if self.head is None else add_to_top(scores, self._head(levels, training))
 
-    def _interaction_masks(self, levels: Sequence[Level]) -> list[Any] | None:
+    def _interaction_masks(self, levels: Sequence[Level], batch: Any) -> list[Any] | None:
         """Factors of the interaction vector's coordinates, 0 where they are dropped.
 
         The rate is the top level's. A sum of fewer coordinates suffers more, so that a lower level's odds of being
@@ -129,7 +145,7 @@ class Scores(keras.Model):
             share = 1.0 if self.schema.model.level_sharing == "truncate" else dim / self.dims[-1]
             rate = top * share / (1 - top + top * share)
             seed = self._seed(2) + tf.constant([0, 1 << 40], tf.int64) * i
-            kept = tf.random.stateless_uniform(tf.shape(level.free[:, 0]), seed) >= rate
+            kept = tf.random.stateless_uniform([batch, dim], seed) >= rate
             masks.append(tf.cast(kept, level.free.dtype) / (1 - rate))
         return masks
 
@@ -153,6 +169,9 @@ class Scores(keras.Model):
         """The groups side by side: levels [batch, groups, D_k] and linear terms [batch, groups]."""
         levels = []
         for parts in zip(*(self._merged(one.levels) for one in extracted), strict=True):
+            if any(part.rows is not None for part in parts):
+                levels.append(_side_by_side(parts, tf.shape(extracted[0].levels[0].free)[0]))
+                continue
             free = tf.stack([part.free for part in parts], axis=1)
             dependent = None if parts[0].dependent is None else tf.stack([part.dependent for part in parts], axis=1)
             levels.append(Level(free, dependent))
@@ -203,11 +222,13 @@ class Scores(keras.Model):
 
 
 PURPOSES = 8  # that random draws of one step may have
+COMPACT = 0.85  # of the occurrences reach the last level: above that, leaving the others out costs more than it saves
 
 
 def each(change: Callable[[Any], Any], level: Level) -> Level:
     """A level with both of its parts changed."""
-    return Level(*(None if part is None else change(part) for part in level[:2]))
+    free, dependent = (None if part is None else change(part) for part in level[:2])
+    return Level(free, dependent, level.rows)
 
 
 def add_to_top(scores: Submodels, more: Any) -> Submodels:
@@ -216,10 +237,28 @@ def add_to_top(scores: Submodels, more: Any) -> Submodels:
     return Submodels([*scores.scores[:-1], scores.scores[-1] + more], targets)
 
 
-def run_extractor(extractor: Extractor, entries: Any, training: bool, seed: Callable[[], Any]) -> Extracted:
+def _side_by_side(parts: Sequence[Level], batch: Any) -> Level:
+    """The entries of the rows that reach a level, group by group in each row."""
+    places, size = [], tf.constant(0)
+    for part in parts:
+        rows = tf.range(batch) if part.rows is None else part.rows
+        numbers = size + 1 + tf.range(tf.size(rows))  # 0 is none
+        places.append(tf.scatter_nd(rows[:, None], numbers, [batch]))
+        size += tf.size(rows)
+    place = tf.stack(places, axis=1)  # [batch, groups]
+    rows, groups = tf.unstack(tf.cast(tf.where(place > 0), tf.int32), num=2, axis=1)
+    order = tf.gather_nd(place, tf.stack([rows, groups], axis=1)) - 1
+    return Level(tf.gather(tf.concat([part.free for part in parts], axis=0), order), None, rows)
+
+
+def run_extractor(
+    extractor: Extractor, entries: Any, training: bool, seed: Callable[[], Any], *, compact: bool = False
+) -> Extracted:
     """A group's vectors, times its gain; `seed` is for the dropout of training."""
     known = inspect.signature(extractor.call).parameters
     options = {"training": training} if "training" in known else {}
+    if compact and "compact" in known:
+        options["compact"] = True
     if "seed" in known and training:
         options["seed"] = seed()
     extracted: Extracted = extractor(entries, **options)

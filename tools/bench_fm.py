@@ -31,27 +31,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 BATCH = 2048
-TAIL = {"user": (17_045, 0.62), "film": (23_743, 0.75), "tag": (49_657, 0.8)}  # features, and those seen twice or less
+# Features, and how often the most frequent one comes; half of the features come once or twice.
+TAIL = {"user": (17_045, 6_000), "film": (23_743, 1_600), "tag": (49_657, 4_500)}
 TAIL_ROWS = 668_953
 RANKS = {"frappe": [32, 64, 128, 256], "long_tail": [32, 512]}
 SIDES = ("fm", "rafm", "torch", "torch_sparse")
 
 
-def counts_with_tail(features: int, rows: int, rare: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """How often each feature comes: a share of them once or twice, the others by a power law that fills the rows."""
-    few = rng.integers(1, 3, int(features * rare))
-    places = np.arange(1, features - len(few) + 1)
+def counts_with_tail(features: int, rows: int, head: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """How often each feature comes: half of them once or twice, the others from `head` down to three.
+
+    There n = head (1 + place / q)^-a (Zipf and Mandelbrot), with q such that they fill the rows.
+    """
+    few = rng.integers(1, 3, features // 2)
+    places = np.arange(features - len(few), dtype=float)
     left = rows - few.sum()
 
-    def law(exponent: float) -> npt.NDArray[np.float64]:
-        return np.maximum(3.0, 3 * (len(places) / places) ** exponent)
+    def law(q: float) -> npt.NDArray[np.float64]:
+        return np.asarray(head * (1 + places / q) ** (-np.log(head / 3) / np.log1p(places[-1] / q)))
 
-    low, high = 0.0, 3.0
-    for _ in range(60):
-        middle = (low + high) / 2
+    low, high = 1e-3, 1e9
+    for _ in range(200):
+        middle = (low * high) ** 0.5
         low, high = (middle, high) if law(middle).sum() < left else (low, middle)
     many = np.floor(law(low)).astype(np.int64)
-    many[0] += left - many.sum()
+    many[: left - many.sum()] += 1
     return np.concatenate([many, few])
 
 
@@ -60,8 +64,8 @@ def long_tail(rng: np.random.Generator) -> pa.Table:
     columns: dict[str, Any] = {}
     score = np.zeros(TAIL_ROWS)
     before = np.zeros((TAIL_ROWS, 4))
-    for name, (features, rare) in TAIL.items():
-        ids = np.repeat(np.arange(features), counts_with_tail(features, TAIL_ROWS, rare, rng))
+    for name, (features, head) in TAIL.items():
+        ids = np.repeat(np.arange(features), counts_with_tail(features, TAIL_ROWS, head, rng))
         rng.shuffle(ids)
         columns[name] = pa.array([f"{name[0]}{i}" for i in range(features)]).take(pa.array(ids))
         vectors = rng.normal(size=(features, 4))[ids]
