@@ -46,9 +46,11 @@ class MlpHead(keras.layers.Layer):
         self.last.build((None, before))
         super().build(input_shape)
 
-    def call(self, levels: Sequence[Level], training: bool = False, seed: Any = None) -> Any:
-        """`seed` [2] decides what dropout drops in training."""
-        x = ops.concatenate([part for name in self.inputs for part in _INPUTS[name](levels)], axis=-1)
+    def call(
+        self, levels: Sequence[Level], masks: Sequence[Any] | None = None, training: bool = False, seed: Any = None
+    ) -> Any:
+        """`masks` [batch, D_k] are the interaction vector's; `seed` [2] decides what dropout drops in training."""
+        x = ops.concatenate([part for name in self.inputs for part in _INPUTS[name](levels, masks)], axis=-1)
         for i, layer in enumerate(self.layers):
             x = layer(x)
             if self.normalize:
@@ -65,11 +67,12 @@ class MlpHead(keras.layers.Layer):
         return {**super().get_config(), **own, "outputs": self.outputs}
 
 
-def _vectors(levels: Sequence[Level]) -> list[Any]:
+def _vectors(levels: Sequence[Level], masks: Any = None) -> list[Any]:
+    del masks
     return [ops.reshape(level.free, (-1, level.free.shape[-2] * level.free.shape[-1])) for level in levels]
 
 
-def _interactions(levels: Sequence[Level]) -> list[Any]:
+def _interactions(levels: Sequence[Level], masks: Sequence[Any] | None = None) -> list[Any]:
     """For each level [batch, D_k], over the pairs that meet there."""
     settled = []
     for level in levels:
@@ -77,7 +80,7 @@ def _interactions(levels: Sequence[Level]) -> list[Any]:
             settled.append(interaction(level.free))
         else:
             settled.append(interaction(level.free + level.dependent) - interaction(level.dependent))
-    return settled
+    return settled if masks is None else [part * mask for part, mask in zip(settled, masks, strict=True)]
 
 
 _INPUTS: Mapping[str, Any] = {"vectors": _vectors, "interactions": _interactions}

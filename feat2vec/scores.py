@@ -120,6 +120,7 @@ class Scores(keras.Model):
     def _submodels(self, extracted: Sequence[Extracted], training: bool) -> Submodels:
         levels, linear = self._stack(extracted)
         dependents = self.schema.model.dependents
+        masks = self._interaction_masks(levels, tf.shape(linear)[0]) if training else None
         if isinstance(self.schema.objective, Softmax):
             around = context(levels)
             nothing = [ops.zeros_like(around[0].free[:, 0])] * len(levels)
@@ -127,9 +128,8 @@ class Scores(keras.Model):
                 Submodels(nothing, nothing[1:]), self._class_levels(), around, self.class_bias, dependents
             )
         else:
-            masks = self._interaction_masks(levels, tf.shape(linear)[0]) if training else None
             scores = submodels(levels, tf.reduce_sum(linear, axis=1) + self._bias(), dependents, masks)
-        return scores if self.head is None else add_to_top(scores, self._head(levels, training))
+        return scores if self.head is None else add_to_top(scores, self._head(levels, masks, training))
 
     def _interaction_masks(self, levels: Sequence[Level], batch: Any) -> list[Any] | None:
         """Factors of the interaction vector's coordinates, 0 where they are dropped.
@@ -149,10 +149,10 @@ class Scores(keras.Model):
             masks.append(tf.cast(kept, level.free.dtype) / (1 - rate))
         return masks
 
-    def _head(self, levels: Sequence[Level], training: bool) -> Any:
+    def _head(self, levels: Sequence[Level], masks: Sequence[Any] | None, training: bool) -> Any:
         """What the head adds: [batch], or [batch, classes]."""
         assert self.head is not None
-        added = self.head(levels, training=training, seed=self._seed(4) if training else None)
+        added = self.head(levels, masks, training=training, seed=self._seed(4) if training else None)
         return added if isinstance(self.schema.objective, Softmax) else added[:, 0]
 
     def _bias(self) -> Any:

@@ -30,7 +30,12 @@ from feat2vec import evaluate
 from feat2vec.document import read_document
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "movielens.yaml"
-GRID: dict[str, list[float]] = {"n_factors": [50, 200], "n_epochs": [40, 80], "lr_all": [0.005, 0.01], "reg_all": [0.05, 0.1, 0.15]}
+GRID: dict[str, list[float]] = {
+    "n_factors": [50, 200],
+    "n_epochs": [40, 80],
+    "lr_all": [0.005, 0.01],
+    "reg_all": [0.05, 0.1, 0.15],
+}
 
 
 def ratings() -> pa.Table:
