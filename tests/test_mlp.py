@@ -90,6 +90,17 @@ def test_interactions_add_up_to_the_pairs_score() -> None:
     np.testing.assert_allclose(tf.reduce_sum(tf.concat(_interactions(given), 1), axis=1), score, rtol=1e-5, atol=1e-5)
 
 
+def test_masks_are_those_of_the_interaction_vector() -> None:
+    given = levels(dims=(2, 4))
+    made = head(given, inputs=["vectors", "interactions"])
+    rng = np.random.default_rng(2)
+    masks = [tf.constant(rng.integers(0, 2, (5, dim)) * 2.0, tf.float32) for dim in (2, 4)]
+    found = made(given, masks).numpy()
+    factors = np.concatenate([np.ones((5, 18)), *(mask.numpy() for mask in masks)], axis=1)
+    inputs = np.array([inputs_loop(given, ["vectors", "interactions"], row) for row in range(5)]) * factors
+    np.testing.assert_allclose(found, [network_loop(made, x) for x in inputs], rtol=1e-4, atol=1e-4)
+
+
 def test_a_new_network_adds_nothing() -> None:
     given = levels()
     made = MlpHead([4], ["vectors"], 0.0, False, outputs=1)

@@ -526,6 +526,77 @@ def test_a_bias_begins_at_the_targets_mean(objective: Any, start: float) -> None
     assert float(model.bias) == pytest.approx(start, rel=1e-5)
 
 
+@pytest.mark.parametrize("sharing", ["separate", "truncate"])
+@pytest.mark.parametrize("groups", [("who", "place"), ("who", "tags", "place"), ("who", "size", "tags")])
+def test_a_last_level_of_the_rows_that_reach_it_is_the_whole_one(sharing: str, groups: tuple[str, ...]) -> None:
+    """The same loss and gradients, with masks, bags, and groups that are no lookups beside."""
+    case = {
+        "version": 1, "objective": {"type": "logistic", "target": "label"},
+        "model": {"ranks": [2, 16], "bias": True, "level_sharing": sharing},
+        "groups": with_options({name: (GROUPS | LOOKUPS)[name] for name in groups}, combiner={"tags": "mean"}),
+        "training": {"l2": 0.1, "interaction_dropout": 0.5},
+    }  # fmt: skip
+    rows = fit(read_schema(case), TABLE)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile()
+    inputs, target = one_batch(model, rows)
+    found = []
+    for compact in (True, False):
+        model.__dict__["is_compact"] = compact
+        with tf.GradientTape() as tape:
+            loss = model.step_loss(inputs, target, None, tf.constant([1, 2], tf.int64), True)
+        gradients = tape.gradient(loss, [variable.value for variable in model.trainable_variables])
+        found.append([float(loss), *(tf.convert_to_tensor(gradient).numpy() for gradient in gradients)])
+    levels = [one.levels[-1] for one in model.extract(inputs, compact=True)]
+    assert any(level.rows is not None and len(level.rows) < len(rows) for level in levels)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-8)
+
+
+def test_levels_are_compact_where_few_rows_reach_the_last() -> None:
+    for ranks, expected in (([2, 64], True), ([1, 2], False)):
+        rows = encoded({"objective": {"type": "logistic", "target": "label"}, "model": {"ranks": ranks}}, LOOKUPS)
+        assert Feat2Vec.from_encoder(rows.encoder).is_compact == expected
+    rows = encoded({"objective": "nce", "model": {"ranks": [2, 64]}}, LOOKUPS)
+    assert Feat2Vec.from_encoder(rows.encoder).is_compact  # says what is cheaper; only labelled steps use it
+    case = {"objective": {"type": "logistic", "target": "label"}, "model": {"ranks": [2, 64]}, "head": {"type": "mlp"}}
+    assert not Feat2Vec.from_encoder(encoded(case, LOOKUPS).encoder).is_compact
+
+
+def test_the_odds_of_losing_a_coordinate_are_in_proportion_to_the_rank() -> None:
+    case = {
+        "objective": {"type": "logistic", "target": "label"}, "model": {"ranks": [64, 128, 256]},
+        "training": {"interaction_dropout": 0.75},
+    }  # fmt: skip
+    model = Feat2Vec.from_encoder(encoded(case, LOOKUPS).encoder)
+    model.compile()
+    levels = model._stack(model.extract(one_batch(model, encoded(case, LOOKUPS))[0]))[0]
+    masks = model._interaction_masks(levels, 192)
+    assert masks is not None
+    for mask, odds in zip(masks, (0.75, 1.5, 3.0), strict=True):
+        kept = 1 / (1 + odds)
+        values = mask.numpy()
+        assert sorted(set(values.round(4).ravel())) == [0.0, pytest.approx(1 / kept, rel=1e-4)]
+        assert (values > 0).mean() == pytest.approx(kept, abs=4 * np.sqrt(kept * (1 - kept) / values.size))
+
+
+def test_l2_linear_is_of_the_linear_terms_of_each_row() -> None:
+    losses = []
+    for l2 in (0.0, 0.5):
+        case = {"objective": {"type": "regression", "target": "score"}, "training": {"l2_linear": l2}}
+        rows = encoded({**case, "model": {"bias": True}}, LOOKUPS)
+        model = Feat2Vec.from_encoder(rows.encoder)
+        for extractor in model.extractors:
+            extractor.linear.assign(np.arange(extractor.linear.shape[0], dtype=np.float32)[:, None] / 10)
+        inputs, target = one_batch(model, rows)
+        losses.append(float(model.step_loss(inputs, target, None, tf.constant([0, 0], tf.int64), True)))
+        squares = sum(
+            float((extractor.linear.numpy()[ids[ids > 0] - 1] ** 2).sum())
+            for extractor, ids in zip(model.extractors, (inputs[name].numpy() for name in LOOKUPS), strict=True)
+        )
+    assert losses[1] - losses[0] == pytest.approx(0.25 * squares / len(rows), rel=1e-4)
+
+
 def test_validation_is_of_the_whole_model_alone() -> None:
     case = {"objective": {"type": "logistic", "target": "label"}, "model": {"ranks": [2, 4]}}
     label = TABLE["label"].to_numpy()

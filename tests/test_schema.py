@@ -1682,3 +1682,17 @@ def test_reading_a_schema_imports_nothing_heavy(tmp_path: Path) -> None:
     ).stdout.split()
     assert "feat2vec" in loaded
     assert not {"tensorflow", "keras", "pyarrow", "duckdb", "pandas", "polars", "numpy", "rich", "click"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ("noise: {targets: [b]}", "noise.targets: cannot be combined with objective.implicit"),
+        ("noise: {joint: [[a, b]]}", "noise.joint: holds 'a', which objective.implicit draws alone"),
+        ("training: {interaction_dropout: 0.2}", "training.interaction_dropout: cannot be combined with"),
+        ("head: mlp", "head: cannot be mlp with objective.implicit"),
+    ],
+)
+def test_what_implicit_negatives_cannot_be_combined_with(rest: str, expected: str) -> None:
+    (told,) = problems(f"{BASE}objective: {{type: logistic, target: y, implicit: a}}\n{rest}\n")
+    assert expected in told
