@@ -22,16 +22,16 @@ from feat2vec.errors import UserError
 from feat2vec.keys import BETWEEN_WORDS, DECIMAL, WEEKDAYS, spell_floats
 from feat2vec.scaling import ColumnScale
 from feat2vec.schema import Group
-from feat2vec.specs import ItemsSpec, TokensSpec
+from feat2vec.specs import ItemsSpec, Lookup, TokensSpec
 from feat2vec.vocabulary import FIRST, PADDING, UNSEEN, Vocabulary
 
 LARGEST = 1 << 30  # bytes of keys in a graph, which is one message of Protocol Buffers
 EVERY_SIGN = [*range(0xD800), *range(0xE000, 0x110000)]  # without surrogates
 DATE = (
-    r"^\s*(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?)?"
+    r"^\s*(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d(?:\.\d{1,6})?))?)?)?"
     r"(?:Z|([-+])(\d\d)(?::?(\d\d))?)?\s*$"
 )
-DAY, HOUR, MINUTE, SECOND = 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000  # in microseconds
+DAY, HOUR, MINUTE = 86_400_000_000, 3_600_000_000, 60_000_000  # in microseconds
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,19 @@ class Keys(tf.Module):  # type: ignore[misc]
         self.boolean, number = vocabulary.kind == "boolean", vocabulary.kind == "number"
         keys = pa.concat_arrays([vocabulary.keys, pa.array(vocabulary.too_frequent, pa.string())])
         ids = np.append(np.arange(FIRST, len(vocabulary)), [PADDING] * len(vocabulary.too_frequent)).astype(np.int64)
-        self.text, self.by_number, self.by_text = text or not number, None, None
+        self.text = text or not number
+        self.by_text: Any = None
+        self.by_number: Any = None
         if number:
             floats = pc.cast(keys, pa.float64())
             exact = pc.equal(spell_floats(floats), keys).to_numpy(zero_copy_only=False)
-            self.by_number = _table(floats.to_numpy()[exact].view(np.int64), ids[exact])
+            bits = np.append(floats.to_numpy()[exact], np.nan).view(np.int64)  # a table needs a key
+            self.by_number = _table(bits, np.append(ids[exact], UNSEEN))
             self.text |= not exact.all()
         if self.text:
             none = MISSING_NUMBERS if number else ()
-            words = [*(pc.utf8_normalize(keys, form) if form else keys).to_pylist(), *none]
-            self.by_text = _table(tf.constant(words, tf.string), np.append(ids, [PADDING] * len(none)))
+            words = ["", *none, *(pc.utf8_normalize(keys, form) if form else keys).to_pylist()]
+            self.by_text = _table(tf.constant(words, tf.string), np.append([PADDING] * (1 + len(none)), ids))
 
     def __call__(self, keys: Any) -> Any:
         """The ids [keys] of keys [keys]."""
@@ -125,14 +128,12 @@ class ItemsReader(Reader):
         super().__init__()
         spec, (column, *_) = group.extractor, group.columns
         assert isinstance(spec, (ItemsSpec, TokensSpec))
-        self.codec, self.is_text, self.parts, self.split = codec, isinstance(spec, TokensSpec), (), "words"
-        many, weights, self.first = False, None, None
-        if isinstance(spec, ItemsSpec):
-            self.parts, self.split, many, weights = spec.parts, spec.split, spec.multi, spec.weights
-            if not spec.parts and (spec.max_share == 1 or not spec.bag):
-                self.first = spec.max_items if spec.bag else 1
-        else:
-            self.first = spec.max_tokens
+        self.codec, self.is_text = codec, isinstance(spec, TokensSpec)
+        items = spec if isinstance(spec, ItemsSpec) else Lookup(split="words", max_items=spec.max_tokens)
+        self.parts: tuple[str, ...] = items.parts
+        self.split, many, weights = items.split, items.multi, items.weights
+        all_ = items.parts or items.max_share < 1  # frequent keys make room for others
+        self.first = 1 if not items.bag else None if all_ else items.max_items
         self.words = Words() if self.split == "words" and not self.parts else None
         self.keys = Keys(
             codec.vocabulary, text=bool(self.parts or self.split), form="NFD" if self.words is not None else None
@@ -304,7 +305,8 @@ def _numbers(column: Any, name: str) -> Any:
     if column.dtype == tf.string:
         micros, there = timestamps(column, name)
         return tf.where(there, tf.cast(micros, tf.float64) / DAY, np.nan)
-    return tf.where(tf.math.is_nan(column), column, finite(tf.where(tf.math.is_nan(column), 0.0, column), name))
+    absent = tf.math.is_nan(column)
+    return tf.where(absent, column, finite(tf.where(absent, tf.zeros_like(column), column), name))
 
 
 def finite(numbers: Any, name: str) -> Any:
@@ -369,7 +371,9 @@ class VectorReader(Reader):
     def __call__(self, *columns: Any) -> Any:
         (vectors,) = columns
         missing = tf.reduce_all(tf.math.is_nan(vectors), axis=1, keepdims=True)
-        return tf.where(missing, vectors, finite(tf.where(missing, 0.0, vectors), self.inputs[0].column))
+        return tf.where(
+            missing, vectors, finite(tf.where(missing, tf.zeros_like(vectors), vectors), self.inputs[0].column)
+        )
 
 
 # --- dates ----------------------------------------------------------------------------------------------------------
@@ -384,20 +388,17 @@ def timestamps(texts: Any, name: str) -> tuple[Any, Any]:
     with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(good), [message])]):
         texts = tf.identity(texts)
 
-    def field(group: int, before: str = "0", after: str = "") -> Any:
-        return tf.strings.regex_replace(texts, DATE, f"{before}\\{group}{after}")
-
-    def number(group: int) -> Any:
-        return tf.strings.to_number(field(group), tf.int64)
+    def number(group: int, dtype: Any = tf.int64) -> Any:
+        return tf.strings.to_number(tf.strings.regex_replace(texts, DATE, f"0\\{group}"), dtype)
 
     year, month, day = number(1), number(2), number(3)
     days = _days(year, month, day)
     real = tf.reduce_all([year == (found := _civil(days))[0], month == found[1], day == found[2]], axis=0)
-    seconds = number(4) * 3600 + number(5) * 60 + number(6)
-    fraction = tf.strings.to_number(tf.strings.substr(field(7, "", "000000"), 0, 6), tf.int64)
-    east = (number(9) * 60 + number(10)) * tf.where(field(8, "") == "-", tf.constant(-1, tf.int64), 1)  # minutes
+    seconds = tf.cast(tf.round(number(6, tf.float64) * 1e6), tf.int64)  # in microseconds
+    west = tf.strings.regex_replace(texts, DATE, r"\7") == "-"
+    east = (number(8) * 60 + number(9)) * tf.where(west, tf.constant(-1, tf.int64), 1)  # minutes
     with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(real), [message])]):
-        return days * DAY + seconds * SECOND + fraction - east * MINUTE, there
+        return days * DAY + number(4) * HOUR + (number(5) - east) * MINUTE + seconds, there
 
 
 def date_parts(micros: Any, there: Any, parts: Sequence[str]) -> tuple[Any, Any]:

@@ -131,7 +131,6 @@ class Run:
     def embedder(self, groups: Sequence[str] | None = None, level: int | None = None) -> Embedder:
         """What `embed` embeds by, compiled once: `embedder().write(table, "vectors.parquet")` streams to a file."""
         from feat2vec.embed import Embedder
-    from feat2vec.export import Format
 
         key = (groups if groups is None else tuple(groups), level)
         if key not in self._embedders:
@@ -170,9 +169,7 @@ class Run:
         """
         from feat2vec.export import export
 
-        return export(
-            self.model, self.fitted, format, out, groups, level=level, normalise=normalise, force=force
-        )
+        return export(self.model, self.fitted, format, out, groups, level=level, normalise=normalise, force=force)
 
     @cached_property
     def history(self) -> list[dict[str, float]]:

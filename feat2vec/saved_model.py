@@ -50,7 +50,7 @@ def write_saved_model(
     }
     module = tf.Module()
     module.readers, module.weights = list(readers.values()), [weight.value for weight in layer.weights]
-    module.vectors = tf.function(vectors).get_concrete_function(**specs)
+    module.vectors = tf.function(vectors, autograph=False).get_concrete_function(**specs)
     save(module, folder)
     described: dict[str, dict[str, Any]] = {name: {"inputs": [], "output": outputs[name]} for name in names}
     for name, (group, column) in zip(inputs, columns, strict=True):
