@@ -232,12 +232,12 @@ def _write_faiss(folder: Path, group: str, exported: Exported) -> list[str]:
 # --- text -----------------------------------------------------------------------------------------------------------
 
 
-def _spelled(vectors: Floats, between: str) -> pa.LargeStringArray:
+def _spelled(vectors: Floats, between: str) -> pa.StringArray:
     """Each vector as its numbers, as short as they are read back the same."""
     rows, dim = vectors.shape
-    numbers = pa.array(vectors.reshape(-1)).cast(pa.large_string())
-    offsets = pa.array(np.arange(rows + 1, dtype=np.int64) * dim)
-    return pc.binary_join(pa.LargeListArray.from_arrays(offsets, numbers), between)
+    numbers = pa.array(vectors.reshape(-1)).cast(pa.string())
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * dim)
+    return pc.binary_join(pa.ListArray.from_arrays(offsets, numbers), between)
 
 
 def _joined(columns: Sequence[Any], between: Any, after: Any) -> memoryview:
@@ -297,7 +297,7 @@ def _write_sql(folder: Path, group: str, exported: Exported) -> list[str]:
         at = 0
         for keys, vectors, counts, levels in exported.blocks():
             text = _escaped(pc.replace_substring(keys, "\0", "\ufffd"))  # no text of PostgreSQL holds the sign 0
-            lists = pc.binary_join_element_wise("[", _spelled(vectors, ",").cast(pa.string()), "]", "")
+            lists = pc.binary_join_element_wise("[", _spelled(vectors, ","), "]", "")
             ids = pa.array(np.arange(at + 1, at + 1 + len(vectors)))
             file.write(_joined([ids, text, lists, pa.array(counts), pa.array(levels)], "\t", "\n"))
             at += len(vectors)

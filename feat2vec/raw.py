@@ -41,6 +41,7 @@ class Input:
     column: str
     dtype: str
     shape: tuple[int | None, ...]
+    form: str  # of its values
     missing: str  # how a missing one is written
 
 
@@ -58,6 +59,15 @@ def reader(name: str, codec: Codec, group: Group) -> Reader:
     if isinstance(codec, VectorCodec):
         return VectorReader(codec, group)
     raise UserError(f"the group {name!r} is encoded by {type(codec).__name__}, which no graph can do; leave it out")
+
+
+IS_TEXT, IS_NUMBER = "text", "a number; a boolean is 1 or 0"
+IS_DATE = "a date, as 2024-01-31, 2024-01-31 10:30:00 or 2024-01-31T10:30:00+02:00"
+FORMS = {
+    "boolean": "true or false",
+    "number": "a number as text",
+    "date": "a date, as 2024-01-31 or 2024-01-31 10:30:00",
+}
 
 
 class Reader(tf.Module):  # type: ignore[misc]
@@ -139,11 +149,13 @@ class ItemsReader(Reader):
             codec.vocabulary, text=bool(self.parts or self.split), form="NFD" if self.words is not None else None
         )
         shape = (None, None) if many else (None,)
-        self.inputs = [
-            Input(column, "string", shape, "empty") if self.keys.text else Input(column, "float64", shape, "NaN")
-        ]
+        form = IS_TEXT if self.split else IS_DATE if self.parts else FORMS.get(codec.vocabulary.kind, IS_TEXT)
+        written = ("string", shape, form, "empty") if self.keys.text else ("float64", shape, "a number", "NaN")
+        self.inputs = [Input(column, *written)]
         if weights is not None:
-            self.inputs.append(Input(weights, "float32", (None, None), "any, where the item is missing"))
+            self.inputs.append(
+                Input(weights, "float32", (None, None), "an item's weight", "any, where the item is missing")
+            )
 
     def __call__(self, *columns: Any) -> Any:
         values, *weights = columns
@@ -296,8 +308,8 @@ def _trim(keys: Any) -> Any:
 
 def _number_input(column: str, kind: str | None) -> Input:
     if kind == "date":
-        return Input(column, "string", (None,), "empty")
-    return Input(column, "float64", (None,), "NaN")
+        return Input(column, "string", (None,), IS_DATE, "empty")
+    return Input(column, "float64", (None,), IS_NUMBER, "NaN")
 
 
 def _numbers(column: Any, name: str) -> Any:
@@ -366,7 +378,7 @@ class VectorReader(Reader):
 
     def __init__(self, codec: VectorCodec, group: Group) -> None:
         super().__init__()
-        self.inputs = [Input(group.columns[0], "float32", (None, codec.width), "NaN")]
+        self.inputs = [Input(group.columns[0], "float32", (None, codec.width), "a vector", "NaN")]
 
     def __call__(self, *columns: Any) -> Any:
         (vectors,) = columns

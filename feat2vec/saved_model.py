@@ -54,12 +54,9 @@ def write_saved_model(
     save(module, folder)
     described: dict[str, dict[str, Any]] = {name: {"inputs": [], "output": outputs[name]} for name in names}
     for name, (group, column) in zip(inputs, columns, strict=True):
-        facts = {
-            "column": column.column,
-            "dtype": column.dtype,
-            "shape": ["batch", *("items" if n is None else n for n in column.shape[1:])],
-        }
-        described[group]["inputs"].append({"name": name, **facts, "missing": column.missing})
+        shape = ["batch", *("items" if size is None else size for size in column.shape[1:])]
+        facts = {"name": name, "column": column.column, "dtype": column.dtype, "shape": shape}
+        described[group]["inputs"].append({**facts, "values": column.form, "missing": column.missing})
     return described
 
 
