@@ -27,6 +27,7 @@ from feat2vec.vocabulary import FIRST, PADDING, UNSEEN, Vocabulary
 
 LARGEST = 1 << 30  # bytes of keys in a graph, which is one message of Protocol Buffers
 EVERY_SIGN = [*range(0xD800), *range(0xE000, 0x110000)]  # without surrogates
+SUBSCRIPT = "\u0345"  # an iota under a letter, the last of its marks; it is casefolded to a letter, but in its place
 DATE = (
     r"^\s*(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d(?:\.\d{1,6})?))?)?)?"
     r"(?:Z|([-+])(\d\d)(?::?(\d\d))?)?\s*$"
@@ -218,8 +219,8 @@ class Words:
     """Text to its words, casefolded, as `keys.tokens_of` has them but in NFD: no graph composes signs.
 
     Each sign becomes what its casefolded form decomposes into, those between words a space; then the marks of a sign
-    are put in their canonical order. Two words are the same in NFD if and only if they are in NFC. (An iota subscript
-    that is written before its accent, an order that no text in NFC has, is left there.)
+    are put in their canonical order. Two words are the same in NFD if and only if they are in NFC. (One
+    thing differs: a letter with an iota under it and two accents, which no language writes.)
     """
 
     def __init__(self) -> None:
@@ -245,7 +246,8 @@ class Words:
             lambda: tf.argsort(signs * 256 + tf.cast(classes, tf.int64), stable=True),
             lambda: tf.range(tf.size(classes)),
         )
-        ordered = folded.with_values(tf.gather(folded.values, order))
+        ordered = tf.gather(folded.values, order)
+        ordered = folded.with_values(tf.where(ordered == ord(SUBSCRIPT), 0x3B9, ordered))
         return tf.strings.split(tf.strings.unicode_encode(ordered, "UTF-8"))
 
 
@@ -273,7 +275,8 @@ def _folding() -> tuple[str, Any, Any, Any, Any, Any]:
     pattern = "|".join("".join(f"\\x{{{ord(sign):x}}}" for sign in double) for double in doubles)
     pieces = {}
     for point in points[words | ~composed].tolist():
-        folded = unicodedata.normalize("NFD", chr(point).casefold())
+        apart = unicodedata.normalize("NFD", chr(point))
+        folded = "".join(sign if sign == SUBSCRIPT else unicodedata.normalize("NFD", sign.casefold()) for sign in apart)
         if folded != chr(point):
             pieces[point] = [ord(sign) if is_word[sign] else ord(" ") for sign in folded]
     rows = np.array([row + [-1] * (4 - len(row)) for row in pieces.values()], np.int32)

@@ -29,8 +29,8 @@ from feat2vec.trainer import train
 from feat2vec.vectors import Vectors
 
 NAMES = [
-    "Agnès Varda", "李安", "a b", "a_b", "a\tb", "a\u00a0b", "a_b#2", "line\nbreak", 'x\'y"z', "back\\slash\\n", "🎬 studio",
-    "\\.", " edge ", "cr\rlf", "\x1c", "comma,quote",
+    "Agnès Varda", "李安", "a b", "a_b", "a\tb", "a\u00a0b", "a_b#2", "line\nbreak",
+    'x\'y"z', "back\\slash\\n", "🎬 studio", "\\.", " edge ", "cr\rlf", "\x1c", "comma,quote",
 ]  # fmt: skip
 GROUPS: dict[str, Any] = {
     "who": {"column": "who", "extractor": "lookup"},
@@ -106,10 +106,10 @@ def test_parquet_opens_in_duckdb_pandas_and_polars(run: feat2vec.Run, tmp_path: 
         np.testing.assert_array_equal(np.stack(list(frame["vector"])), v.vectors)
         np.testing.assert_array_equal(frame["count"], v.counts)
         np.testing.assert_array_equal(frame["level"], v.levels)
-        closest = duckdb.sql(
+        closest = duckdb.execute(
             f"select b.key from '{path}' a, '{path}' b where a.key = $key and b.key <> a.key"
             " order by list_cosine_similarity(a.vector, b.vector) desc limit 3",
-            params={"key": v.index_to_key[0]},
+            {"key": v.index_to_key[0]},
         ).fetchall()
         check_nearest(v, v.index_to_key[0], [key for (key,) in closest])
 
@@ -175,7 +175,7 @@ def test_tensorboard_opens_the_projector(run: feat2vec.Run, tmp_path: Path) -> N
     plugin = ProjectorPlugin(base_plugin.TBContext(logdir=logs, data_provider=provider))
     browser, at = Client(application.TensorBoardWSGI([plugin])), "/data/plugin/projector"
     assert browser.get(f"{at}/runs").json == ["."]
-    config = browser.get(f"{at}/info", query_string={"run": "."}).json
+    config: Any = browser.get(f"{at}/info", query_string={"run": "."}).json
     assert [one["tensorName"] for one in config["embeddings"]] == list(GROUPS)
     for name, one in zip(GROUPS, config["embeddings"], strict=True):
         v, query = run.vectors(name), {"run": ".", "name": name}
@@ -327,12 +327,12 @@ def test_a_model_with_ranks_is_exported_at_one_level(ranked: feat2vec.Run, tmp_p
 # --- whole or not at all --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("kind", FORMATS)
 def test_an_export_is_whole_or_not_there(
     run: feat2vec.Run,
     tmp_path: Path,
-    format: Any,
-    monkeypatch: pytest.MonkeyPatch,  # noqa: A002
+    kind: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = tmp_path / "out"
     run.export("npz", out, ["who"])
@@ -344,11 +344,11 @@ def test_an_export_is_whole_or_not_there(
             raise OSError(28, "No space left on device")
         return dumps(facts, **options)
 
-    monkeypatch.setattr(exports.json, "dumps", fail)
+    monkeypatch.setattr(json, "dumps", fail)
     with pytest.raises(OSError, match="No space left"):
-        run.export(format, out, ["who"], force=True)
+        run.export(kind, out, ["who"], force=True)
     with pytest.raises(OSError, match="No space left"):
-        run.export(format, tmp_path / "new", ["who"])
+        run.export(kind, tmp_path / "new", ["who"])
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
