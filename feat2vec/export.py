@@ -96,7 +96,7 @@ def _vectors(model: Feat2Vec, encoder: Encoder, group: str, level: int | None, *
     if unit:
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         vectors = np.divide(vectors, norms[:, None], out=np.zeros_like(vectors), where=norms[:, None] > 0)
-    return Exported(found.keys, vectors, found.counts, found.levels)
+    return Exported(found.strings, vectors, found.counts, found.levels)
 
 
 @contextmanager

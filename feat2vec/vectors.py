@@ -108,7 +108,7 @@ class Vectors:
         return self._keys.every[: len(self)]
 
     @property
-    def keys(self) -> pa.StringArray:
+    def strings(self) -> pa.StringArray:
         """Every key, as Arrow strings."""
         return self._keys.strings[: len(self)]
 
