@@ -285,6 +285,57 @@ def similar(
             say(f"{hit.score:8.4f} {hit.count:8,}  {hit.key}")
 
 
+@feat2vec.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--format", "kind", required=True,
+    type=click.Choice(["parquet", "npz", "word2vec", "projector", "faiss", "saved_model", "sql"]),
+    help="What to write.",
+)  # fmt: skip
+@click.option("--group", "groups", multiple=True, help="Write this group alone; may be given again. Default: all.")
+@click.option(
+    "--level",
+    type=int,
+    help="The level, of a model with ranks. Default: 1, where every value is; if truncated, the whole space.",
+)
+@click.option("--normalise", is_flag=True, help="Make every vector one of length 1.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder that is made.")
+@click.option("--force", is_flag=True, help="Replace an earlier export.")
+def export(
+    run: Path,
+    kind: Literal["parquet", "npz", "word2vec", "projector", "faiss", "saved_model", "sql"],
+    groups: tuple[str, ...],
+    level: int | None,
+    normalise: bool,
+    out: Path,
+    force: bool,
+) -> None:
+    """Write a run's vectors for other tools: files for each group, and a manifest.json that describes them.
+
+    \b
+    parquet      key, vector, count and level: DuckDB, pandas, polars
+    npz          the arrays keys, vectors, counts and levels: numpy
+    word2vec     text and binary: gensim and others
+    projector    what `tensorboard --logdir OUT` shows
+    faiss        an index of the vectors at length 1, and the keys of its ids
+    saved_model  raw strings and numbers in, vectors out: TensorFlow, without feat2vec
+    sql          a script for PostgreSQL with pgvector
+
+    \b
+    feat2vec export runs/films --format parquet --out vectors
+    feat2vec export runs/films --format word2vec --group director --group cast --out words
+    feat2vec export runs/films --format saved_model --normalise --out model
+    """
+    _import_tensorflow()
+    from feat2vec.run import load
+
+    facts = load(run).export(kind, out, groups or None, level=level, normalise=normalise, force=force)
+    rows = sum(group.get("rows", 0) for group in facts["groups"].values())
+    names = ", ".join(facts["groups"])
+    vectors = f"{rows:,} vectors of {facts['dimension']} dimensions" if rows else f"{facts['dimension']} dimensions"
+    say(f"{out}: {kind}, {vectors}: {names}")
+
+
 def _import_tensorflow() -> None:
     """TensorFlow's libraries write of the processor and of missing devices to standard error; nobody asked."""
     sys.stderr.flush()

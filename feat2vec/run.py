@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from feat2vec.embed import Embedder
+    from feat2vec.export import Format
     from feat2vec.model import Feat2Vec
     from feat2vec.predict import Predictor
     from feat2vec.vectors import Vectors
@@ -154,6 +155,21 @@ class Run:
         from feat2vec.vectors import row_vectors
 
         return row_vectors(self.model, self.fitted, data, level)
+
+    def export(
+        self, format: Format, out: str | Path, groups: Sequence[str] | None = None, *, level: int | None = None,  # noqa: A002
+        normalise: bool = False, force: bool = False,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Write vectors into the folder `out` for other tools, whole or not at all; returns what its manifest says.
+
+        `format` is parquet, npz, word2vec (text and binary), projector (TensorBoard's), faiss, saved_model (raw strings
+        and numbers in, vectors out, without feat2vec) or sql (pgvector). A model with `ranks` is exported at one
+        `level`: by default 1, in which every value has a vector, or the whole space with `level_sharing: truncate`.
+        `normalise` makes vectors of length 1; `force` replaces an earlier export.
+        """
+        from feat2vec.export import export
+
+        return export(self.model, self.fitted, format, out, groups, level=level, normalise=normalise, force=force)
 
     @cached_property
     def history(self) -> list[dict[str, float]]:

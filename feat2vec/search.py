@@ -190,7 +190,7 @@ class Index:
         return Hits(*(np.take_along_axis(x, order, 1) for x in (ids.astype(np.int64), scores)))
 
 
-def import_faiss() -> Any:
+def import_faiss(remedy: str = "search exactly (`--index exact`)") -> Any:
     """The library behind indexes, an extra."""
     try:
         with warnings.catch_warnings():
@@ -198,8 +198,7 @@ def import_faiss() -> Any:
             import faiss
     except ImportError:
         raise UserError(
-            "an index needs faiss, which is not installed: `pip install 'feat2vec[search]'`; "
-            "or search exactly (`--index exact`)"
+            f"an index needs faiss, which is not installed: `pip install 'feat2vec[search]'`; or {remedy}"
         ) from None
     return faiss
 

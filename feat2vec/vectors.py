@@ -107,6 +107,21 @@ class Vectors:
         """Every key."""
         return self._keys.every[: len(self)]
 
+    @property
+    def strings(self) -> pa.StringArray:
+        """Every key, as Arrow strings."""
+        return self._keys.strings[: len(self)]
+
+    @property
+    def counts(self) -> Array:
+        """How often each key comes among the training rows."""
+        return self._counts
+
+    @property
+    def levels(self) -> Array:
+        """The level of each key, from 1."""
+        return self._levels
+
     @cached_property
     def key_to_index(self) -> dict[str, int]:
         """The place of every key."""
