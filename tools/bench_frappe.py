@@ -1,10 +1,11 @@
 """Frappe: factorization machines, RaFM and DiFacto on the same rows, each with several seeds.
 
 python tools/bench_frappe.py TRAIN.parquet VALIDATION.parquet TEST.parquet [--apps APPS.parquet] [--seeds 3]
-    [--only protocol best texts] > frappe.json
+    [--only protocol best levels texts] > frappe.json
 
 protocol: the RaFM authors' training (Adam 1e-3, batches of 256, L2 5e-6 on whole tables). best: the schemas frappe.yaml
-and frappe_large.yaml, FM of two sizes and DiFacto trained as they are. texts: frappe.yaml with what is known of an app
+and frappe_large.yaml, FM and DiFacto trained as they are. levels: each level's submodel of frappe.yaml, beside an FM of
+that rank trained alone with the level's own dropout. texts: frappe.yaml with what is known of an app
 (its description by a text CNN, name, category, developer, price, rating), against the ids alone, on the test rows of
 apps with at most three positive training rows. Every model stops early by the validation rows and is measured on the
 test rows. Numbers are means over the seeds, with the spread (largest less smallest) beside them.
@@ -108,6 +109,10 @@ def measured(run: feat2vec.Run, test: Any, label: Any, slices: Mapping[str, Any]
         "validation_log_loss": best["val_loss"], "parameters": run.metrics["parameters"],
         "seconds_an_epoch": statistics.median(row["seconds"] for row in run.history), "epochs": run.metrics["epochs"],
     }  # fmt: skip
+    for level, rank in enumerate(
+        run.schema.model.ranks or () if run.schema.model.level_sharing == "separate" else (), 1
+    ):
+        facts[f"rank_{rank}_log_loss"] = log_loss(run.predict(test, level)["score"].astype(np.float64), label)
     for name, some in slices.items():
         facts |= {f"{name}_n": int(some.sum()), f"{name}_auc": float(auc(scores[some], label[some]) or 0)}
         facts[f"{name}_log_loss"] = log_loss(scores[some], label[some])
@@ -136,7 +141,7 @@ def main() -> None:
     parser.add_argument("test")
     parser.add_argument("--apps")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", default=["protocol", "best", "texts"])
+    parser.add_argument("--only", nargs="*", default=["protocol", "best", "levels", "texts"])
     options = parser.parse_args()
     tables = (options.train, options.validation, options.test)
     result: dict[str, Any] = {}
@@ -149,6 +154,14 @@ def main() -> None:
         schemas = {"frappe": schema("frappe"), "frappe_large": schema("frappe_large")}
         schemas |= {name: schema("frappe", size) for name, size in SIZES.items()}
         result["best"] = {name: several(given, tables, options.seeds) for name, given in schemas.items()}
+    if "levels" in options.only:
+        ranks, training = schema("frappe")["model"]["ranks"], schema("frappe")["training"]
+        found = {"rafm": several(schema("frappe"), tables, options.seeds)}
+        for rank in ranks[:-1]:
+            odds = training["interaction_dropout"] / (1 - training["interaction_dropout"]) * rank / ranks[-1]
+            own = schema("frappe", {"dim": rank}, {"interaction_dropout": odds / (1 + odds)})
+            found[f"fm_{rank}"] = several(own, tables, options.seeds)
+        result["levels"] = found
     if "texts" in options.only and options.apps:
         apps = known_of_apps(options.apps)
         train, validation, test = (with_apps(path, apps) for path in tables)
