@@ -248,7 +248,18 @@ def _side_by_side(parts: Sequence[Level], batch: Any) -> Level:
     place = tf.stack(places, axis=1)  # [batch, groups]
     rows, groups = tf.unstack(tf.cast(tf.where(place > 0), tf.int32), num=2, axis=1)
     order = tf.gather_nd(place, tf.stack([rows, groups], axis=1)) - 1
-    return Level(tf.gather(tf.concat([part.free for part in parts], axis=0), order), None, rows)
+    return Level(_reordered(tf.concat([part.free for part in parts], axis=0), order), None, rows)
+
+
+def _reordered(vectors: Any, order: Any) -> Any:
+    """`vectors[order]` for a permutation, whose gradient is another one and not a sum."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def reorder(vectors: Any) -> Any:
+        back = tf.scatter_nd(order[:, None], tf.range(tf.size(order)), tf.shape(order))
+        return tf.gather(vectors, order), lambda upstream: tf.gather(upstream, back)
+
+    return reorder(vectors)
 
 
 def run_extractor(
