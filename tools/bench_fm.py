@@ -2,11 +2,12 @@
 
 python tools/bench_fm.py FRAPPE_TRAIN.parquet [--epochs 4] [--repeats 3] > fm.json
 
-Two tables: Frappe, and a long-tailed one that is made here, with the features of MovieLens Tag (90,445, three a row,
-half of them seen once or twice) in 300,000 rows. Models learn with the logistic loss, Adam and batches of 2,048; an epoch's time is the median
-over epochs and repeats, without the first epoch of each process, sides taking turns. RaFM's time is set against what
-sum_k D_k n(F_k) / (D_m n(F)) predicts from FM's, n(F_k) being the occurrences of values that have level k. The peer is
-an FM in PyTorch as one writes it (Embedding, Adam), and with sparse gradients (SparseAdam); the faster one counts.
+Two tables: Frappe, and a long-tailed one that is made here with the features of MovieLens Tag (90,445, three a row,
+half of them seen once or twice) in 300,000 rows. Models learn with the logistic loss, Adam and batches of 2,048; an
+epoch's time is the median over epochs and repeats, without the first epoch of each process, sides taking turns. RaFM's
+time is set against what sum_k D_k n(F_k) / (D_m n(F)) predicts from FM's, n(F_k) being the occurrences of values that
+have level k. The peer is an FM in PyTorch as one writes it (Embedding, Adam), and with sparse gradients (SparseAdam);
+the faster one counts, and on the long tail one epoch of each is enough.
 """
 
 from __future__ import annotations
