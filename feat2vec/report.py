@@ -132,8 +132,9 @@ def _bounds(bounds: list[dict[str, Any]]) -> list[str]:
     said = f"{one['rows']:,} rows of {one['classes']:,} classes of {one['label']}; {one['without_label']:,} had none."
     note = (
         "A classifier whose weights are the classes' mean vectors tells a row's class from k others with the loss "
-        "L_mu, which is at most k / (1 - tau) (L_un - tau log(N + 1)): L_un is the contrastive loss with N negatives, tau = "
-        "C^-N the chance that all of them are of the row's class, classes being equally likely (Proposition 3.3)."
+        "L_mu, which is at most k / (1 - tau) (L_un - tau log(N + 1)): L_un is the contrastive loss with N negatives, "
+        "tau = C^-N the chance that all of them are of the row's class, classes being equally likely "
+        "(Proposition 3.3)."
     )
     columns = ["N", "k", "L_un", "tau", "bound", "L_mu, measured", "exact"]
     shown = ("contrastive", "tau", "bound", "mean_classifier")
