@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 WIDTH, ROW = 720, 22  # of a chart, and of a bar, in pixels
 LABEL, NUMBER = 300, 80  # room for what a bar is called and for its number
 SHOWN = 44  # letters of a label
+DOTTED = 20  # points of a line that are also dots
 
 STYLE = """
 .f2v { --back: #ffffff; --text: #1f2328; --quiet: #656d76; --line: #d0d7de;
@@ -107,6 +108,9 @@ def lines(
     at = left
     for i, (name, some) in enumerate(series.items()):
         parts.append(f'<polyline class="s{i % 4}" points="{_points(some, x_of, y_of)}"/>')
+        if len(some) <= DOTTED:
+            dots = (point for point in some if all(map(math.isfinite, point)))
+            parts += [f'<circle class="s{i % 4}" cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="2"/>' for x, y in dots]
         parts.append(f'<line class="s{i % 4}" stroke-width="2" x1="{at}" x2="{at + 18}" y1="276" y2="276"/>')
         parts.append(f'<text x="{at + 24}" y="280">{escape(_short(name))}</text>')
         at += 44 + 8 * len(_short(name))
@@ -132,8 +136,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
 def page(title: str, parts: Sequence[str]) -> str:
     """A page of HTML with nothing from elsewhere."""
     return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="light dark">\n<title>{escape(title)}</title>\n'
         f"<style>{STYLE}{PAGE}</style>\n</head>\n"
         f'<body class="f2v page">\n<h1>{escape(title)}</h1>\n' + "\n".join(parts) + "\n</body>\n</html>\n"
@@ -157,9 +161,7 @@ def _place(x: float, log: bool) -> float:
     return math.log(x) if log else x
 
 
-def _points(some: Sequence[tuple[float, float]], x_of: object, y_of: object) -> str:
-    assert callable(x_of)
-    assert callable(y_of)
+def _points(some: Sequence[tuple[float, float]], x_of: Callable[[float], float], y_of: Callable[[float], float]) -> str:
     return " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in some if math.isfinite(x) and math.isfinite(y))
 
 

@@ -363,6 +363,8 @@ def explain(
         raise UserError("--to-index: is a row of --data; give --data, and no --to")
     if plot is not None and plot.suffix not in (".svg", ".html"):
         raise UserError(f"--plot: writes .svg or .html; received {plot}")
+    if plot is not None and not plot.parent.is_dir():
+        raise UserError(f"--plot: there is no folder {plot.parent}; make it first")
     rows, other = (None if text is None else _json_row(name, text) for name, text in (("--row", row), ("--to", to)))
     _import_tensorflow()
     from feat2vec.charts import alone

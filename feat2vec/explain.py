@@ -246,9 +246,8 @@ def _spelled(encoder: Encoder, row: Row) -> dict[str, str | None]:
     for name, codec in encoder.codecs.items():
         entry = np.ascontiguousarray(row[name])
         missing = bool(np.isnan(entry[0, 0])) if entry.dtype == np.float32 else not entry.any()
-        told[name] = (
-            None if missing else spell(codec, encoder.schema.groups[name], entry, np.zeros(1, np.int64))[0].as_py()
-        )
+        group = encoder.schema.groups[name]
+        told[name] = None if missing else spell(codec, group, entry, np.zeros(1, np.int64))[0].as_py()
     return told
 
 

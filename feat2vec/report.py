@@ -8,6 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from feat2vec import charts, evaluate
 from feat2vec.diagnose import SHARES, class_bounds, counts_of, isotropy, levels, norms, stability
 from feat2vec.errors import UserError
@@ -85,12 +87,10 @@ def _group(run: Run, name: str) -> dict[str, Any]:
 def _neighbours(run: Run, name: str) -> Iterator[dict[str, Any]]:
     """What stands near the most frequent values and near some of the rarest."""
     vectors = run.vectors(name)
-    size = len(vectors)
-    often = range(min(OFTEN, size))
-    rare = range(max(size - RARE, len(often)), size)
-    for place, keys in (("often", often), ("rare", rare)):
-        for i in keys:
-            key = vectors.index_to_key[i]
+    every, order = vectors.index_to_key, np.argsort(-counts_of(run.model, run.fitted, name), kind="stable")
+    for place, some in (("often", order[:OFTEN]), ("rare", order[OFTEN:][-RARE:])):
+        for i in some:
+            key = every[i]
             hits = vectors.search([key], topn=NEAR)
             near = [{"key": hit.key, "score": hit.score, "count": hit.count} for hit in hits]
             yield {"key": key, "count": vectors.get_vecattr(key, "count"), "place": place, "near": near}
@@ -123,7 +123,7 @@ def _training(facts: Mapping[str, Any]) -> list[str]:
     return [
         "<h2>Training</h2>", charts.lines("loss by epoch", series, "epoch"),
         _pairs("metrics", {**facts["metrics"], "seed": facts["seed"]}),
-        "<h3>Epochs</h3>", charts.table("history", columns, epochs),
+        f"<details><summary>Epochs</summary>{charts.table('history', columns, epochs)}</details>",
     ]  # fmt: skip
 
 
@@ -146,15 +146,8 @@ def _bounds(bounds: list[dict[str, Any]]) -> list[str]:
 
 
 def _space(groups: Mapping[str, Any]) -> list[str]:
-    rows = [
-        (
-            name,
-            one["values"],
-            one["parameters"],
-            *((one["isotropy"] or {}).get(x) for x in ("partition", "mean_cosine")),
-        )
-        for name, one in groups.items()
-    ]
+    measures = {name: one["isotropy"] or {"partition": None, "mean_cosine": None} for name, one in groups.items()}
+    rows = [(name, one["values"], one["parameters"], *measures[name].values()) for name, one in groups.items()]
     sizes = [
         (name, "shared" if x["level"] == 0 else str(x["level"]), x["rank"] or None, x["values"], x["parameters"])
         for name, one in groups.items() for x in one["levels"]
@@ -173,9 +166,7 @@ def _space(groups: Mapping[str, Any]) -> list[str]:
 def _stability(shared: Mapping[str, Any]) -> list[str]:
     seeds = shared["seeds"]
     rows = [(name, x["overlap"], x["topn"], x["asked"], x["common"]) for name, x in shared["groups"].items()]
-    note = (
-        f"The mean Jaccard overlap of nearest neighbours in this run (seed {seeds[0]}) and another (seed {seeds[1]})."
-    )
+    note = f"Mean Jaccard overlap of nearest neighbours in this run (seed {seeds[0]}) and another (seed {seeds[1]})."
     columns = ["group", "overlap", "neighbours", "keys asked", "keys in both"]
     return ["<h2>Stability</h2>", _note(note), charts.table("stability", columns, rows)]
 
@@ -196,7 +187,7 @@ def _group_parts(name: str, group: Mapping[str, Any]) -> list[str]:
     ]
     return [
         f"<h2>{escape(name)}</h2>",
-        charts.lines(f"norms of {name} by count", {"median; 5 to 95 %": median}, "count", x_log=True, band=band),
+        charts.lines(f"norms of {name} by count", {"median; 5 to 95 %": median}, "count (log)", x_log=True, band=band),
         charts.table(f"norms of {name}", ["count", "values", *(f"{share:.0%}" for share in SHARES)], rows),
         "<h3>Neighbours</h3>", charts.table(f"neighbours in {name}", ["value", "count", "nearest"], near),
     ]  # fmt: skip

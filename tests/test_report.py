@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-VOID = {"meta", "line", "rect", "polyline", "polygon"}
+VOID = {"meta", "line", "rect", "polyline", "polygon", "circle"}
 
 
 class Page(HTMLParser):

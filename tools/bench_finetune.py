@@ -56,16 +56,10 @@ def learn(side: str, run: Run, rows: pa.Table, target: str, rate: float, head: H
     """One side's run."""
     settings = [f"training.optimizer.learning_rate={rate}", f"training.seed={seed}"]
     if side.startswith("pretrained"):
+        frozen = side == "pretrained, frozen"
         return run.finetune(
-            rows,
-            target,
-            out,
-            head=head,
-            freeze=side == "pretrained, frozen",
-            groups=GROUPS,
-            settings=settings,
-            quiet=True,
-        )
+            rows, target, out, head=head, freeze=frozen, groups=GROUPS, settings=settings, quiet=True
+        )  # fmt: skip
     schema = schema_of(run.schema, feat2vec.open_table(rows), target, head=head, groups=GROUPS, settings=settings)
     return train(schema, rows, out, quiet=True) if side == "scratch, own words" else scratch(schema, run, rows, out)
 
@@ -79,16 +73,9 @@ def scratch(schema: Any, run: Run, rows: pa.Table, out: Path) -> Run:
 
 
 def measure(
-    run: Run,
-    films: pa.Table,
-    held: pa.Table,
-    test: pa.Table,
-    target: str,
-    head: HeadType,
-    seeds: int,
-    rows: int,
+    run: Run, films: pa.Table, held: pa.Table, test: pa.Table, target: str, head: HeadType, seeds: int, rows: int,
     folder: Path,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """The accuracies of every side with one target."""
     order = np.random.default_rng(7).permutation(len(films))
     samples = [films.take(order[i * rows : (i + 1) * rows]) for i in range(seeds + 1)]  # disjoint; the last one chooses
