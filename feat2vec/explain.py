@@ -119,7 +119,7 @@ def row_of(encoder: Encoder, rows: object, index: int = 1) -> Row:
         known = encoder.schema.columns()
         for column in rows:
             if column not in known:
-                near = suggest(str(column), known) or f"; the columns are {', '.join(known)}"
+                near = suggest(str(column), known) or f"; leave it out, the columns are {', '.join(known)}"
                 raise UserError(f"--row: the run knows no column {column!r}{near}")
         given = {column: value for column, value in rows.items() if value is not None}
         try:
