@@ -36,10 +36,10 @@ def finetune(
     """Learn a column of labelled rows from a run's vectors and write a new run, for `predict` and `evaluate`.
 
     The new run encodes rows as the first one does. Its vectors begin as that one's and stay so with `freeze`; linear
-    terms, the head and the vectors of classes are new. `groups` are those to learn from, all if it is None; those that
-    hold the target are left out. The objective is logistic for a target of 0 and 1 or booleans, softmax for text,
-    regression for numbers, unless it is given. `settings` replace what the new schema says: "training.epochs=5",
-    "head.hidden=[64]". The other options are those of `train`.
+    terms, the head and the vectors of classes are new, and `item_dropout` is 0. `groups` are those to learn from, all if
+    it is None; those that hold the target are left out. The objective is logistic for a target of 0 and 1 or booleans,
+    softmax for text, regression for numbers, unless it is given. `settings` replace what the new schema says:
+    "training.epochs=5", "head.hidden=[64]". The other options are those of `train`.
     """
     table = open_table(data)
     schema = schema_of(run.schema, table, target, head=head, objective=objective, groups=groups, settings=settings)
@@ -108,6 +108,9 @@ def _without(first: Schema, target: str, groups: Sequence[str] | None) -> dict[s
             near = suggest(name, first.groups) or f"; the groups are {', '.join(first.groups)}"
             raise UserError(f"--groups: the run has no group {name!r}{near}")
     data: dict[str, Any] = parse_document(first.resolved()).data
+    for group in data["groups"].values():
+        if "item_dropout" in group["extractor"]:  # it makes noise harder to tell; labels learn better from whole rows
+            group["extractor"]["item_dropout"] = 0.0
     left = {
         name: data["groups"][name]
         for name, group in first.groups.items()

@@ -52,7 +52,7 @@ def schema(model: str) -> dict[str, Any]:
     return {
         "version": 1, "id": "name", "model": MODELS[model],
         "groups": {
-            "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True}},
+            "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True, "item_dropout": 0.25}},
             "title": {"column": "title", "extractor": {"type": "text_cnn", "max_tokens": 4, "dropout": 0.2}},
             "place": {"column": "place"},
             "kind": {"column": "kind"},
@@ -116,6 +116,7 @@ def test_classes_are_of_the_new_rows_and_words_of_the_old(plain: feat2vec.Run, t
     assert tuned.schema.objective.type == "softmax"
     assert list(tuned.schema.groups) == ["tags", "title", "place", "size"]  # the target's own group is left out
     assert tuned.schema.id is None  # a column that the labelled rows lack
+    assert tuned.schema.groups["tags"].extractor.item_dropout == 0  # type: ignore[attr-defined]
     assert sorted(tuned.fitted.classes.keys.to_pylist()) == ["kind 0", "kind 1", "kind 2"]  # type: ignore[union-attr]
     for name in tuned.schema.groups:
         old, new = plain.fitted.codecs[name], tuned.fitted.codecs[name]
