@@ -36,8 +36,8 @@ def finetune(
     """Learn a column of labelled rows from a run's vectors and write a new run, for `predict` and `evaluate`.
 
     The new run encodes rows as the first one does. Its vectors begin as that one's and stay so with `freeze`; linear
-    terms, the head and the vectors of classes are new, and `item_dropout` is 0. `groups` are those to learn from, all if
-    it is None; those that hold the target are left out. The objective is logistic for a target of 0 and 1 or booleans,
+    terms, the head and the vectors of classes are new, and `item_dropout` is 0. `groups` are those to learn from, all
+    if it is None; those that hold the target are left out. The objective is logistic for a target of 0, 1 or booleans,
     softmax for text, regression for numbers, unless it is given. `settings` replace what the new schema says:
     "training.epochs=5", "head.hidden=[64]". The other options are those of `train`.
     """
