@@ -20,9 +20,8 @@ from feat2vec.trainer import Start, share_cores, train
 
 HeadType = Literal["fm", "mlp"]
 ObjectiveType = Literal["logistic", "regression", "softmax"]
-# Labelled rows are few, and the vectors are there: small batches. Rates are those that tools/bench_finetune.py chooses.
-TRAINING = {"epochs": 30, "batch_size": 64}
-RATES = {"fm": 0.01, "mlp": 0.003}
+# Labelled rows are few: small batches. The rate is the one that tools/bench_finetune.py chooses most often.
+TRAINING = {"epochs": 30, "batch_size": 64, "optimizer": {"type": "adam", "learning_rate": 0.01}}
 FREE = ("item_dropout", "dropout")  # options of extractors that may differ from the first run's
 HEADS, OBJECTIVES = ("fm", "mlp"), ("logistic", "regression", "softmax")
 
@@ -75,8 +74,7 @@ def schema_of(
     data["model"]["bias"] = kind_of_objective != "softmax"  # classes have biases of their own, and no linear terms
     data["objective"] = {"type": kind_of_objective, "target": target}
     data["head"] = {"type": head}
-    optimizer = {"type": "adam", "learning_rate": RATES[head]}
-    data["training"] = {**TRAINING, "optimizer": optimizer, "seed": first.training.seed}
+    data["training"] = {**TRAINING, "seed": first.training.seed}
     schema = read_schema(data, settings=settings)
     _refuse_other_vectors(first, schema)
     return schema
