@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from feat2vec.specs import extractor
     from feat2vec.table import Table, open_table
     from feat2vec.trainer import train
+    from feat2vec.tuner import finetune
 
 __version__ = version("feat2vec")
 KERAS_MODULES = ("interactions", "extractors", "objectives", "optimizers", "mlp", "scores", "model", "heads")
@@ -35,6 +36,7 @@ _HOMES = {
     "Table": "table",
     "UserError": "errors",
     "extractor": "specs",
+    "finetune": "tuner",
     "fit": "encode",
     "layer": "extractors",
     "load": "run",
@@ -44,8 +46,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "Encoder", "Feat2Vec", "Run", "Schema", "Table", "UserError", "__version__", "extractor", "fit", "layer", "load",
-    "open_table", "read_schema", "train",
+    "Encoder", "Feat2Vec", "Run", "Schema", "Table", "UserError", "__version__", "extractor", "finetune", "fit",
+    "layer", "load", "open_table", "read_schema", "train",
 ]  # fmt: skip
 
 

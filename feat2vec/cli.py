@@ -6,13 +6,17 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from feat2vec.errors import FailedError, UserError
+
+if TYPE_CHECKING:
+    from feat2vec.run import Run
 
 
 class _Commands(click.Group):
@@ -117,20 +121,60 @@ def train(
     feat2vec train films.yaml --data films.parquet --out runs/films --set training.epochs=50 --force
     """
     _import_tensorflow()
-    from feat2vec.run import partial_folder
     from feat2vec.trainer import train
 
-    try:
+    with _interruptible(out):
         run = train(
             schema, data, out, validation, settings=settings, resume=resume, force=force, quiet=quiet, memory=memory
         )
-    except KeyboardInterrupt:
-        if (partial_folder(out) / "checkpoint.npz").exists():
-            say("the checkpoint is kept: --resume goes on with it", error=True)
-        raise
-    if not quiet:
-        metrics = run.metrics
-        say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, loss {metrics['loss']:.4f}")
+    _trained(run, out, quiet)
+
+
+@feat2vec.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--data", required=True, help="Labelled rows.")
+@click.option("--target", required=True, help="The column to predict.")
+@click.option("--validation", help="Labelled rows to hold out: early stopping, the best weights kept.")
+@click.option("--head", type=click.Choice(["fm", "mlp"]), default="fm", show_default=True, help="What predicts.")
+@click.option("--freeze", is_flag=True, help="Keep the vectors as they are; linear terms, head and classes learn.")
+@click.option(
+    "--objective", type=click.Choice(["logistic", "regression", "softmax"]),
+    help="Default: logistic for 0 and 1 or booleans, softmax for text, regression for numbers.",
+)  # fmt: skip
+@click.option("--groups", help="Predict from these groups alone, with commas between them; default: all.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The new run: a folder that is made.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace any key of the new schema.")
+@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
+@click.option("--force", is_flag=True, help="Replace the new run if it is there.")
+@click.option("--quiet", is_flag=True, help="Print nothing.")
+@click.option("--memory", default="1GB", show_default=True, help="What encoding may hold before it spills to disk.")
+def finetune(
+    run: Path, data: str, target: str, validation: str | None, head: Literal["fm", "mlp"], freeze: bool,
+    objective: Literal["logistic", "regression", "softmax"] | None, groups: str | None, out: Path,
+    settings: tuple[str, ...], resume: bool, force: bool, quiet: bool, memory: str,
+) -> None:  # fmt: skip
+    """Learn to predict a column from a run's vectors, and write a run for `predict` and `evaluate --task predict`.
+
+    Rows are encoded as the run encodes them, and its vectors are where learning begins. Groups that hold the target are
+    left out.
+
+    \b
+    feat2vec finetune runs/films --data labelled.parquet --target decade --out runs/decades
+    feat2vec finetune runs/films --data labelled.parquet --target hit --head mlp --freeze --out runs/hits
+    feat2vec finetune runs/films --data labelled.parquet --target decade --groups title,plot \
+        --set training.optimizer.learning_rate=0.01 --out runs/decades
+    feat2vec evaluate runs/decades --data test.parquet --task predict
+    """
+    _import_tensorflow()
+    from feat2vec.run import load
+    from feat2vec.tuner import finetune
+
+    with _interruptible(out):
+        tuned = finetune(
+            load(run), data, target, out, validation, head=head, freeze=freeze, objective=objective,
+            groups=_names(groups), settings=settings, resume=resume, force=force, quiet=quiet, memory=memory,
+        )  # fmt: skip
+    _trained(tuned, out, quiet)
 
 
 @feat2vec.command()
@@ -334,6 +378,132 @@ def export(
     names = ", ".join(facts["groups"])
     vectors = f"{rows:,} vectors of {facts['dimension']} dimensions" if rows else f"{facts['dimension']} dimensions"
     say(f"{out}: {kind}, {vectors}: {names}")
+
+
+@feat2vec.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--row", metavar="JSON", help="A row, columns to values; those that are left out are missing.")
+@click.option("--data", help="A table that has the row ...")
+@click.option("--index", type=int, help="... and the row's number in it, from 1.")
+@click.option("--to", metavar="JSON", help="Another row: explain the two rows' similarity, not a score.")
+@click.option("--to-index", type=int, help="The same, by its number in --data.")
+@click.option("--class", "class_name", help="softmax: the class whose score is explained; default: the likeliest.")
+@click.option("--level", type=int, help="With --to, in a model with ranks: the level; default as in `embed`.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Write a chart, FILE.svg or FILE.html.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def explain(
+    run: Path, row: str | None, data: str | None, index: int | None, to: str | None, to_index: int | None,
+    class_name: str | None, level: int | None, plot: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """A row's score as the sum of its parts: bias, linear terms, pairs of groups, and what an mlp head adds.
+
+    With --to or --to-index: the similarity of two rows (the cosine of their vectors) as the sum of what each pair of
+    groups, one of each row, adds to it.
+
+    \b
+    feat2vec explain runs/films --row '{"directors": ["Agnès Varda"], "genres": ["Drama"], "year": 1985}'
+    feat2vec explain runs/films --data films.parquet --index 17 --plot row.svg
+    feat2vec explain runs/films --data films.parquet --index 17 --to-index 42 --json
+    feat2vec explain runs/films --row '{"title": "The Gleaners and I"}' --to '{"title": "Faces Places"}'
+    """
+    if (row is None) == (data is None):
+        raise UserError("explain: give the row by --row, or by --data and --index")
+    if (data is None) != (index is None):
+        raise UserError("--index: says which row of --data; give both or neither")
+    if to_index is not None and (data is None or to is not None):
+        raise UserError("--to-index: is a row of --data; give --data, and no --to")
+    if plot is not None and plot.suffix not in (".svg", ".html"):
+        raise UserError(f"--plot: writes .svg or .html; received {plot}")
+    if plot is not None and not plot.parent.is_dir():
+        raise UserError(f"--plot: there is no folder {plot.parent}; make it first")
+    rows, other = (None if text is None else _json_row(name, text) for name, text in (("--row", row), ("--to", to)))
+    _import_tensorflow()
+    from feat2vec.charts import alone
+    from feat2vec.run import load
+
+    found = load(run).explain(
+        data if rows is None else rows,
+        index=index or 1,
+        to=other,
+        to_index=to_index,
+        class_name=class_name,
+        level=level,
+    )
+    if plot is not None:
+        plot.write_text(alone(found.svg()) if plot.suffix == ".svg" else found.page(), encoding="utf-8")
+    say(json.dumps(found.facts()) if as_json else found.text())
+
+
+def _json_row(option: str, text: str) -> dict[str, object]:
+    try:
+        row = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{option}: is no JSON ({error}); received {text[:60]!r}") from None
+    if not isinstance(row, dict):
+        raise UserError(f'{option}: expected columns and values, such as {{"year": 1985}}; received {text[:60]!r}')
+    return row
+
+
+@feat2vec.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--data", help="Rows: to measure a run that predicts, and for --label.")
+@click.option("--label", help="A column of --data: what the vectors say of its classes (Proposition 3.3).")
+@click.option("--other", type=click.Path(path_type=Path), help="A run of another seed: how many neighbours stay.")
+@click.option("--out", type=click.Path(path_type=Path), default="report.html", show_default=True, help="The page.")
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print what the page says as one JSON object.")
+def report(
+    run: Path, data: str | None, label: str | None, other: Path | None, out: Path, force: bool, as_json: bool
+) -> None:
+    """Write a page about a run: losses, metrics, norms by frequency, isotropy, levels, neighbours.
+
+    It is one file of HTML, with nothing from elsewhere.
+
+    \b
+    feat2vec report runs/films
+    feat2vec report runs/films --data films.parquet --label year --other runs/films-seed-1 --out films.html
+    """
+    _import_tensorflow()
+    from feat2vec.report import report
+    from feat2vec.run import load
+
+    facts = report(load(run), out, data, label, None if other is None else load(other), force=force)
+    if as_json:
+        say(json.dumps(facts))
+        return
+    for one in facts.get("bounds", ()):
+        bound = one["bound"]
+        say(
+            f"{label}: N {one['negatives']}, k {one['k']}: L_un {bound['contrastive']:.4f}, tau {bound['tau']:.4g}, "
+            f"bound {bound['bound']:.4f}, mean classifier {bound['mean_classifier']:.4f}"
+        )
+    for name, shared in facts.get("stability", {}).get("groups", {}).items():
+        say(f"{name}: {shared['overlap']:.4f} of the {shared['topn']} nearest neighbours are shared")
+    say(f"{out}: written")
+
+
+@contextmanager
+def _interruptible(out: Path) -> Iterator[None]:
+    """Training; one that is interrupted says whether it can go on."""
+    from feat2vec.run import partial_folder
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (partial_folder(out) / "checkpoint.npz").exists():
+            say("the checkpoint is kept: --resume goes on with it", error=True)
+        raise
+
+
+def _trained(run: Run, out: Path, quiet: bool) -> None:
+    if not quiet:
+        metrics = run.metrics
+        say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, loss {metrics['loss']:.4f}")
+
+
+def _names(given: str | None) -> list[str] | None:
+    """Groups with commas between them."""
+    return None if given is None else [name.strip() for name in given.split(",")]
 
 
 def _import_tensorflow() -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from feat2vec.embed import Embedder
+    from feat2vec.explain import Explanation
     from feat2vec.export import Format
     from feat2vec.model import Feat2Vec
     from feat2vec.predict import Predictor
@@ -70,6 +71,20 @@ class Run:
         if not isinstance(model, Feat2Vec):
             raise UserError(f"{path}: holds {type(model).__name__}, no feat2vec model")
         return model
+
+    def finetune(
+        self, data: object, target: str, out: str | Path | None = None, validation: object = None, **options: Any
+    ) -> Run:
+        """A run that predicts a column of labelled rows, on this run's vectors: see `feat2vec.finetune`."""
+        import feat2vec
+
+        return feat2vec.finetune(self, data, target, out, validation, **options)
+
+    def explain(self, rows: object, **options: Any) -> Explanation:
+        """A row's score, or two rows' similarity, as the sum of its parts: see `feat2vec.explain.explain`."""
+        from feat2vec.explain import explain
+
+        return explain(self.model, self.fitted, rows, **options)
 
     def embed(
         self, rows: object, groups: Sequence[str] | None = None, level: int | None = None, *, by_group: bool = False

@@ -106,6 +106,18 @@ class Scores(keras.Model):
             reach, total = reach + counts[:keys].sum(), total + counts.sum()
         return bool(reach < COMPACT * total)
 
+    def head_score(self, extracted: Sequence[Extracted]) -> Any:
+        """What the head adds to the pairs' score, outside of training: [batch], or [batch, classes]."""
+        return self._head(self._stack(extracted)[0], None, training=False)
+
+    def start_from(self, other: Scores, *, freeze: bool) -> None:
+        """Begin with the vectors that another model has for these groups; linear terms are new. Frozen ones stay."""
+        for name, extractor in zip(self.groups, self.extractors, strict=True):
+            known = vector_weights(other.extractors[other.groups.index(name)])
+            for variable, value in zip(vector_weights(extractor), known, strict=True):
+                variable.assign(value)
+                variable.trainable = not freeze
+
     def params(self) -> list[int]:
         """The number of weights of each group's extractor."""
         return [extractor.params() for extractor in self.extractors]
@@ -279,6 +291,13 @@ def run_extractor(
     return extracted
 
 
+def vector_weights(extractor: Extractor) -> list[Any]:
+    """All that an extractor's vectors are made of: its weights without those of the linear term."""
+    linear = getattr(extractor, "linear", None)
+    others = {id(weight) for weight in getattr(linear, "weights", [linear])}
+    return [weight for weight in extractor.weights if id(weight) not in others]
+
+
 def shapes_of(encoder: Encoder) -> dict[str, Shape]:
     """What each group's layer has to know of the data."""
     ranks = encoder.schema.model.ranks or (encoder.schema.model.dim,)
@@ -301,4 +320,4 @@ def dims_of(schema: Schema) -> tuple[int, ...]:
     return ranks
 
 
-__all__ = ["Scores", "add_to_top", "dims_of", "each", "run_extractor", "shapes_of"]
+__all__ = ["Scores", "add_to_top", "dims_of", "each", "run_extractor", "shapes_of", "vector_weights"]

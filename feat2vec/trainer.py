@@ -11,8 +11,9 @@ import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -25,11 +26,29 @@ from feat2vec.encode import MEMORY, Encoded, check_columns, fit
 from feat2vec.errors import FailedError, UserError
 from feat2vec.model import Feat2Vec
 from feat2vec.progress import Reporter
-from feat2vec.run import Run, differences, fingerprints, load, partial_folder, write_run
+from feat2vec.run import Run, differences, fingerprints, hash_of, load, partial_folder, write_run
 from feat2vec.schema import Schema, Softmax, read_schema
 from feat2vec.specs import ItemsSpec
 from feat2vec.table import open_table
 from feat2vec.values import Array
+
+
+class Start(NamedTuple):
+    """What a run begins with instead of nothing: another run's encoder and its groups' vectors, frozen or not."""
+
+    run: Run
+    freeze: bool = False
+
+    def encode(self, schema: Schema, source: object, folder: Path | None, memory: str) -> Encoded:
+        """Rows as the other run has learnt to encode them; only the classes of a target are new."""
+        table = open_table(source)
+        check_columns(schema, table)
+        encoder = replace(self.run.fitted.only(list(schema.groups)), schema=schema, classes=None)
+        return encoder.encode(table, folder, memory)
+
+    def facts(self) -> dict[str, Any]:
+        """What is begun with."""
+        return {"weights": hash_of(weight.numpy() for weight in self.run.model.weights), "freeze": self.freeze}
 
 
 def train(
@@ -44,11 +63,13 @@ def train(
     quiet: bool = False,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     memory: str = MEMORY,
+    start: Start | None = None,
 ) -> Run:
     """Train a schema on a table and write a run into the folder `out` (a temporary one if none is given).
 
     While it trains, its checkpoints are in `out.partial`; `resume=True` goes on from there, `force=True` starts anew.
-    `settings` such as "training.epochs=5" replace what the schema says. `callbacks` are Keras' own.
+    `settings` such as "training.epochs=5" replace what the schema says. `callbacks` are Keras' own. With a
+    `start`, whose schema has the same groups, rows are encoded and vectors begin as in another run.
     """
     began = time.perf_counter()
     schema = read_schema(schema.resolved() if isinstance(schema, Schema) else schema, settings=settings)
@@ -57,24 +78,25 @@ def train(
     if resume and force:
         raise UserError("--resume goes on with a run, --force starts anew: give one of them")
     share_cores(schema)
+    encode = fit if start is None else start.encode
     if out.exists() and resume:  # it was finished
         run = load(out)
-        rows = fit(schema, data, memory=memory)
+        rows = encode(schema, data, None, memory)
         held = None if validation is None else _held_out(rows, validation, None, memory)
-        before = {"schema": run.schema.resolved(), **{key: run.manifest[key] for key in ("data", "validation")}}
-        _refuse_other(out, before, _facts(rows, held))
+        before = {"schema": run.schema.resolved(), **{key: run.manifest.get(key) for key in LEARNT_FROM}}
+        _refuse_other(out, before, _facts(rows, held, start))
         Reporter(1, 1, quiet=quiet).say(f"{out}: was finished already")
         return run
     partial = _begin(out, resume=resume, force=force)
     try:
-        rows = fit(schema, data, partial / "rows", memory)
+        rows = encode(schema, data, partial / "rows", memory)
         held = None if validation is None else _held_out(rows, validation, partial / "validation", memory)
-        facts = _facts(rows, held)
-        trainer = Trainer(rows, held, partial / "checkpoint.npz", facts, quiet=quiet)
+        facts = _facts(rows, held, start)
+        trainer = Trainer(rows, held, partial / "checkpoint.npz", facts, quiet=quiet, start=start)
         if not quiet:
             trainer.reporter.say(rows.summary())
         trainer.fit(callbacks, began)
-        learnt_from = {key: facts[key] for key in ("data", "validation")}
+        learnt_from = {key: facts[key] for key in LEARNT_FROM}
         write_run(partial / "run", trainer.model, trainer.metrics(began), trainer.history, learnt_from)
     except BaseException:
         if not (partial / "checkpoint.npz").exists():  # nothing to go on with
@@ -90,10 +112,14 @@ def train(
     return run
 
 
-def _facts(rows: Encoded, held: Encoded | None) -> dict[str, Any]:
+LEARNT_FROM = ("data", "validation", "start")
+
+
+def _facts(rows: Encoded, held: Encoded | None, start: Start | None) -> dict[str, Any]:
     """What a run is made of."""
     validation = None if held is None else fingerprints(held)
-    return {"schema": rows.encoder.schema.resolved(), "data": fingerprints(rows), "validation": validation}
+    made_of = {"schema": rows.encoder.schema.resolved(), "data": fingerprints(rows), "validation": validation}
+    return {**made_of, "start": None if start is None else start.facts()}
 
 
 def _held_out(rows: Encoded, source: object, folder: Path | None, memory: str) -> Encoded:
@@ -146,12 +172,15 @@ class Trainer(keras.callbacks.Callback):
     """Fits a model to encoded rows, keeps checkpoints and the best weights."""
 
     def __init__(
-        self, rows: Encoded, held: Encoded | None, checkpoint: Path, facts: Mapping[str, Any], *, quiet: bool
-    ) -> None:
+        self, rows: Encoded, held: Encoded | None, checkpoint: Path, facts: Mapping[str, Any], *, quiet: bool,
+        start: Start | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         schema = rows.encoder.schema
         self.spec, self.rows, self.path, self.facts = schema.training, rows, checkpoint, facts
         model = Feat2Vec.from_encoder(rows.encoder)
+        if start is not None:
+            model.start_from(start.run.model, freeze=start.freeze)
         self.batches = model.batches(rows)
         self.held = None if held is None else model.batches(held, shuffle=False)
         self.steps = self.batches.steps
@@ -305,7 +334,7 @@ class Trainer(keras.callbacks.Callback):
 
     def _restore(self) -> None:
         facts, arrays = read_checkpoint(self.path)
-        _refuse_other(self.path.parent, {key: facts[key] for key in self.facts}, self.facts)
+        _refuse_other(self.path.parent, {key: facts.get(key) for key in self.facts}, self.facts)
         state = self._state()
         for i, variable in enumerate(state):
             variable.assign(arrays[f"state {i}"])
