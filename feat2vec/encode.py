@@ -130,7 +130,8 @@ class Encoder:
                 codec, part, values = self.codecs[name], parts[name], self.values[name]
                 if name not in groups:
                     part.tally.missing = rows
-                number_group(connection, folder, name, codec, part.width, part.read, rows, values)
+                spec = self.schema.groups[name].extractor
+                number_group(connection, folder, name, codec, spec, part.width, part.read, rows, values)
             interleave(folder, list(self.codecs))
         tallies = {name: part.tally for name, part in parts.items()}
         encoder = replace(self, classes=side.classes)
@@ -236,7 +237,7 @@ def fit(
                 return
             tallies[name] = Tally()
             number_group(
-                connection, folder, name, codecs[name], codecs[name].stored,
+                connection, folder, name, codecs[name], schema.groups[name].extractor, codecs[name].stored,
                 lambda: _tallied(fits[name], tallies[name]), rows, None,
             )  # fmt: skip
             if tallies[name].missing == rows:

@@ -11,6 +11,7 @@ import numpy as np
 from feat2vec.codecs import Codec, Entries, Tally
 from feat2vec.columns import Stage
 from feat2vec.schema import Group
+from feat2vec.specs import ExtractorSpec, ItemsSpec
 from feat2vec.values import CHUNK, Array, ArrayFile, Packing, Spilled, Values, file_name, number_entries, open_array
 from feat2vec.vocabulary import FIRST, UNSEEN, Vocabulary
 
@@ -43,7 +44,7 @@ def widened(entries: Array, width: int) -> Array:
 
 
 def number_group(
-    connection: duckdb.DuckDBPyConnection, folder: Path, name: str, codec: Codec, width: int,
+    connection: duckdb.DuckDBPyConnection, folder: Path, name: str, codec: Codec, spec: ExtractorSpec, width: int,
     read: Callable[[], Iterator[Entries]], rows: int, before: Values | None,
 ) -> None:  # fmt: skip
     """Write a group's value id of each row, its values and their counts. `before` are values that keep their ids.
@@ -57,7 +58,8 @@ def number_group(
         assert before is not None
         new.append(widened(np.asarray(before.entries[start : start + CHUNK]), width))
     counts = ArrayFile(folder / "counts" / f"{file_name(name)}.npy", np.int64)
-    if width == 1 and codec.vocabulary is not None:
+    cut = isinstance(spec, ItemsSpec) and spec.bag and spec.max_share < 1  # after the keys were counted
+    if width == 1 and codec.vocabulary is not None and not cut:
         _number_single(path, new, counts, read(), rows, codec.vocabulary, before)
     else:
         ids = np.lib.format.open_memmap(path, "w+", np.int32, (rows,))

@@ -1229,3 +1229,19 @@ def test_the_folder_has_the_usual_permissions(tmp_path: Path) -> None:
     (tmp_path / "usual").mkdir()
     fit(SAME_SCHEMA, SAME, tmp_path / "out")
     assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
+
+
+@pytest.mark.parametrize("texts", [["ab cd", "eve"], ["ab eve", None, "zz ab"], ["zz"]])
+def test_items_that_are_cut_after_frequent_ones_left_are_no_values(texts: list[str | None]) -> None:
+    """With room for one item the others count as keys, and stand in no entry."""
+    spec = {"type": "lookup", "split": "words", "max_items": 1, "max_share": 0.1}
+    groups = {"k": {"column": "k"}, "w": {"column": "t", "extractor": spec}}
+    rows = pa.table({"k": [str(i) for i in range(20)], "t": [*texts, *[None] * (20 - len(texts))]})
+    encoded = fit(read_schema({"version": 1, "groups": groups}), rows)
+    found = [key for (key,) in encoded.encoder.decode("w", encoded.values["w"].entries)]
+    first = [text.split()[0] for text in texts if text]
+    assert sorted(found) == sorted(set(first))
+    assert np.asarray(encoded.values["w"].counts).tolist() == [first.count(key) for key in found]
+    for again in (encoded, encoded.encoder.encode(rows)):
+        ids = np.asarray(again.rows)[:, 1]
+        assert [None if i < 0 else found[i] for i in ids[: len(texts)]] == [text and text.split()[0] for text in texts]

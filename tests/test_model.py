@@ -554,12 +554,12 @@ def test_a_last_level_of_the_rows_that_reach_it_is_the_whole_one(sharing: str, g
 
 
 def test_levels_are_compact_where_few_rows_reach_the_last() -> None:
-    for ranks, expected in (([2, 64], True), ([1, 2], False)):
+    for ranks, expected in (([2, 512], True), ([1, 2], False)):
         rows = encoded({"objective": {"type": "logistic", "target": "label"}, "model": {"ranks": ranks}}, LOOKUPS)
         assert Feat2Vec.from_encoder(rows.encoder).is_compact == expected
-    rows = encoded({"objective": "nce", "model": {"ranks": [2, 64]}}, LOOKUPS)
+    rows = encoded({"objective": "nce", "model": {"ranks": [2, 512]}}, LOOKUPS)
     assert Feat2Vec.from_encoder(rows.encoder).is_compact  # says what is cheaper; only labelled steps use it
-    case = {"objective": {"type": "logistic", "target": "label"}, "model": {"ranks": [2, 64]}, "head": {"type": "mlp"}}
+    case = {"objective": {"type": "logistic", "target": "label"}, "model": {"ranks": [2, 512]}, "head": {"type": "mlp"}}
     assert not Feat2Vec.from_encoder(encoded(case, LOOKUPS).encoder).is_compact
 
 
