@@ -146,7 +146,7 @@ JSON_ARRAY = json.dumps(ROWS, default=str, indent=2).encode()
         ("a.jsonl", JSON_LINES),
         ("a.ndjson", codecs.BOM_UTF8 + JSON_LINES),
         ("a[1]*.json", JSON_ARRAY),
-        ("a.jsonl.gz", gzip.compress(JSON_LINES)),
+        ("a.jsonl.gz", gzip.compress(JSON_LINES, mtime=0)),
         ("a.json.zst", zstd(JSON_ARRAY)),
         ("a.jsonl.zstd", zstd(JSON_LINES)),
     ],
@@ -304,7 +304,7 @@ def test_a_truncated_gzip(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     noise = "a,b\n" + "".join(f"{n},{n}\n" for n in rng.integers(0, 2**60, 1000))
     refuse(write(tmp_path / "a.csv.gz", gzip.compress(noise.encode())[:-50]), r"a\.csv\.gz: cannot be read: .*whole")
-    refuse(write(tmp_path / "a.jsonl.gz", gzip.compress(JSON_LINES)[:-30]), r"a\.jsonl\.gz: cannot be read: .*whole")
+    refuse(write(tmp_path / "a.jsonl.gz", gzip.compress(JSON_LINES, mtime=0)[:-30]), r"a\.jsonl\.gz: cannot be read: .*whole")
 
 
 S = pa.string()
