@@ -50,7 +50,9 @@ def schema(model: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=list(MODELS))
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=() if name == "rafm" else pytest.mark.slow) for name in MODELS]
+)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
     return train(schema(request.param), table(), tmp_path_factory.mktemp("runs") / "run", quiet=True)
 
@@ -106,6 +108,7 @@ def test_levels_add_up_to_values_and_weights(run: feat2vec.Run) -> None:
             assert [one.values for one in found if one.level] == expected
 
 
+@pytest.mark.slow
 def test_neighbours_that_stay_are_counted(run: feat2vec.Run, tmp_path: Path) -> None:
     assert stability(run, run, "who").overlap == 1
     rows = table().slice(20)  # and some keys are in one run only

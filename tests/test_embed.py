@@ -54,7 +54,9 @@ def table(rows: int, seed: int) -> pa.Table:
     )
 
 
-@pytest.fixture(scope="module", params=list(MODELS))
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=() if name == "rafm" else pytest.mark.slow) for name in MODELS]
+)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
     schema = {
         "version": 1, "id": "key", "model": MODELS[request.param], "groups": GROUPS,

@@ -37,6 +37,7 @@ CASES = [
     *((model, "nce") for model in MODELS), *((model, "softmax") for model in MODELS), ("fm", "logistic"),
     ("rafm", "mlp"), ("fm", "softmax mlp"),
 ]  # fmt: skip
+QUICK = [("rafm", "nce"), ("rafm", "mlp"), ("fm", "softmax mlp")]
 
 
 def table(rows: int = 200) -> pa.Table:
@@ -89,7 +90,9 @@ def score_of(run: feat2vec.Run, i: int) -> Any:
     return run.model.call({name: dense(some) for name, some in entries.items()}).numpy()[0]
 
 
-@pytest.mark.parametrize(("model", "objective"), CASES)
+@pytest.mark.parametrize(
+    ("model", "objective"), [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES]
+)
 def test_the_parts_add_up_to_the_models_own_score(model: str, objective: str, runs: Any) -> None:
     run = runs(model, objective)
     for i in (0, 1, 5, 7, 33):  # 0 and 33 lack who, 0 and 7 the score, 0 the tags
@@ -122,7 +125,10 @@ def test_a_pair_is_the_two_groups_alone(runs: Any) -> None:
     assert run.explain(row).rows[0]["tags"] == "<unseen>, t1, t2"
 
 
-@pytest.mark.parametrize("model", ["fm", "rafm", "difacto"])
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param("fm", marks=pytest.mark.slow), "rafm", pytest.param("difacto", marks=pytest.mark.slow)],
+)
 def test_what_makes_two_rows_alike_adds_up_to_their_cosine(model: str, runs: Any) -> None:
     run = runs(model, "nce")
     for level in (None, 2) if model != "fm" else (None,):
@@ -208,6 +214,7 @@ def command(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     folder = train(schema("fm", "logistic"), table(), tmp_path / "run", quiet=True).folder
     pq.write_table(table(), tmp_path / "rows.parquet")

@@ -63,7 +63,9 @@ def schema(model: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=list(MODELS))
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=() if name == "rafm" else pytest.mark.slow) for name in MODELS]
+)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
     out = tmp_path_factory.mktemp("runs") / request.param
     return feat2vec.load(train(schema(request.param), table(400), out, quiet=True).folder)
@@ -110,6 +112,7 @@ def test_vectors_that_are_not_frozen_begin_as_the_runs_and_learn(run: feat2vec.R
     assert all(one != other for one, other in zip(vectors_of(tuned).values(), vectors_of(run).values(), strict=False))
 
 
+@pytest.mark.slow
 def test_classes_are_of_the_new_rows_and_words_of_the_old(plain: feat2vec.Run, tmp_path: Path) -> None:
     rows = table(120, 1).drop_columns(["name"])
     tuned = plain.finetune(rows, "kind", tmp_path / "run", table(60, 2), quiet=True)
@@ -214,6 +217,7 @@ def command(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.slow
 def test_the_command(plain: feat2vec.Run, tmp_path: Path) -> None:
     for name, seed in (("rows", 1), ("test", 2)):
         pq.write_table(table(80, seed), tmp_path / f"{name}.parquet")

@@ -52,7 +52,9 @@ def table(rows: int, seed: int) -> pa.Table:
     )
 
 
-@pytest.fixture(scope="module", params=list(MODELS))
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=() if name == "fm" else pytest.mark.slow) for name in MODELS]
+)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
     schema = {"version": 1, "model": MODELS[request.param], "groups": GROUPS, "training": {"epochs": 1}}
     return train(schema, table(300, 0), tmp_path_factory.mktemp("runs") / "run", quiet=True)

@@ -206,6 +206,7 @@ def command(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.slow
 def test_the_commands(runs: Any, tmp_path: Path) -> None:
     run, rows = runs("logistic"), table(40, 2)
     pq.write_table(rows, tmp_path / "rows.parquet")

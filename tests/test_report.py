@@ -190,6 +190,7 @@ def command(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.slow
 def test_the_command(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     options = ("--data", folder / "rows.parquet", "--label", "good", "--other", folder / "other", "--out", out)

@@ -177,6 +177,7 @@ def test_raw_rows_give_the_vectors_of_embed_without_feat2vec(run: feat2vec.Run, 
     assert not one["row"].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "level"), [("rafm", 2), ("truncate", None)])
 def test_a_level_of_a_model_with_ranks(name: str, level: int | None, tmp_path: Path) -> None:
     import tensorflow as tf

@@ -141,7 +141,7 @@ def test_the_planted_structure_is_found() -> None:
     assert np.mean(right) > 0.9
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["noise", pytest.param("labels", marks=pytest.mark.slow)])
 def test_an_interrupted_run_resumes_to_the_same_bytes(case: str, tmp_path: Path) -> None:
     rows, held = table(500), table(90, 1)
     settings = ["training.checkpoint_minutes=1e-9", "training.batch_size=16"]  # 32 steps, two executions an epoch
@@ -159,6 +159,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(case: str, tmp_path: Path)
     assert same(whole, again)
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_vectors() -> None:
     runs = [train(SCHEMA, table(200), settings=["training.epochs=1", f"training.seed={s}"], quiet=True) for s in (0, 1)]
     assert not same(*runs)
@@ -311,6 +312,7 @@ def kill_and_resume(folder: Path, kills: int, seed: int) -> None:
     assert same(feat2vec.load(folder / "whole"), feat2vec.load(folder / "run"))
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bytes(folder: Path) -> None:
     kill_and_resume(folder, 2, 1)
 

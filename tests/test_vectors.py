@@ -55,7 +55,9 @@ def table(rows: int = 300) -> pa.Table:
     )
 
 
-@pytest.fixture(scope="module", params=list(MODELS))
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=() if name == "rafm" else pytest.mark.slow) for name in MODELS]
+)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
     schema = {
         "version": 1, "id": "name", "model": MODELS[request.param], "groups": GROUPS,
@@ -361,6 +363,7 @@ def similar(run: feat2vec.Run, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", ["fm"], indirect=True)
 def test_the_command_prints_an_object_a_line(tmp_path: Path, run: feat2vec.Run) -> None:
     done = similar(run, "who", "🎬 studio", "--to", "tags", "-n", "4", "--json")
