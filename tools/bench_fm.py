@@ -35,7 +35,7 @@ BATCH = 2048
 # Features, and how often the most frequent one comes; half of the features come once or twice.
 TAIL = {"user": (17_045, 2_700), "film": (23_743, 720), "tag": (49_657, 2_000)}
 TAIL_ROWS = 300_000
-RANKS = {"frappe": [32, 64, 128, 256], "long_tail": [32, 512]}
+RANKS = {"frappe": [96, 256], "long_tail": [32, 512]}
 SIDES = ("fm", "rafm", "torch", "torch_sparse")
 
 
