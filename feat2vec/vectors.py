@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -433,17 +434,22 @@ def _text(key: object) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+WORDS = r"[^\s,;]+"
+
+
 def _nearest(key: str, keys: _Keys, total: int) -> str:
-    """`; did you mean ...?` for keys that hold the word, or are spelled much like it."""
+    """`; did you mean ...?` for keys that hold the word, or are spelled much like it, with words in any order."""
     word = _text(key).casefold()
+    in_order = " ".join(sorted(re.findall(WORDS, word)))
     known = pa.table({"key": keys.strings[:total], "i": np.arange(total)})
     with duckdb.connect() as connection:
         connection.register("known", known)
         near = connection.execute(
             "select key from (select key, i, contains(lower(key), $word) holds,"
-            " jaro_winkler_similarity(lower(key), $word) alike from known)"
+            " greatest(jaro_winkler_similarity(lower(key), $word), jaro_winkler_similarity(array_to_string("
+            " list_sort(regexp_extract_all(lower(key), $words)), ' '), $in_order)) alike from known)"
             " where (holds and $word <> '') or alike > 0.8 order by holds desc, round(alike, 1) desc, i limit 3",
-            {"word": word},
+            {"word": word, "words": WORDS, "in_order": in_order},
         ).fetchall()
     if near:
         return f"; did you mean {' or '.join(repr(name) for (name,) in near)}?"

@@ -266,6 +266,8 @@ def test_an_unknown_key_names_the_nearest(run: feat2vec.Run) -> None:
         v["nolan"]
     assert isinstance(caught.value, UserError)
     assert str(caught.value).startswith("the group")
+    with pytest.raises(UnknownKeyError, match="has no 'Nolan, Christoper'; did you mean 'Christopher Nolan'"):
+        v["Nolan, Christoper"]
     with pytest.raises(UnknownKeyError, match="has no 'Agnes Varda'; did you mean 'Agnès Varda'"):
         v.most_similar("Agnes Varda")
     with pytest.raises(UnknownKeyError, match=r"has no '\\udcff'; it has 9, such as '"):
