@@ -38,7 +38,7 @@ BATCH = 2048
 TAIL = {"user": (17_045, 6_000), "film": (23_743, 1_600), "tag": (49_657, 4_500)}
 TAIL_ROWS = 668_953  # as MovieLens Tag has; with fewer, fewer values are frequent enough for the upper level
 TAILS = {"long_tail": TAIL_ROWS, "long_tail_of_fewer_rows": 300_000}
-RANKS = {"frappe": [32, 64, 128, 256], "frappe_two_levels": [96, 256], **dict.fromkeys(TAILS, [32, 512])}
+RANKS = {"frappe": [32, 64, 128, 256], "frappe_two_levels": [96, 256], **{tail: [32, 512] for tail in TAILS}}
 SIDES = ("fm", "rafm", "torch", "torch_sparse")
 
 
