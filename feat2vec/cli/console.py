@@ -1,0 +1,74 @@
+"""What the commands share: how they speak, what they ask for, and TensorFlow without its chatter."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from feat2vec.errors import UserError
+
+if TYPE_CHECKING:
+    from feat2vec.run import Run
+
+
+def say(text: str, *, error: bool = False, end: str = "\n") -> None:
+    """Print text; what no encoding can express, such as a file's name of stray bytes, is escaped."""
+    click.echo(text.encode("utf-8", "backslashreplace").decode(), err=error, nl=end != "")
+
+
+def import_tensorflow() -> None:
+    """TensorFlow's libraries write of the processor and of missing devices to standard error; nobody asked."""
+    sys.stderr.flush()
+    errors, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()
+    finally:
+        os.dup2(errors, 2)
+        os.close(errors)
+        os.close(nothing)
+
+
+@contextmanager
+def interruptible(out: Path) -> Iterator[None]:
+    """Training; one that is interrupted says whether it can go on."""
+    from feat2vec.run import partial_folder
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (partial_folder(out) / "checkpoint.npz").exists():
+            say("the checkpoint is kept: --resume goes on with it", error=True)
+        raise
+
+
+def trained(run: Run, out: Path, quiet: bool) -> None:
+    """Say what training has left."""
+    if not quiet:
+        metrics = run.metrics
+        say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, loss {metrics['loss']:.4f}")
+
+
+def names(given: str | None) -> list[str] | None:
+    """Groups with commas between them."""
+    return None if given is None else [name.strip() for name in given.split(",")]
+
+
+def json_row(option: str, text: str) -> dict[str, object]:
+    """Read a row that is given as columns and values."""
+    try:
+        row = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{option}: is no JSON ({error}); received {text[:60]!r}") from None
+    if not isinstance(row, dict):
+        raise UserError(f'{option}: expected columns and values, such as {{"year": 1985}}; received {text[:60]!r}')
+    return row

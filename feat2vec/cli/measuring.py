@@ -1,0 +1,152 @@
+"""evaluate, explain and report: what a run is worth, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from feat2vec.cli.console import import_tensorflow, json_row, names, say
+from feat2vec.errors import UserError
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--data", required=True, help="Rows that training has not seen.")
+@click.option("--task", type=click.Choice(["rank", "nearest", "predict"]), required=True, help="What to measure.")
+@click.option("--target", help="rank, nearest: the group to find.")
+@click.option("--given", help="rank, nearest: the groups to find it by, with commas between them; default: all others.")
+@click.option("--similarity", type=click.Choice(["cosine", "dot"]), help="rank, nearest: default cosine.")
+@click.option("--level", type=int, help="predict: the submodel of a level, in a model with ranks; default: the whole.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def evaluate(
+    run: Path, data: str, task: str, target: str | None, given: str | None,
+    similarity: Literal["cosine", "dot"] | None, level: int | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Measure a run on rows that it has not seen.
+
+    rank: where a row's true values of the target stand among all, by their similarity with the groups given.
+    nearest: a number read off the target's value that is nearest to the groups given, against the row's own.
+    predict: the schema's target; log loss and AUC, RMSE and MAE, or accuracy and log loss.
+
+    \b
+    feat2vec evaluate runs/films --data test.parquet --task rank --target director --given cast,genre
+    feat2vec evaluate runs/films --data test.parquet --task nearest --target year
+    feat2vec evaluate runs/apps --data test.parquet --task predict
+    """
+    import_tensorflow()
+    from feat2vec import evaluate as tasks
+    from feat2vec.run import load
+
+    ranking = {"--target": target, "--given": given, "--similarity": similarity}
+    others: Mapping[str, object] = ranking if task == "predict" else {"--level": level}
+    for option, value in others.items():
+        if value is not None:
+            raise UserError(f"{option}: is not for --task {task}; remove it")
+    if task == "predict":
+        facts = tasks.predict(load(run), data, level)
+    else:
+        if target is None:
+            raise UserError(f"--task {task} needs --target, the group to find")
+        facts = getattr(tasks, task)(load(run), data, target, names(given), similarity or "cosine")
+    if as_json:
+        say(json.dumps(facts))
+        return
+    for name, value in facts.items():
+        shown = ", ".join(value) if isinstance(value, list) else f"{value:.4g}" if isinstance(value, float) else value
+        say(f"{name:15} {shown}")
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--row", metavar="JSON", help="A row, columns to values; those that are left out are missing.")
+@click.option("--data", help="A table that has the row ...")
+@click.option("--index", type=int, help="... and the row's number in it, from 1.")
+@click.option("--to", metavar="JSON", help="Another row: explain the two rows' similarity, not a score.")
+@click.option("--to-index", type=int, help="The same, by its number in --data.")
+@click.option("--class", "class_name", help="softmax: the class whose score is explained; default: the likeliest.")
+@click.option("--level", type=int, help="With --to, in a model with ranks: the level; default as in `embed`.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Write a chart, FILE.svg or FILE.html.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def explain(
+    run: Path, row: str | None, data: str | None, index: int | None, to: str | None, to_index: int | None,
+    class_name: str | None, level: int | None, plot: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """A row's score as the sum of its parts: bias, linear terms, pairs of groups, and what an mlp head adds.
+
+    With --to or --to-index: the similarity of two rows (the cosine of their vectors) as the sum of what each pair of
+    groups, one of each row, adds to it.
+
+    \b
+    feat2vec explain runs/films --row '{"directors": ["Agnès Varda"], "genres": ["Drama"], "year": 1985}'
+    feat2vec explain runs/films --data films.parquet --index 17 --plot row.svg
+    feat2vec explain runs/films --data films.parquet --index 17 --to-index 42 --json
+    feat2vec explain runs/films --row '{"title": "The Gleaners and I"}' --to '{"title": "Faces Places"}'
+    """
+    if (row is None) == (data is None):
+        raise UserError("explain: give the row by --row, or by --data and --index")
+    if (data is None) != (index is None):
+        raise UserError("--index: says which row of --data; give both or neither")
+    if to_index is not None and (data is None or to is not None):
+        raise UserError("--to-index: is a row of --data; give --data, and no --to")
+    if plot is not None and plot.suffix not in (".svg", ".html"):
+        raise UserError(f"--plot: writes .svg or .html; received {plot}")
+    if plot is not None and not plot.parent.is_dir():
+        raise UserError(f"--plot: there is no folder {plot.parent}; make it first")
+    rows, other = (None if text is None else json_row(name, text) for name, text in (("--row", row), ("--to", to)))
+    import_tensorflow()
+    from feat2vec.charts import alone
+    from feat2vec.run import load
+
+    found = load(run).explain(
+        data if rows is None else rows,
+        index=index or 1,
+        to=other,
+        to_index=to_index,
+        class_name=class_name,
+        level=level,
+    )
+    if plot is not None:
+        plot.write_text(alone(found.svg()) if plot.suffix == ".svg" else found.page(), encoding="utf-8")
+    say(json.dumps(found.facts()) if as_json else found.text())
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--data", help="Rows: to measure a run that predicts, and for --label.")
+@click.option("--label", help="A column of --data: what the vectors say of its classes (Proposition 3.3).")
+@click.option("--other", type=click.Path(path_type=Path), help="A run of another seed: how many neighbours stay.")
+@click.option("--out", type=click.Path(path_type=Path), default="report.html", show_default=True, help="The page.")
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print what the page says as one JSON object.")
+def report(
+    run: Path, data: str | None, label: str | None, other: Path | None, out: Path, force: bool, as_json: bool
+) -> None:
+    """Write a page about a run: losses, metrics, norms by frequency, isotropy, levels, neighbours.
+
+    It is one file of HTML, with nothing from elsewhere.
+
+    \b
+    feat2vec report runs/films
+    feat2vec report runs/films --data films.parquet --label year --other runs/films-seed-1 --out films.html
+    """
+    import_tensorflow()
+    from feat2vec.report import report
+    from feat2vec.run import load
+
+    facts = report(load(run), out, data, label, None if other is None else load(other), force=force)
+    if as_json:
+        say(json.dumps(facts))
+        return
+    for one in facts.get("bounds", ()):
+        bound = one["bound"]
+        say(
+            f"{label}: N {one['negatives']}, k {one['k']}: L_un {bound['contrastive']:.4f}, tau {bound['tau']:.4g}, "
+            f"bound {bound['bound']:.4f}, mean classifier {bound['mean_classifier']:.4f}"
+        )
+    for name, shared in facts.get("stability", {}).get("groups", {}).items():
+        say(f"{name}: {shared['overlap']:.4f} of the {shared['topn']} nearest neighbours are shared")
+    say(f"{out}: written")

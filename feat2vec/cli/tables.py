@@ -1,0 +1,74 @@
+"""init and check: a table to a schema, a schema against a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from feat2vec.cli.console import say
+from feat2vec.errors import UserError
+
+
+@click.command()
+@click.argument("data")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write here instead of standard output.")
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+def init(data: str, out: Path | None, force: bool) -> None:
+    """Profile a table and write a commented schema that trains as it is.
+
+    DATA is a file (Parquet, CSV, TSV, JSON lines, Arrow), a folder, a glob, tfds:NAME or dataset:artworks.
+
+    \b
+    feat2vec init films.parquet -o films.yaml
+    feat2vec init dataset:artworks
+    """
+    from feat2vec.propose import propose
+
+    if out is not None and out.exists() and not force:
+        raise UserError(f"{out}: exists already; choose another name, or add --force to replace it")
+    text = propose(data)
+    if out is None:
+        say(text, end="")
+    else:
+        out.write_text(text, encoding="utf-8", errors="backslashreplace")
+        say(f"{out}: written; next: feat2vec check {out} --data {data}")
+
+
+@click.command()
+@click.argument("schema", required=False)
+@click.option("--data", help="Check the schema against this table: its columns, types and every row.")
+@click.option("--resolved", is_flag=True, help="Print the schema with every default filled in.")
+@click.option("--json-schema", "as_json_schema", is_flag=True, help="Print the JSON Schema of schemas, for editors.")
+def check(schema: str | None, data: str | None, resolved: bool, as_json_schema: bool) -> None:
+    """Check a schema, and a table against it. All problems are reported at once.
+
+    \b
+    feat2vec check films.yaml
+    feat2vec check films.yaml --data films.parquet
+    feat2vec check films.yaml --resolved > full.yaml
+    feat2vec check --json-schema > feat2vec.schema.json
+    """
+    from feat2vec.schema import json_schema, read_schema
+
+    if as_json_schema:
+        if resolved or data is not None:
+            raise click.UsageError("--json-schema stands alone: remove the other options.")
+        if schema is not None:
+            read_schema(schema)  # its plugins' extractors are part of the JSON Schema
+        click.echo(json.dumps(json_schema(), indent=2))
+        return
+    if schema is None:
+        raise click.UsageError("Name a schema: feat2vec check SCHEMA (`feat2vec init DATA` writes one).")
+    checked = read_schema(schema)
+    if resolved:
+        say(checked.resolved(), end="")
+    if data is not None:
+        from feat2vec.encode import fit
+
+        encoded = fit(checked, data)
+        say(f"{schema} fits {data}\n{encoded.summary()}", error=resolved)
+    elif not resolved:
+        groups = len(checked.groups)
+        say(f"{schema}: no problems, {groups} group{'s' * (groups != 1)}, objective {checked.objective.type}")

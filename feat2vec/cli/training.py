@@ -1,0 +1,87 @@
+"""train and finetune: a table to a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from feat2vec.cli.console import import_tensorflow, interruptible, names, trained
+
+
+@click.command()
+@click.argument("schema")
+@click.option("--data", required=True, help="The rows to learn from.")
+@click.option("--validation", help="Rows to hold out: a loss each epoch, early stopping, the best weights kept.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The run: a folder that is made.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace any key of the schema.")
+@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
+@click.option("--force", is_flag=True, help="Replace the run if it is there.")
+@click.option("--quiet", is_flag=True, help="Print nothing.")
+@click.option("--memory", default="1GB", show_default=True, help="What encoding may hold before it spills to disk.")
+def train(
+    schema: str, data: str, validation: str | None, out: Path, settings: tuple[str, ...], resume: bool, force: bool,
+    quiet: bool, memory: str,
+) -> None:  # fmt: skip
+    """Learn a schema's vectors from a table and write them as a run.
+
+    \b
+    feat2vec train films.yaml --data films.parquet --out runs/films
+    feat2vec train films.yaml --data films.parquet --out runs/films --set training.epochs=50 --force
+    """
+    import_tensorflow()
+    from feat2vec.trainer import train
+
+    with interruptible(out):
+        run = train(
+            schema, data, out, validation, settings=settings, resume=resume, force=force, quiet=quiet, memory=memory
+        )
+    trained(run, out, quiet)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--data", required=True, help="Labelled rows.")
+@click.option("--target", required=True, help="The column to predict.")
+@click.option("--validation", help="Labelled rows to hold out: early stopping, the best weights kept.")
+@click.option("--head", type=click.Choice(["fm", "mlp"]), default="fm", show_default=True, help="What predicts.")
+@click.option("--freeze", is_flag=True, help="Keep the vectors as they are; linear terms, head and classes learn.")
+@click.option(
+    "--objective", type=click.Choice(["logistic", "regression", "softmax"]),
+    help="Default: logistic for 0 and 1 or booleans, softmax for text, regression for numbers.",
+)  # fmt: skip
+@click.option("--groups", help="Predict from these groups alone, with commas between them; default: all.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The new run: a folder that is made.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace any key of the new schema.")
+@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
+@click.option("--force", is_flag=True, help="Replace the new run if it is there.")
+@click.option("--quiet", is_flag=True, help="Print nothing.")
+@click.option("--memory", default="1GB", show_default=True, help="What encoding may hold before it spills to disk.")
+def finetune(
+    run: Path, data: str, target: str, validation: str | None, head: Literal["fm", "mlp"], freeze: bool,
+    objective: Literal["logistic", "regression", "softmax"] | None, groups: str | None, out: Path,
+    settings: tuple[str, ...], resume: bool, force: bool, quiet: bool, memory: str,
+) -> None:  # fmt: skip
+    """Learn to predict a column from a run's vectors, and write a run for `predict` and `evaluate --task predict`.
+
+    Rows are encoded as the run encodes them, and its vectors are where learning begins. Groups that hold the target are
+    left out.
+
+    \b
+    feat2vec finetune runs/films --data labelled.parquet --target decade --out runs/decades
+    feat2vec finetune runs/films --data labelled.parquet --target hit --head mlp --freeze --out runs/hits
+    feat2vec finetune runs/films --data labelled.parquet --target decade --groups title,plot \
+        --set training.optimizer.learning_rate=0.01 --out runs/decades
+    feat2vec evaluate runs/decades --data test.parquet --task predict
+    """
+    import_tensorflow()
+    from feat2vec.run import load
+    from feat2vec.tuner import finetune
+
+    with interruptible(out):
+        tuned = finetune(
+            load(run), data, target, out, validation, head=head, freeze=freeze, objective=objective,
+            groups=names(groups), settings=settings, resume=resume, force=force, quiet=quiet, memory=memory,
+        )  # fmt: skip
+    trained(tuned, out, quiet)

@@ -1,0 +1,165 @@
+"""predict, embed, similar and export: what a run is for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from feat2vec.cli.console import import_tensorflow, names, say
+from feat2vec.errors import UserError
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--data", required=True, help="Any rows: new values, and columns that are not there, are fine.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The Parquet file that is written.")
+@click.option("--level", type=int, help="The submodel of a level, in a model with ranks; default: the whole.")
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+def predict(run: Path, data: str, out: Path, level: int | None, force: bool) -> None:
+    """Write what a run says of rows, in their order.
+
+    Columns: `id` (if the schema names one that the rows have), and for a logistic objective `score` and `probability`,
+    for a regression `prediction`, for a softmax `prediction` (the class), its `probability` and all `probabilities`
+    (the classes are in the file's metadata), for glove `prediction` (the count); else `score`.
+
+    \b
+    feat2vec predict runs/apps --data new.parquet --out scores.parquet
+    """
+    import_tensorflow()
+    from feat2vec.run import load
+
+    rows = load(run).predictor(level).write(data, out, force=force)
+    say(f"{out}: {rows:,} rows")
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--data", required=True, help="Any rows: new values, and columns that are not there, are fine.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The Parquet file that is written.")
+@click.option("--groups", help="Use these groups alone, with commas between them; default: all.")
+@click.option(
+    "--level",
+    type=int,
+    help="The level, of a model with ranks. Default: 1, where every value is; if truncated, the last.",
+)
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+def embed(run: Path, data: str, out: Path, groups: str | None, level: int | None, force: bool) -> None:
+    """Write the vectors of rows: one for each row and each of its groups.
+
+    Columns: `id` (if the schema names one that the rows have), `row` (the sum of the row's groups), and each group's
+    vector, null where the row has none.
+
+    \b
+    feat2vec embed runs/films --data new.parquet --out vectors.parquet
+    feat2vec embed runs/films --data new.parquet --out vectors.parquet --groups title,plot
+    """
+    import_tensorflow()
+    from feat2vec.run import load
+
+    embedder = load(run).embedder(names(groups), level)
+    rows = embedder.write(data, out, force=force)
+    say(f"{out}: {rows:,} rows, {embedder.dim} dimensions")
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("group")
+@click.argument("value")
+@click.option("--to", help="The group to search in; default: the value's own.")
+@click.option("-n", "count", type=click.IntRange(min=1), default=10, show_default=True, help="How many to print.")
+@click.option(
+    "--similarity", type=click.Choice(["cosine", "dot", "score"]), default="cosine", show_default=True,
+    help="score is the model's own, biases included.",
+)  # fmt: skip
+@click.option("--level", type=int, help="In a model with ranks, compare the values that reach this level, there.")
+@click.option(
+    "--index", type=click.Choice(["exact", "hnsw", "ivf"]), default="exact", show_default=True,
+    help="Search by an index, which is made once and kept in the run (10,000 values or more, of one level).",
+)  # fmt: skip
+@click.option("--data", help="The rows to search in, where GROUP is `row`.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def similar(
+    run: Path, group: str, value: str, to: str | None, count: int, similarity: Literal["cosine", "dot", "score"],
+    level: int | None, index: Literal["exact", "hnsw", "ivf"], data: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """The values that are most similar to one.
+
+    GROUP `row` stands for rows as a whole, by the name in the schema's `id` column, unless a group is called so.
+
+    \b
+    feat2vec similar runs/films director "Agnès Varda"
+    feat2vec similar runs/films director "Agnès Varda" --to cast -n 20
+    feat2vec similar runs/films title "the gleaners and i" --to director --similarity score --json
+    feat2vec similar runs/films row tt0247380 --data films.parquet
+    feat2vec similar runs/films year -- -44
+    """
+    import_tensorflow()
+    from feat2vec.run import load
+
+    opened = load(run)
+    if data is not None and (group != "row" or "row" in opened.schema.groups):
+        what = "a group is called 'row', and it wins" if group == "row" else f"{group!r} is no `row`"
+        raise UserError(f"--data: is for rows as a whole, but {what}; remove --data, or use run.row_vectors(data)")
+    if group == "row" and data is None and "row" not in opened.schema.groups:
+        raise UserError("row: a run keeps no rows; name those to search in by --data")
+    vectors = opened.vectors(group, level) if data is None else opened.row_vectors(data, level)
+    found = vectors.search([value], topn=count, to=to, similarity=similarity, index=index)
+    for hit in found if as_json else ():
+        say(json.dumps({"group": hit.group, "key": hit.key, "score": hit.score, "count": hit.count}))
+    if not as_json:
+        say("   score    count  key")
+        for hit in found:
+            say(f"{hit.score:8.4f} {hit.count:8,}  {hit.key}")
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--format", "kind", required=True,
+    type=click.Choice(["parquet", "npz", "word2vec", "projector", "faiss", "saved_model", "sql"]),
+    help="What to write.",
+)  # fmt: skip
+@click.option("--group", "groups", multiple=True, help="Write this group alone; may be given again. Default: all.")
+@click.option(
+    "--level",
+    type=int,
+    help="The level, of a model with ranks. Default: 1, where every value is; if truncated, the whole space.",
+)
+@click.option("--normalise", is_flag=True, help="Make every vector one of length 1.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder that is made.")
+@click.option("--force", is_flag=True, help="Replace an earlier export.")
+def export(
+    run: Path,
+    kind: Literal["parquet", "npz", "word2vec", "projector", "faiss", "saved_model", "sql"],
+    groups: tuple[str, ...],
+    level: int | None,
+    normalise: bool,
+    out: Path,
+    force: bool,
+) -> None:
+    """Write a run's vectors for other tools: files for each group, and a manifest.json that describes them.
+
+    \b
+    parquet      key, vector, count and level: DuckDB, pandas, polars
+    npz          the arrays keys, vectors, counts and levels: numpy
+    word2vec     text and binary: gensim and others
+    projector    what `tensorboard --logdir OUT` shows
+    faiss        an index of the vectors at length 1, and the keys of its ids
+    saved_model  raw strings and numbers in, vectors out: TensorFlow, without feat2vec
+    sql          a script for PostgreSQL with pgvector
+
+    \b
+    feat2vec export runs/films --format parquet --out vectors
+    feat2vec export runs/films --format word2vec --group director --group cast --out words
+    feat2vec export runs/films --format saved_model --normalise --out model
+    """
+    import_tensorflow()
+    from feat2vec.run import load
+
+    facts = load(run).export(kind, out, groups or None, level=level, normalise=normalise, force=force)
+    rows = sum(group.get("rows", 0) for group in facts["groups"].values())
+    vectors = f"{rows:,} vectors of {facts['dimension']} dimensions" if rows else f"{facts['dimension']} dimensions"
+    say(f"{out}: {kind}, {vectors}: {', '.join(facts['groups'])}")
