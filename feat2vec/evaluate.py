@@ -1,17 +1,21 @@
-"""`evaluate`: how well a row's groups find its value of another one, and how true what a run says of rows is."""
+"""`evaluate`: how well a row's groups find its value of another one, and how true what a run says is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from feat2vec.beside import target_of
 from feat2vec.codecs import ItemsCodec
+from feat2vec.columns import stages
 from feat2vec.encode import Encoder
 from feat2vec.errors import UserError, suggest
+from feat2vec.metrics import auc, log_loss, spearman, summary_of_ranks
+from feat2vec.numbers import numbers_of
 from feat2vec.predict import softmax
 from feat2vec.run import Run
 from feat2vec.schema import Glove, Logistic, Softmax
@@ -34,7 +38,31 @@ from feat2vec.vocabulary import FIRST, PADDING
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 
+Scores = Callable[[Ints], Array]  # some rows' numbers to their scores [rows, candidates]
+
+Task = Literal["rank", "nearest", "pairs", "predict"]
+
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "rank": ("target", "given", "similarity"), "nearest": ("target", "given", "similarity"),
+    "pairs": ("target", "similarity"), "predict": ("level",),
+}  # fmt: skip
 SCORES = 1 << 23  # that are in memory at a time
+
+
+def evaluate(
+    run: Run, data: object, task: Task, *, target: str | None = None, given: Sequence[str] | None = None,
+    similarity: Similarity | None = None, level: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """One of the tasks, by its name; an option that it does not have is refused."""
+    options = {"target": target, "given": given, "similarity": similarity, "level": level}
+    for name, value in options.items():
+        if value is not None and name not in OPTIONS[task]:
+            raise UserError(f"--{name}: is not for --task {task}; remove it")
+    if "target" in OPTIONS[task] and target is None:
+        raise UserError(f"--task {task} needs --target, the group that it is about")
+    tasks: Mapping[str, Callable[..., dict[str, Any]]]
+    tasks = {"rank": rank, "nearest": nearest, "pairs": pairs, "predict": predict}
+    return tasks[task](run, data, **{name: value for name, value in options.items() if value is not None})
 
 
 def rank(
@@ -45,11 +73,25 @@ def rank(
     A query is a row and one true value; the row's other true values are left out. `given` are all other groups if it
     is None.
     """
-    encoder, model = run.fitted, run.model
+    model = run.model
+    found = candidates(model, run.fitted, target)
+
+    def scores_of(rows: Mapping[str, Array]) -> Scores:
+        queries = extract(model, rows)
+        return lambda some: similarities(queries.take(some), found, similarity)
+
+    facts = ranked(run, data, target, given, found.sizes()[0], scores_of)
+    return {"task": "rank", "target": target, "given": facts.pop("given"), "similarity": similarity, **facts}
+
+
+def ranked(
+    run: Run, data: object, target: str, given: Sequence[str] | None, total: int,
+    scores_of: Callable[[Mapping[str, Array]], Scores],
+) -> dict[str, Any]:  # fmt: skip
+    """What `rank` says, by any scores: `scores_of(rows)(some)` are those of some rows, [some, candidates]."""
+    encoder = run.fitted
     given = _groups(encoder, target, given)
     data = _with_target(encoder, target, data)
-    found = candidates(model, encoder, target)
-    total = found.sizes()[0]
     ranks: list[npt.NDArray[np.float64]] = [np.zeros(0)]
     unseen = empty = 0
     for rows in _rows(run, data, [*given, target]):
@@ -58,13 +100,10 @@ def rank(
         some = np.logical_or.reduce([known(encoder, name, rows[name]) for name in given])
         empty += int((~some[row]).sum())
         row, value = row[some[row]], value[some[row]]
-        queries = extract(model, {name: rows[name] for name in given})
-        ranks += [rank_queries(queries, found, row, value, similarity)]
+        ranks += [rank_scores(scores_of({name: rows[name] for name in given}), total, row, value)]
     every = np.concatenate(ranks)
-    return {
-        "task": "rank", "target": target, "given": list(given), "similarity": similarity, "n": len(every),
-        "skipped_unseen": unseen, "skipped_empty": empty, "candidates": total, **_summary(every, total),
-    }  # fmt: skip
+    counts = {"n": len(every), "skipped_unseen": unseen, "skipped_empty": empty, "candidates": total}
+    return {"given": list(given), **counts, **summary_of_ranks(every, total)}
 
 
 def nearest(
@@ -135,6 +174,48 @@ def predict(run: Run, data: object, level: int | None = None) -> dict[str, Any]:
     return facts | {"rmse": float(np.sqrt(np.square(errors).mean())), "mae": float(np.abs(errors).mean())}
 
 
+def pairs(run: Run, data: object, target: str, similarity: Similarity = "cosine") -> dict[str, Any]:
+    """Spearman's rank correlation of the similarities of keys with what people say of them.
+
+    The first three columns of `data` are a key, another one, and a number, such as a list of words that people have
+    judged. A key that is not there as it is written is looked up in lower case; pairs with one that training has not
+    seen are counted.
+    """
+    facts = pair_similarities(data, run.vectors(target), similarity)
+    return {"task": "pairs", "target": target, "similarity": similarity, **facts}
+
+
+def pair_similarities(data: object, vectors: Any, similarity: Similarity = "cosine") -> dict[str, Any]:
+    """What `pairs` says of any vectors by key, feat2vec's or gensim's."""
+    table = open_table(data)
+    columns = list(table.columns)[:3]
+    if len(columns) < 3:
+        received = ", ".join(map(repr, columns))
+        raise UserError(f"{table.name}: --task pairs needs three columns (key, key, number); received {received}")
+    options = {} if similarity == "cosine" else {"similarity": similarity}
+    said: list[float] = []
+    true: list[float] = []
+    total = 0
+    for stage in stages(table, columns):
+        one, other = (
+            [_find(vectors, key) for key in stage.column(name).cast(pa.string()).to_pylist()] for name in columns[:2]
+        )
+        for i, (a, b, number) in enumerate(zip(one, other, numbers_of(stage, columns[2])[0], strict=True)):
+            total += 1
+            if np.isnan(number):
+                stage.refuse(i, columns[2], None, "a pair needs a number; leave the row out")
+            if a is not None and b is not None:
+                said.append(float(vectors.similarity(a, b, **options)))
+                true.append(float(number))
+    found = spearman(np.array(said), np.array(true))
+    return {"n": len(said), "skipped_unseen": total - len(said), "spearman": found}
+
+
+def _find(vectors: Any, key: str | None) -> str | None:
+    """The key as the group spells it, None if it has none."""
+    return next((each for each in (key, (key or "").casefold()) if key is not None and each in vectors), None)
+
+
 def _groups(encoder: Encoder, target: str, given: Sequence[str] | None) -> list[str]:
     names = list(encoder.codecs)
     problems = [
@@ -191,10 +272,17 @@ def rank_queries(
     queries: Queries, found: Candidates, row: Ints, value: Ints, similarity: Similarity
 ) -> npt.NDArray[np.float64]:
     """For each query the candidates above its value, plus half of the ties; a row's other true values are left out."""
+    return rank_scores(
+        lambda some: similarities(queries.take(some), found, similarity), found.sizes()[0], row, value
+    )  # fmt: skip
+
+
+def rank_scores(scores_of: Scores, total: int, row: Ints, value: Ints) -> npt.NDArray[np.float64]:
+    """The same, by the scores [rows, candidates] of rows."""
     ranks = np.zeros(len(row))
     asked, at = np.unique(row, return_inverse=True)
-    for block in blocks(len(asked), max(SCORES // found.sizes()[0], 1)):
-        scores = similarities(queries.take(asked[block]), found, similarity)
+    for block in blocks(len(asked), max(SCORES // total, 1)):
+        scores = scores_of(asked[block])
         mine = slice(*np.searchsorted(at, [block.start, block.stop]))
         own = scores[at[mine] - block.start, value[mine]]
         above, ties = (np.zeros(len(own)) for _ in range(2))
@@ -211,35 +299,6 @@ def rank_queries(
                 ties[one] -= own[other] == own[one]
         ranks[mine] = above + ties / 2
     return ranks
-
-
-def _summary(ranks: npt.NDArray[np.float64], total: int) -> dict[str, float | None]:
-    if not len(ranks):
-        return dict.fromkeys(("mpr", "mrr", "top1", "recall_at_10", "median_rank"))
-    return {
-        "mpr": float(ranks.mean() / total),
-        "mrr": float((1 / (ranks + 1)).mean()),
-        "top1": float((ranks == 0).mean()),
-        "recall_at_10": float((ranks < 10).mean()),
-        "median_rank": float(np.median(ranks)),
-    }
-
-
-def log_loss(scores: npt.NDArray[Any], truth: npt.NDArray[Any]) -> float:
-    """The mean of log(1 + exp(-s)) for a 1 and log(1 + exp(s)) for a 0."""
-    return float(np.logaddexp(0, np.where(truth > 0, -scores, scores)).mean())
-
-
-def auc(scores: npt.NDArray[Any], truth: npt.NDArray[Any]) -> float | None:
-    """The share of pairs of a 1 and a 0 in which the 1 scores higher, ties counting half; None without a pair."""
-    ones = truth > 0
-    pairs = int(ones.sum()) * int((~ones).sum())
-    if not pairs:
-        return None
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]  # from 1, ties in the middle
-    above = ranks[ones].sum() - ones.sum() * (ones.sum() + 1) / 2
-    return float(above / pairs)
 
 
 class _Numbers(NamedTuple):

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import feat2vec
-from feat2vec import evaluate
+from feat2vec import evaluate, metrics
 from feat2vec.errors import UserError
 from feat2vec.predict import sigmoid, softmax
 from feat2vec.trainer import train
@@ -163,12 +163,12 @@ def test_regression_softmax_and_glove_are_measured(runs: Any) -> None:
 
 
 def test_one_class_has_no_auc_and_extreme_scores_are_finite() -> None:
-    assert evaluate.auc(np.array([1.0, 2.0]), np.array([1, 1])) is None
-    assert evaluate.auc(np.array([1.0, 1.0, 1.0]), np.array([1, 0, 0])) == 0.5
+    assert metrics.auc(np.array([1.0, 2.0]), np.array([1, 1])) is None
+    assert metrics.auc(np.array([1.0, 1.0, 1.0]), np.array([1, 0, 0])) == 0.5
     with np.errstate(all="raise", under="ignore"):
         np.testing.assert_allclose(sigmoid(np.array([-80.0, 0, 80], np.float32)), [np.exp(-80.0), 0.5, 1], rtol=1e-5)
         np.testing.assert_allclose(softmax(np.array([[1e4, 0.0]])), [[1, 0]])
-    assert evaluate.log_loss(np.array([-1e4, 1e4]), np.array([1, 0])) == 1e4
+    assert metrics.log_loss(np.array([-1e4, 1e4]), np.array([1, 0])) == 1e4
 
 
 def test_a_level_is_the_submodel_of_that_level(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_level_is_the_submodel_of_that_level(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run.predict(rows, level=2)["score"], whole)
     assert not np.allclose(low, whole)
     facts = evaluate.predict(run, rows, level=1)
-    assert facts["log_loss"] == pytest.approx(evaluate.log_loss(low.astype(float), rows["label"].to_numpy()))
+    assert facts["log_loss"] == pytest.approx(metrics.log_loss(low.astype(float), rows["label"].to_numpy()))
     for level in (0, 3):
         with pytest.raises(UserError, match=f"no level {level}; the levels are 1 to 2"):
             run.predict(rows, level=level)

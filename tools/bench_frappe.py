@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 import feat2vec
 from feat2vec.document import read_document
-from feat2vec.evaluate import auc, log_loss
+from feat2vec.metrics import auc, log_loss
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
 RARE = 3  # positive training rows of an app, at most

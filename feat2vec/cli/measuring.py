@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -16,20 +15,23 @@ from feat2vec.errors import UserError
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--data", required=True, help="Rows that training has not seen.")
-@click.option("--task", type=click.Choice(["rank", "nearest", "predict"]), required=True, help="What to measure.")
-@click.option("--target", help="rank, nearest: the group to find.")
+@click.option(
+    "--task", type=click.Choice(["rank", "nearest", "predict", "pairs"]), required=True, help="What to measure."
+)
+@click.option("--target", help="rank, nearest: the group to find; pairs: the group of the keys.")
 @click.option("--given", help="rank, nearest: the groups to find it by, with commas between them; default: all others.")
-@click.option("--similarity", type=click.Choice(["cosine", "dot"]), help="rank, nearest: default cosine.")
+@click.option("--similarity", type=click.Choice(["cosine", "dot"]), help="rank, nearest, pairs: default cosine.")
 @click.option("--level", type=int, help="predict: the submodel of a level, in a model with ranks; default: the whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
-    run: Path, data: str, task: str, target: str | None, given: str | None,
+    run: Path, data: str, task: Literal["rank", "nearest", "predict", "pairs"], target: str | None, given: str | None,
     similarity: Literal["cosine", "dot"] | None, level: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure a run on rows that it has not seen.
 
     rank: where a row's true values of the target stand among all, by their similarity with the groups given.
     nearest: a number read off the target's value that is nearest to the groups given, against the row's own.
+    pairs: how similar two keys are, against what people say; --data has two keys and a number in its first columns.
     predict: the schema's target; log loss and AUC, RMSE and MAE, or accuracy and log loss.
 
     \b
@@ -41,17 +43,9 @@ def evaluate(
     from feat2vec import evaluate as tasks
     from feat2vec.run import load
 
-    ranking = {"--target": target, "--given": given, "--similarity": similarity}
-    others: Mapping[str, object] = ranking if task == "predict" else {"--level": level}
-    for option, value in others.items():
-        if value is not None:
-            raise UserError(f"{option}: is not for --task {task}; remove it")
-    if task == "predict":
-        facts = tasks.predict(load(run), data, level)
-    else:
-        if target is None:
-            raise UserError(f"--task {task} needs --target, the group to find")
-        facts = getattr(tasks, task)(load(run), data, target, names(given), similarity or "cosine")
+    facts = tasks.evaluate(
+        load(run), data, task, target=target, given=names(given), similarity=similarity, level=level
+    )  # fmt: skip
     if as_json:
         say(json.dumps(facts))
         return

@@ -1,13 +1,14 @@
-"""train and finetune: a table to a run."""
+"""train, finetune and run: a table to a run."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Literal
 
 import click
 
-from feat2vec.cli.console import import_tensorflow, interruptible, names, trained
+from feat2vec.cli.console import import_tensorflow, interruptible, names, say, trained
 
 
 @click.command()
@@ -85,3 +86,39 @@ def finetune(
             groups=names(groups), settings=settings, resume=resume, force=force, quiet=quiet, memory=memory,
         )  # fmt: skip
     trained(tuned, out, quiet)
+
+
+@click.command()
+@click.argument("recipe")
+@click.option("--data", multiple=True, metavar="[NAME=]SOURCE", help="A table that the recipe asks for.")
+@click.option("--out", type=click.Path(path_type=Path), help="The run: a folder that is made. Default: runs/NAME.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace any key of the recipe's schema.")
+@click.option("--rows", type=click.IntRange(min=1), help="A first try: at most so many rows, and nothing is expected.")
+@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
+@click.option("--force", is_flag=True, help="Replace the run if it is there.")
+@click.option("--quiet", is_flag=True, help="Print nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object, and nothing else.")
+def run(
+    recipe: str, data: tuple[str, ...], out: Path | None, settings: tuple[str, ...], rows: int | None, resume: bool,
+    force: bool, quiet: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Run a recipe: rows, schema, training, evaluation, export, and what is expected, from one YAML file.
+
+    Exits with 1 if something is not as the recipe expects, and says by how much.
+
+    \b
+    feat2vec run recipes/artworks.yaml
+    feat2vec run recipes/films.yaml --data films.parquet --out runs/films
+    feat2vec run recipes/flights.yaml --rows 5000 --set training.epochs=1 --force
+    """
+    import_tensorflow()
+    from feat2vec.recipe import read_recipe
+    from feat2vec.steps import run_recipe
+
+    with interruptible(out or Path("runs", read_recipe(recipe)[0].name)):
+        facts = run_recipe(
+            recipe, out, data, settings=settings, rows=rows, resume=resume, force=force, quiet=quiet or as_json,
+            tell=say,
+        )  # fmt: skip
+    if as_json:
+        say(json.dumps(facts))

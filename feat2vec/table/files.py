@@ -14,6 +14,7 @@ import pyarrow as pa
 from feat2vec.errors import UserError, suggest
 from feat2vec.table.csv import csv_part
 from feat2vec.table.json import json_part
+from feat2vec.table.lines import lines_part
 from feat2vec.table.partitions import partitioned
 from feat2vec.table.types import Part, batch_rows, column_types
 
@@ -32,8 +33,9 @@ _FORMATS = {
     ".arrow": "Arrow",
     ".feather": "Arrow",
     ".ipc": "Arrow",
+    ".txt": "lines",
 }
-_TEXT = ("CSV", "TSV", "JSON")
+_TEXT = ("CSV", "TSV", "JSON", "lines")
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
 
@@ -95,7 +97,7 @@ def _format(path: str) -> tuple[str, str | None]:
     if form is None:
         raise UserError(
             f"{path}: unknown format {ending!r}{suggest(ending, _FORMATS)}\n"
-            f"known: {' '.join(_FORMATS)}; CSV, TSV and JSON also with {' '.join(_COMPRESSIONS)}\n"
+            f"known: {' '.join(_FORMATS)}; CSV, TSV, JSON and lines also with {' '.join(_COMPRESSIONS)}\n"
             "rename it, or write a glob such as '*.parquet' to leave it out"
         )
     if compression and form not in _TEXT:
@@ -110,6 +112,8 @@ def _part(path: str, form: str, compression: str | None) -> Part:
         return arrow_part(path)
     if form == "JSON":
         return json_part(path, compression)
+    if form == "lines":
+        return lines_part(path, compression)
     return csv_part(path, compression, "\t" if form == "TSV" else None)
 
 

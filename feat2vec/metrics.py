@@ -1,0 +1,52 @@
+"""Numbers that say how good scores and ranks are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+def summary_of_ranks(ranks: Floats, total: int) -> dict[str, float | None]:
+    """Of the ranks, from 0, of the true ones among `total` candidates."""
+    if not len(ranks):
+        return dict.fromkeys(("mpr", "mrr", "top1", "recall_at_10", "median_rank"))
+    return {
+        "mpr": float(ranks.mean() / total),
+        "mrr": float((1 / (ranks + 1)).mean()),
+        "top1": float((ranks == 0).mean()),
+        "recall_at_10": float((ranks < 10).mean()),
+        "median_rank": float(np.median(ranks)),
+    }
+
+
+def log_loss(scores: npt.NDArray[Any], truth: npt.NDArray[Any]) -> float:
+    """The mean of log(1 + exp(-s)) for a 1 and log(1 + exp(s)) for a 0."""
+    return float(np.logaddexp(0, np.where(truth > 0, -scores, scores)).mean())
+
+
+def auc(scores: npt.NDArray[Any], truth: npt.NDArray[Any]) -> float | None:
+    """The share of pairs of a 1 and a 0 in which the 1 scores higher, ties counting half; None without a pair."""
+    ones = truth > 0
+    pairs = int(ones.sum()) * int((~ones).sum())
+    if not pairs:
+        return None
+    ranks = middle_ranks(scores)
+    above = ranks[ones].sum() - ones.sum() * (ones.sum() + 1) / 2
+    return float(above / pairs)
+
+
+def spearman(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float | None:
+    """The correlation of ranks, ties in the middle; None where either is constant."""
+    if len(np.unique(one)) < 2 or len(np.unique(other)) < 2:
+        return None
+    return float(np.corrcoef(middle_ranks(one), middle_ranks(other))[0, 1])
+
+
+def middle_ranks(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """From 1; ties have the middle one."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]

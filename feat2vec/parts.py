@@ -1,0 +1,154 @@
+"""A recipe's rows, and the parts that they fall into: train, validation, test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from feat2vec.corpus import Corpus
+from feat2vec.errors import UserError, suggest
+from feat2vec.recipe import PARTS, Ask, CorpusSpec, Recipe, Split
+from feat2vec.table import Table, open_table
+from feat2vec.table.files import parquet_part
+from feat2vec.table.types import is_supported
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Tables by name, and the texts that `train` was made from, if it was."""
+
+    tables: Mapping[str, Table]
+    corpus: Corpus | None = None
+
+
+def sources_of(recipe: Recipe, given: Sequence[str]) -> dict[str, str]:
+    """Every table's source: the recipe's own, or what is given as SOURCE or NAME=SOURCE."""
+    asked = [name for name, source in recipe.data.items() if isinstance(source, Ask)]
+    found: dict[str, str] = {}
+    for one in given:
+        name, equals, source = one.partition("=")
+        if equals and name in recipe.data:
+            found[name] = source
+        elif len(asked or recipe.data) == 1:
+            found[next(iter(asked or recipe.data))] = one
+        else:
+            near = suggest(name, recipe.data) or f"; its tables are {', '.join(recipe.data)}"
+            raise UserError(f"--data {one}: expected NAME=SOURCE, with a table of the recipe{near}")
+    problems: list[str] = []
+    for name, own in recipe.data.items():
+        if isinstance(own, Ask) and name not in found:
+            option = "--data PATH" if len(asked) == 1 else f"--data {name}=PATH"
+            what = " ".join(own.ask.split())
+            problems.append(f"{recipe.name}: the recipe asks for a table, {name}: {what}; give it by {option}")
+        elif not isinstance(own, Ask):
+            found.setdefault(name, own)
+    if problems:
+        raise UserError(*problems)
+    return found
+
+
+def make_parts(recipe: Recipe, sources: Mapping[str, str], folder: Path, rows: int | None = None) -> Parts:
+    """Read the sources; what is made of them is written into the folder. `rows` are the most that a part may have."""
+    tables = {name: open_table(source) for name, source in sources.items()}
+    corpus = None
+    if recipe.rows is not None:
+        tables["train"] = _query(recipe.rows, tables, folder)
+    elif "train" not in tables:
+        tables["train"] = next(iter(tables.values()))
+    for part in PARTS:
+        if rows is not None and part in tables:
+            tables[part] = _write(folder, part, _first(tables[part], rows), tables[part])
+    if recipe.corpus is not None:
+        corpus = Corpus.read(tables["train"], recipe.corpus.column, recipe.corpus.min_count)
+        tables["train"] = _pair(corpus, recipe.corpus, folder)
+    if recipe.split.validation or recipe.split.test:
+        tables |= _split(recipe.split, tables[recipe.split.of], folder)
+    return Parts(tables, corpus)
+
+
+def _write(
+    folder: Path, name: str, batches: Iterable[pa.RecordBatch], like: Table | Mapping[str, pa.DataType]
+) -> Table:
+    """Rows as a file of the folder, with the columns of a table that a schema can use."""
+    path = folder / f"{name}.parquet"
+    columns = like.columns if isinstance(like, Table) else like
+    schema = pa.schema([(column, kind) for column, kind in columns.items() if is_supported(kind)])
+    new = path.with_suffix(".new")  # the rows may come from a file of this name
+    with pq.ParquetWriter(new, schema) as writer:
+        for batch in batches:
+            writer.write_table(pa.Table.from_batches([batch.select(schema.names)]).cast(schema))
+    new.replace(path)
+    return Table(str(path), [parquet_part(str(path))], not isinstance(like, Table) or like.typed)
+
+
+def _query(query: str, tables: Mapping[str, Table], folder: Path) -> Table:
+    """The rows that a query makes of the tables."""
+    path = folder / "train.parquet"
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 1")  # a join keeps the order of its rows, and a split its parts
+        for name, table in tables.items():
+            written = _write(folder, name, _batches(table), table)
+            quoted, place = name.replace('"', '""'), written.name.replace("'", "''")
+            connection.execute(f"CREATE VIEW \"{quoted}\" AS FROM read_parquet('{place}')")
+        try:
+            connection.sql(f"FROM ({query.strip().rstrip(';')})").write_parquet(str(path))
+        except duckdb.Error as error:
+            said = " ".join(str(error).split())[:400]
+            raise UserError(f"rows: the query fails: {said}") from None
+    return Table(str(path), [parquet_part(str(path))])
+
+
+def _pair(corpus: Corpus, spec: CorpusSpec, folder: Path) -> Table:
+    """Words and the words near them."""
+    types = {"word": pa.string(), "context": pa.string()}
+    if spec.counts:
+        made = corpus.cooccurrences(spec.window)
+        return _write(folder, "train", made.to_batches(), types | {"count": pa.float64()})
+    return _write(folder, "train", corpus.pairs(spec.window, spec.subsample, spec.seed), types)
+
+
+def _split(split: Split, table: Table, folder: Path) -> dict[str, Table]:
+    """The parts that a table falls into, by a random draw."""
+    total = sum(batch.num_rows for batch in _batches(table, 1))
+    order = np.random.default_rng(split.seed).permutation(total)
+    part = np.zeros(total, np.int8)  # of each row: 0 stays, 1 and 2 go
+    first = 0
+    shares = {name: share for name, share in (("validation", split.validation), ("test", split.test)) if share}
+    for number, (name, share) in enumerate(shares.items(), start=1):
+        some = round(share * total)
+        if not some or first + some >= total:
+            raise UserError(f"{table.name}: has {total} rows; {share:g} of them for {name} leave none; give more rows")
+        part[order[first : first + some]] = number
+        first += some
+    made = {
+        name: _write(folder, name, _some(table, part == number), table) for number, name in enumerate(shares, start=1)
+    }
+    return {**made, split.of: _write(folder, split.of, _some(table, part == 0), table)}
+
+
+def _batches(table: Table, most: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The columns that a schema can use, or the first few of them."""
+    names = [name for name, kind in table.columns.items() if is_supported(kind)]
+    return (batch.data for batch in table.batches(names[:most]))
+
+
+def _first(table: Table, rows: int) -> Iterator[pa.RecordBatch]:
+    for batch in _batches(table):
+        yield batch.slice(0, rows)
+        rows -= min(rows, batch.num_rows)
+        if not rows:
+            return
+
+
+def _some(table: Table, keep: Any) -> Iterator[pa.RecordBatch]:
+    first = 0
+    for batch in _batches(table):
+        yield batch.filter(pa.array(keep[first : first + batch.num_rows]))
+        first += batch.num_rows

@@ -1,0 +1,211 @@
+"""A recipe: data, schema, training, evaluation, export and what is expected of them, in one YAML file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from feat2vec.document import Data, Document, read_document
+from feat2vec.errors import UserError, suggest
+from feat2vec.schema import Schema, read_schema
+from feat2vec.specs import Count, Many, Share, Text
+from feat2vec.validate import Findings, Problem, Spec, validate
+
+Peer = Literal["popularity", "gradient_boosting", "word2vec"]
+PEERS: Mapping[str, str] = {"popularity": "rank", "gradient_boosting": "predict", "word2vec": "pairs"}  # their tasks
+PARTS = ("train", "validation", "test")
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "rank": ("mpr", "mrr", "top1", "recall_at_10", "median_rank"),
+    "nearest": ("mse",),
+    "predict": ("log_loss", "auc", "rmse", "mae", "accuracy"),
+    "pairs": ("spearman",),
+}
+
+
+class Ask(Spec):
+    """A table that the user gives, by `--data`; `ask` says what it is."""
+
+    ask: Text
+
+
+class CorpusSpec(Spec):
+    """Rows of texts become rows of a word and a word near it: pairs, or (with `counts`) how often."""
+
+    column: Text
+    window: Count = 5
+    min_count: Count = 5
+    subsample: Annotated[float, Field(ge=0, le=1)] = 0.0
+    counts: bool = False
+    seed: int = 0
+
+
+class Split(Spec):
+    """Shares of a part's rows, drawn at random, that become the other parts."""
+
+    of: Literal["train", "validation"] = "train"
+    validation: Share = 0.0
+    test: Share = 0.0
+    seed: int = 0
+
+
+class Bound(Spec):
+    """What a number may be; with `of`, in units of what that peer reaches."""
+
+    min: float | None = None
+    max: float | None = None
+    of: Peer | None = None
+
+
+class Evaluation(Spec):
+    """A measurement on a part of the rows, the peers beside it, and what is expected."""
+
+    task: Literal["rank", "nearest", "predict", "pairs"]
+    target: Text | None = None
+    given: Annotated[tuple[Text, ...], Many, Field(min_length=1)] | None = None
+    similarity: Literal["cosine", "dot"] | None = None
+    level: Count | None = None
+    data: Text = "test"
+    beside: Annotated[tuple[Peer, ...], Many] = ()
+    expect: dict[str, Bound] = Field(default_factory=dict)
+
+
+class Neighbours(Spec):
+    """The values nearest to one, printed."""
+
+    group: Text
+    key: Text
+    to: Text | None = None
+    n: Count = 5
+
+
+class ExportSpec(Spec):
+    """An export, into the run's folder `exports`."""
+
+    format: Literal["parquet", "npz", "word2vec", "projector", "faiss", "saved_model", "sql"]
+    groups: Annotated[tuple[Text, ...], Many] | None = None
+    level: Count | None = None
+    normalise: bool = False
+
+
+class Finetuning(Spec):
+    """A run that predicts a column, learnt from the vectors of the first one."""
+
+    target: Text
+    head: Literal["fm", "mlp"] = "fm"
+    freeze: bool = False
+    objective: Literal["logistic", "regression", "softmax"] | None = None
+    groups: Annotated[tuple[Text, ...], Many] | None = None
+    set: dict[str, Any] = Field(default_factory=dict)
+    evaluate: Annotated[tuple[Evaluation, ...], Many] = ()
+
+
+class Recipe(Spec):
+    """The whole file."""
+
+    version: Literal[1]
+    name: Text
+    about: str = ""
+    data: Annotated[dict[str, Text | Ask], Field(min_length=1)]
+    rows: Text | None = None
+    corpus: CorpusSpec | None = None
+    split: Split = Split()
+    schema_: Text | dict[str, Any] = Field(alias="schema")
+    evaluate: Annotated[tuple[Evaluation, ...], Many] = ()
+    similar: Annotated[tuple[Neighbours, ...], Many] = ()
+    export: Annotated[tuple[ExportSpec, ...], Many] = ()
+    finetune: dict[str, Finetuning] = Field(default_factory=dict)
+
+    def evaluations(self) -> Iterator[tuple[tuple[str | int, ...], Evaluation]]:
+        """Every measurement, and where it stands."""
+        yield from ((("evaluate", i), each) for i, each in enumerate(self.evaluate))
+        for name, finetuning in self.finetune.items():
+            yield from ((("finetune", name, "evaluate", i), each) for i, each in enumerate(finetuning.evaluate))
+
+    def parts(self) -> set[str]:
+        """The names that a measurement can have as its `data`."""
+        made = {"train"} | {part for part in ("validation", "test") if getattr(self.split, part)}
+        return made | set(self.data)
+
+
+def read_recipe(path: str | Path, settings: Sequence[str] = ()) -> tuple[Recipe, Schema]:
+    """Read a recipe and its schema; `settings` such as "training.epochs=5" replace what the schema says."""
+    path = Path(path)
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; a recipe is a file, such as recipes/artworks.yaml")
+    document = read_document(path)
+    recipe = validate(document, Recipe, _conflicts, {"version": 1, "name": "?", "data": {"?": "?"}, "schema": "?"})
+    if isinstance(recipe.schema_, str):
+        return recipe, read_schema(path.parent / recipe.schema_, settings=settings)
+    return recipe, read_schema(_below(document, "schema"), settings=settings)
+
+
+def _below(document: Document, key: str) -> Document:
+    """What stands below a key, as a document of its own that remembers its lines."""
+    data: Data = document.data[key]
+    return Document(
+        document.name,
+        data if isinstance(data, dict) else {},
+        {path[1:]: line for path, line in document.lines.items() if path[:1] == (key,)},
+        {path[1:]: text for path, text in document.spelled.items() if path[:1] == (key,)},
+        (),
+    )
+
+
+def _conflicts(recipe: Recipe, found: Findings) -> Iterator[Problem]:
+    """What is wrong although each key is right by itself."""
+    if found.sound("data"):
+        alone = len(recipe.data) == 1 or "train" in recipe.data
+        if recipe.rows is None and not alone and found.sound("rows"):
+            yield ("data",), f"holds {', '.join(recipe.data)}; call one of them `train`, or join them by `rows`"
+        if recipe.rows is not None and "train" in recipe.data:
+            yield ("data", "train"), "is also what `rows` makes; give the table another name"
+    if found.sound("split"):
+        shares = recipe.split.validation + recipe.split.test
+        if shares >= 1:
+            yield ("split",), f"leaves no row: validation and test are {shares:g} of them"
+        if recipe.split.of == "validation" and recipe.split.validation:
+            yield ("split", "validation"), "is what is split; give the share of `test` alone"
+        for part in ("validation", "test"):
+            if getattr(recipe.split, part) and part in recipe.data:
+                yield ("split", part), "is a table of `data` too; remove one of them"
+        if recipe.split.of == "validation" and "validation" not in recipe.data and found.sound("data"):
+            yield ("split", "of"), "is no table of `data`"
+    for path, each in recipe.evaluations():
+        if found.sound(*path):
+            yield from _evaluation_conflicts(recipe, path, each, found)
+
+
+def _evaluation_conflicts(
+    recipe: Recipe, path: tuple[str | int, ...], each: Evaluation, found: Findings
+) -> Iterator[Problem]:
+    if each.task == "predict":
+        for key in ("target", "given", "similarity"):
+            if getattr(each, key) is not None:
+                yield (*path, key), "is not for the task predict; remove it"
+    elif each.target is None:
+        yield path, f"the task {each.task} needs a `target`, the group that it is about"
+    if each.task == "pairs" and each.given is not None:
+        yield (*path, "given"), "is not for the task pairs; remove it"
+    if each.level is not None and each.task != "predict":
+        yield (*path, "level"), "is for the task predict; remove it"
+    if found.sound("data") and found.sound("split") and each.data not in recipe.parts():
+        known = sorted(recipe.parts())
+        near = suggest(each.data, known) or f"; there is {', '.join(known)}"
+        yield (*path, "data"), f"names {each.data!r}, which is no part of the rows{near}"
+    for i, peer in enumerate(each.beside):
+        if PEERS[peer] != each.task:
+            yield (*path, "beside", i), f"{peer} is for the task {PEERS[peer]}"
+        if peer == "word2vec" and recipe.corpus is None:
+            yield (*path, "beside", i), "word2vec learns from a `corpus`, and there is none"
+    for metric, bound in each.expect.items():
+        here = (*path, "expect", metric)
+        if metric not in METRICS[each.task]:
+            near = suggest(metric, METRICS[each.task]) or f"; those of {each.task} are {', '.join(METRICS[each.task])}"
+            yield here, f"is no metric of the task {each.task}{near}"
+        if bound.min is None and bound.max is None:
+            yield here, "bounds nothing; give `min`, `max` or both"
+        if bound.of is not None and bound.of not in each.beside:
+            yield (*here, "of"), f"names {bound.of}, which is not `beside` the run here"

@@ -1,0 +1,192 @@
+"""`run`: a recipe's steps, one after the other: rows, training, measurements, neighbours, exports, fine-tuning."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from feat2vec import peers
+from feat2vec.errors import FailedError, UserError
+from feat2vec.evaluate import evaluate
+from feat2vec.parts import Parts, make_parts, sources_of
+from feat2vec.recipe import METRICS, Bound, Evaluation, ExportSpec, Finetuning, Neighbours, Recipe, read_recipe
+from feat2vec.run import Run
+from feat2vec.trainer import train
+
+Tell = Callable[[str], None]
+Facts = dict[str, Any]
+
+
+def run_recipe(
+    path: str | Path, out: str | Path | None = None, data: Sequence[str] = (), *, settings: Sequence[str] = (),
+    rows: int | None = None, resume: bool = False, force: bool = False, quiet: bool = False, tell: Tell = print,
+) -> Facts:  # fmt: skip
+    """Run a recipe into a run's folder, by default runs/NAME, and return what its `results.json` says.
+
+    `data` are the tables that the recipe asks for: a source if it asks for one, else NAME=SOURCE. `rows` is for a first
+    try: no part has more rows, and what the recipe expects is not checked. The folder holds, beside the run, `data/`
+    (the parts of the rows), `exports/`, `finetuned/` and `results.json`. Where something is not as expected, all of it
+    is written, and then a FailedError says by how much.
+    """
+    recipe, schema = read_recipe(path, settings)
+    sources = sources_of(recipe, data)
+    out = Path("runs", recipe.name) if out is None else Path(out)
+    if out.exists() and not resume and not force:
+        raise UserError(f"{out}: is there already; --force replaces it, --resume goes on, --out names another folder")
+    began = time.perf_counter()
+    if quiet:
+        tell = _silent
+    if recipe.about:
+        tell(" ".join(recipe.about.split()))
+    folder = out.with_name(f"{out.name}.data")  # until the run is whole
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        parts = make_parts(recipe, sources, folder, rows)
+        tables = parts.tables
+        run = train(
+            schema, tables["train"], out, tables.get("validation"), resume=resume, force=force, quiet=quiet
+        )  # fmt: skip
+        steps = _Steps(recipe, run, parts, quiet, tell, check=rows is None)
+        facts = steps.every()
+        facts |= {"seconds": round(time.perf_counter() - began, 1), "missed": steps.missed}
+        (out / "results.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        shutil.rmtree(out / "data", ignore_errors=True)
+        folder.rename(out / "data")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    tell(f"\n{out}: the run, with data/ and results.json, in {facts['seconds']:.0f} s")
+    if steps.missed:
+        few = "one thing" if len(steps.missed) == 1 else f"{len(steps.missed)} things"
+        raise FailedError("\n".join([f"{path}: {few} not as expected:", *steps.missed]))
+    return facts
+
+
+def _silent(text: str) -> None:
+    del text
+
+
+@dataclass
+class _Steps:
+    """What follows training."""
+
+    recipe: Recipe
+    run: Run
+    parts: Parts
+    quiet: bool
+    tell: Tell
+    check: bool
+    missed: list[str] = field(default_factory=list)
+
+    def every(self) -> Facts:
+        recipe, run = self.recipe, self.run
+        return {
+            "name": recipe.name,
+            "train": dict(run.metrics),
+            "evaluate": [self._measure(run, each) for each in recipe.evaluate],
+            "similar": [self._neighbours(each) for each in recipe.similar],
+            "export": [self._export(each) for each in recipe.export],
+            "finetune": {name: self._finetune(name, each) for name, each in recipe.finetune.items()},
+        }
+
+    def _measure(self, run: Run, each: Evaluation) -> Facts:
+        """A measurement, as a table with the peers beside it."""
+        data = self.parts.tables[each.data]
+        facts = evaluate(
+            run, data, each.task, target=each.target, given=each.given, similarity=each.similarity, level=each.level
+        )
+        beside: dict[str, Facts] = {peer: self._peer(peer, run, each) for peer in each.beside}
+        expect = each.expect if self.check else {}
+        for line in _table(each, facts, beside, expect):
+            self.tell(line)
+        what = " ".join(filter(None, [each.task, each.target or run.schema.target]))
+        self.missed += _misses(what, facts, beside, expect)
+        return facts | {"data": each.data, "beside": beside}
+
+    def _peer(self, peer: str, run: Run, each: Evaluation) -> Facts:
+        data, spec, corpus = self.parts.tables[each.data], self.recipe.corpus, self.parts.corpus
+        if peer == "popularity":
+            return peers.popularity(run, data, str(each.target), each.given)
+        if spec is not None and corpus is not None:
+            return peers.word2vec(spec, run.schema, corpus, data)
+        return peers.gradient_boosting(run.schema, self.parts.tables["train"], data)
+
+    def _neighbours(self, each: Neighbours) -> Facts:
+        hits = self.run.vectors(each.group).search([each.key], topn=each.n, to=each.to)
+        among = f", among {each.to}" if each.to else ""
+        self.tell(f"\nnearest to {each.group} {each.key!r}{among}")
+        for hit in hits:
+            self.tell(f"{hit.score:8.4f} {hit.count:8,}  {hit.key}")
+        found = [{"group": hit.group, "key": hit.key, "score": hit.score, "count": hit.count} for hit in hits]
+        return {"group": each.group, "key": each.key, "found": found}
+
+    def _export(self, each: ExportSpec) -> Facts:
+        folder = self.run.folder / "exports" / each.format
+        self.run.export(
+            each.format, folder, each.groups, level=each.level, normalise=each.normalise, force=True
+        )  # fmt: skip
+        self.tell(f"{folder}: written")
+        return {"format": each.format, "folder": f"exports/{each.format}"}
+
+    def _finetune(self, name: str, each: Finetuning) -> Facts:
+        """A run that predicts, and its measurements."""
+        self.tell(f"\n{name}: {each.target}, learnt from the run's vectors")
+        tables = self.parts.tables
+        tuned = self.run.finetune(
+            tables["train"], each.target, self.run.folder / "finetuned" / name, tables.get("validation"),
+            head=each.head, freeze=each.freeze, objective=each.objective, groups=each.groups, quiet=self.quiet,
+            settings=[f"{key}={json.dumps(value)}" for key, value in each.set.items()], force=True,
+        )  # fmt: skip
+        return {"train": dict(tuned.metrics), "evaluate": [self._measure(tuned, one) for one in each.evaluate]}
+
+
+def _bounds(bound: Bound, beside: Mapping[str, Mapping[str, Any]], metric: str) -> Iterator[tuple[str, float]]:
+    """(">=" or "<=", the limit)."""
+    unit = 1.0 if bound.of is None else float(beside[bound.of][metric])
+    if bound.min is not None:
+        yield ">=", bound.min * unit
+    if bound.max is not None:
+        yield "<=", bound.max * unit
+
+
+def _misses(
+    what: str, facts: Mapping[str, Any], beside: Mapping[str, Mapping[str, Any]], expect: Mapping[str, Bound]
+) -> Iterator[str]:
+    for metric, bound in expect.items():
+        value = facts.get(metric)
+        for sign, limit in _bounds(bound, beside, metric):
+            right = value is not None and (value >= limit if sign == ">=" else value <= limit)
+            if not right:
+                by = "" if value is None else f", by {abs(value - limit):.4g}"
+                yield f"{what}: {metric} is {_shown(value)}, expected {sign} {_shown(limit)}{by}"
+
+
+def _table(
+    each: Evaluation, facts: Mapping[str, Any], beside: Mapping[str, Mapping[str, Any]], expect: Mapping[str, Bound]
+) -> Iterator[str]:
+    """A line for each number: feat2vec's, those of the peers, what is expected."""
+    title = " ".join(filter(None, [each.task, each.target]))
+    given = f" by {', '.join(facts['given'])}" if "given" in facts else ""
+    yield f"\n{title}{given}: {facts['n']:,} of {each.data}"
+    yield f"{'':14}{'feat2vec':>12}" + "".join(f"{peer:>20}" for peer in beside)
+    for metric, value in facts.items():
+        if metric in METRICS[each.task]:
+            line = f"{metric:14}{_shown(value):>12}"
+            line += "".join(f"{_shown(found.get(metric)):>20}" for found in beside.values())
+            if metric in expect:
+                limits = " and ".join(
+                    f"{sign} {_shown(limit)}" for sign, limit in _bounds(expect[metric], beside, metric)
+                )
+                line += f"   expected {limits}"
+            yield line
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, (int, float)) else json.dumps(value)

@@ -1,0 +1,40 @@
+"""A file of plain text to the part of a table: a row for each line, in the column `text`."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from feat2vec.errors import UserError
+from feat2vec.table.types import BATCH_ROWS, Part
+
+
+def lines_part(path: str, compression: str | None) -> Part:
+    """One file of UTF-8; an empty line is a missing text."""
+
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        row = 0
+        try:
+            with pa.input_stream(path, compression=compression) as stream:
+                lines: list[str | None] = []
+                for line in io.BufferedReader(stream, 1 << 20):
+                    row += 1
+                    text = line.decode("utf-8-sig" if row == 1 else "utf-8").rstrip("\r\n")
+                    lines.append(text or None)
+                    if len(lines) == BATCH_ROWS:
+                        yield _batch(lines, columns)
+                        lines = []
+                yield _batch(lines, columns)
+        except UnicodeDecodeError as error:
+            byte = f"byte {error.start + 1} is 0x{error.object[error.start]:02x}"
+            raise UserError(f"{path}: row {row}: is not UTF-8 ({byte}): save it as UTF-8") from error
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"{path}: cannot be read: {error}: is the file whole?") from error
+
+    return Part(path, {"text": pa.string()}, read)
+
+
+def _batch(lines: list[str | None], columns: list[str]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(lines, pa.string())] * len(columns), names=columns)
