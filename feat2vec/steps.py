@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from feat2vec import peers
-from feat2vec.errors import FailedError, UserError
+from feat2vec.errors import FailedError, UnknownKeyError, UserError
 from feat2vec.evaluate import evaluate
 from feat2vec.parts import Parts, make_parts, sources_of
 from feat2vec.recipe import METRICS, Bound, Evaluation, ExportSpec, Finetuning, Neighbours, Recipe, read_recipe
@@ -117,7 +117,13 @@ class _Steps:
         return peers.gradient_boosting(run.schema, self.parts.tables["train"], data)
 
     def _neighbours(self, each: Neighbours) -> Facts:
-        hits = self.run.vectors(each.group).search([each.key], topn=each.n, to=each.to)
+        try:
+            hits = self.run.vectors(each.group).search([each.key], topn=each.n, to=each.to)
+        except UnknownKeyError as error:
+            if self.check:
+                raise
+            self.tell(f"\n{error}")  # few rows need not have it
+            hits = []
         among = f", among {each.to}" if each.to else ""
         self.tell(f"\nnearest to {each.group} {each.key!r}{among}")
         for hit in hits:
