@@ -47,7 +47,7 @@ class Corpus:
             known = np.array([numbers.setdefault(key, len(numbers)) for key in keys.to_pylist()], np.int32)
             tokens.append(known[codes])
             lengths.append(size)
-        if not numbers:
+        if not any(map(len, tokens)):
             raise UserError(f"{table.name}: column {column!r} holds no words: a corpus needs texts or lists of words")
         words = pa.array(numbers, pa.string())
         whole = cls(np.concatenate(tokens), np.concatenate(lengths), words, np.zeros(len(words), np.int64))

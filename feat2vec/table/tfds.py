@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +63,7 @@ def _prepared(source: str, name: str) -> Any:
     except Exception as error:  # a wrong configuration or version: a different exception for each
         raise UserError(f"{source}: {_first_line(error)}") from error
     if not builder.is_prepared():
+        _tell_download(source, builder)
         try:
             with redirect_stdout(sys.stderr):  # TFDS prints, and standard output is for answers
                 builder.download_and_prepare()
@@ -69,6 +73,33 @@ def _prepared(source: str, name: str) -> Any:
                 "check the network, or set TFDS_DATA_DIR to the folder that holds it"
             ) from error
     return builder
+
+
+def _tell_download(source: str, builder: Any) -> None:
+    """Say what will be fetched; TFDS itself tries for minutes where there is no network, so that is found out here."""
+    try:
+        files = builder.url_infos
+    except (AttributeError, OSError, ValueError):  # a builder of one's own has no list of them
+        files = {}
+    sizes = sorted(info.size for info in files.values() if info.size)
+    size = f", {sizes[0]}" if len(sizes) == 1 else f", files of {sizes[0]} to {sizes[-1]}" if sizes else ""
+    print(f"{source}: is not in {builder.data_dir} yet; TFDS downloads and prepares it{size}", file=sys.stderr)  # noqa: T201
+    hosts = {urlsplit(url).hostname for url in files}
+    if hosts and not getproxies() and not any(host and _is_known(host) for host in hosts):
+        raise UserError(
+            f"{source}: is not in {builder.data_dir}, and it cannot be downloaded: no network reaches "
+            f"{', '.join(sorted(filter(None, hosts)))}\n"
+            "go online, set TFDS_DATA_DIR to the folder that holds it, or give another table"
+        )
+
+
+def _is_known(host: str) -> bool:
+    """Whether the name of a host leads to an address."""
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True
 
 
 def _first_line(error: Exception) -> str:
