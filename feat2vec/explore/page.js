@@ -13,6 +13,7 @@ const SHAPES = { circle: "M6 2a4 4 0 1 0 .01 0z", square: "M2 2h8v8h-8z", diamon
 const SCALES = { light: ["#7ad151", "#22a884", "#2a788e", "#414487", "#440154"],  // viridis; more is further from the back
   dark: ["#4065a8", "#2a8a8e", "#2fb47c", "#9bd93c", "#fde725"] };
 const KINDS = { pca: "PCA", umap: "UMAP", tsne: "t-SNE" };
+const SHADES = 16;  // of a scale, each a trace: a colour for each point makes every move ten times as slow
 const MANY = 20000;  // points that are drawn small, and all as circles
 const SHOWN = 12;  // completions
 const state = { group: 0, kind: facts.kind, colour: facts.colour, selected: null, layers: [], xy: null, options: [], active: -1 };
@@ -104,17 +105,25 @@ async function colours(group) {
   if (state.colour === "none") return { kind: "classes", codes: new Int8Array(group.keys.length), names: [], rest: false, name: "" };
   return { ...(await ask(`colour/${group.i}/${state.colour}`)), name: facts.columns[state.colour] };
 }
+function shade(part) {
+  const stops = SCALES[theme()], at = part * (stops.length - 1), n = Math.min(Math.floor(at), stops.length - 2);
+  const [from, to] = [stops[n], stops[n + 1]].map((color) => [1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16)));
+  return "#" + from.map((one, i) => Math.round(one + (to[i] - one) * (at - n)).toString(16).padStart(2, "0")).join("");
+}
 function layersOf(group, found) {
   const total = group.keys.length, every = Array.from({ length: total }, (_, p) => p);
   const without = { color: quietColour(), symbol: "circle", name: "none" };
   if (found.kind === "scale") {
     const numbers = typeof found.values === "string" ? unpack(found.values, Float32Array) : found.values;
     found.values = numbers;
-    const there = every.filter((p) => !Number.isNaN(numbers[p])), none = every.filter((p) => Number.isNaN(numbers[p]));
-    const scale = SCALES[theme()].map((color, n, all) => [n / (all.length - 1), color]);
-    const layers = none.length ? [{ ...without, points: none }] : [];
-    const [cmin, cmax] = found.ends[0] === found.ends[1] ? [found.ends[0] - 1, found.ends[0] + 1] : found.ends;
-    return [...layers, { points: there, color: there.map((p) => numbers[p]), scale, cmin, cmax, symbol: "circle" }];
+    const [low, high] = found.ends[0] === found.ends[1] ? [found.ends[0] - 1, found.ends[0] + 1] : found.ends;
+    const none = [], shades = Array.from({ length: SHADES }, () => []);
+    every.forEach((p) => {
+      if (Number.isNaN(numbers[p])) none.push(p);
+      else shades[Math.max(0, Math.min(SHADES - 1, Math.floor((numbers[p] - low) / (high - low) * SHADES)))].push(p);
+    });
+    const layers = shades.map((points, n) => ({ points, color: shade((n + 0.5) / SHADES), symbol: "circle", name: "" }));
+    return [{ ...without, points: none }, ...layers].filter((layer) => layer.points.length);
   }
   const codes = typeof found.codes === "string" ? unpack(found.codes, Int8Array) : found.codes;
   found.codes = codes;
@@ -130,7 +139,6 @@ function layersOf(group, found) {
 function trace(layer, total) {
   const size = total > MANY ? 3 : total > 2000 ? 5 : 8;
   const marker = { color: layer.color, size, symbol: layer.symbol, opacity: total > MANY ? 0.6 : 0.8, line: { width: 0 } };
-  if (layer.scale) Object.assign(marker, { colorscale: layer.scale, cmin: layer.cmin, cmax: layer.cmax, showscale: false });
   const x = new Float32Array(layer.points.length), y = new Float32Array(layer.points.length);
   layer.points.forEach((p, n) => { x[n] = state.xy[2 * p]; y[n] = state.xy[2 * p + 1]; });
   return { type: "scattergl", mode: "markers", x, y, marker, hoverinfo: "none", showlegend: false };
@@ -210,7 +218,7 @@ function drawLegend(found) {
     add("span", found.labels[1]);
   }
   [...state.layers].reverse().forEach((layer) => {
-    if (layer.scale || !layer.name) return;
+    if (!layer.name) return;
     const button = add("button", ""), icon = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     icon.setAttribute("width", "12");
     icon.setAttribute("height", "12");
