@@ -110,8 +110,9 @@ class Page:
 
     def click_at(self, x: float, y: float) -> None:
         actions = ActionChains(self.driver, 50)
-        actions.w3c_actions.pointer_action.move_to_location(round(x) + 3, round(y))
-        actions.w3c_actions.pointer_action.move_to_location(round(x), round(y))
+        pointer: Any = actions.w3c_actions.pointer_action
+        pointer.move_to_location(round(x) + 3, round(y))
+        pointer.move_to_location(round(x), round(y))
         actions.pause(0.3).click().perform()
 
     def end(self) -> None:
@@ -280,14 +281,16 @@ window.going = requestAnimationFrame(step);
 def test_100_000_points(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     rows = pa.table({"who": [f"name {i}" for i in range(MANY)], "what": [f"x{i}" for i in rng.integers(0, 500, MANY)]})
+    pq.write_table(rows.append_column("n", pa.array(rng.normal(size=MANY))), tmp_path / "rows.parquet")
     groups = {"who": {"column": "who"}, "what": {"column": "what"}}
     schema = {"version": 1, "name": "many", "model": {"dim": 32}, "groups": groups, "training": {"epochs": 1}}
     run = train(schema, rows, tmp_path / "run", quiet=True)
-    with Server(Atlas(run)) as server:
+    with Server(Atlas(run, ["who", "what"], str(tmp_path / "rows.parquet"), "n")) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         page = Page(server.url)
         assert "100,000 points" in page.text("#note")
+        assert page.js("return document.getElementById('map').data.length") == 16  # shades
         key = "const box = document.getElementById('search'); box.value = 'name 777';"
         key += " box.dispatchEvent(new Event('input'));"
         pan = "await Plotly.relayout(document.getElementById('map'), {'xaxis.range': [-0.5, 0.4 + n / 99]});"
