@@ -21,7 +21,7 @@ STYLE = """
 .f2v .more { fill: var(--one); } .f2v .less { fill: var(--two); } .f2v .band { fill: var(--one); opacity: 0.2; }
 .f2v polyline { fill: none; stroke-width: 2; }
 .f2v .s0 { stroke: var(--one); } .f2v .s1 { stroke: var(--two); } .f2v .s2 { stroke: var(--three); }
-.f2v .s3 { stroke: var(--four); }
+.f2v .s3 { stroke: var(--four); } .f2v circle { fill: var(--back); stroke-width: 1.5; }
 """
 PAGE = """
 body { margin: 0; } .f2v.page { background: var(--back); font: 15px/1.5 system-ui, sans-serif; min-height: 100vh;
@@ -30,7 +30,9 @@ body { margin: 0; } .f2v.page { background: var(--back); font: 15px/1.5 system-u
 .f2v svg { max-width: 100%; height: auto; } .f2v .scroll { overflow-x: auto; }
 .f2v table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 .f2v th, .f2v td { border-bottom: 1px solid var(--line); padding: 0.2rem 0.8rem 0.2rem 0; text-align: left; }
-.f2v td.n, .f2v th.n { text-align: right; } .f2v .note { color: var(--quiet); }
+.f2v th, .f2v td { vertical-align: baseline; } .f2v td.n, .f2v th.n { text-align: right; white-space: nowrap; }
+.f2v caption { color: var(--quiet); text-align: left; } .f2v .scroll { margin: 0.8rem 0; }
+.f2v .note { color: var(--quiet); }
 """
 
 
@@ -78,7 +80,7 @@ def lines(
         return _svg(title, 40, ['<text class="quiet" x="10" y="24">nothing to show</text>'])
     xs = [_place(x, x_log) for x, _ in points]
     ys = [y for _, y in points] + [y for _, low, high in band for y in (low, high)]
-    left, top, height, bottom = 70, 14, 240, 290
+    left, top, height, bottom = 70, 38, 264, 314
     x0, x1, y0, y1 = min(xs), max(xs), min(ys), max(ys)
     y0, y1 = (y0, y1) if y1 > y0 else (y0 - 0.5, y1 + 0.5)
 
@@ -88,7 +90,7 @@ def lines(
     def y_of(y: float) -> float:
         return top + (y1 - y) / (y1 - y0) * (height - top)
 
-    parts = []
+    parts = [f'<text x="{left}" y="18">{escape(title)}</text>']
     for i in range(5):
         y = y0 + (y1 - y0) * i / 4
         parts += [
@@ -110,9 +112,10 @@ def lines(
         parts.append(f'<polyline class="s{i % 4}" points="{_points(some, x_of, y_of)}"/>')
         if len(some) <= DOTTED:
             dots = (point for point in some if all(map(math.isfinite, point)))
-            parts += [f'<circle class="s{i % 4}" cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="2"/>' for x, y in dots]
-        parts.append(f'<line class="s{i % 4}" stroke-width="2" x1="{at}" x2="{at + 18}" y1="276" y2="276"/>')
-        parts.append(f'<text x="{at + 24}" y="280">{escape(_short(name))}</text>')
+            parts += [f'<circle class="s{i % 4}" cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="3"/>' for x, y in dots]
+        y = height + 36
+        parts.append(f'<line class="s{i % 4}" stroke-width="2" x1="{at}" x2="{at + 18}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text x="{at + 24}" y="{y + 4}">{escape(_short(name))}</text>')
         at += 44 + 8 * len(_short(name))
     return _svg(title, bottom, parts)
 

@@ -212,6 +212,20 @@ class Vectors:
         keys = other._keys.at([i for i, _ in pairs])
         return [Hit(other.name, key, score, int(other._counts[i])) for key, (i, score) in zip(keys, pairs, strict=True)]
 
+    def nearest(self, some: Array, topn: int = 10, *, to: str | None = None) -> Hits:
+        """The places in `to` of what is nearest, by cosine, to each of some keys, which are given by their places.
+
+        A key alone gets what `search` finds. Many are multiplied together, and so summed in another order: what is
+        equal but for the last bits may change places.
+        """
+        other = self._other(to)
+        hits = other._search(self._values_as_query(some, other), 0.0, topn + (other is self), "cosine", "exact")
+        if other is not self:
+            return hits
+        order = np.argsort(hits.ids == np.asarray(some)[:, None], axis=1, kind="stable")  # itself comes last
+        order = order[:, : min(topn, len(self) - 1)]
+        return Hits(np.take_along_axis(hits.ids, order, 1), np.take_along_axis(hits.scores, order, 1))
+
     def similar_by_key(self, key: object, topn: int | None = 10, **options: Any) -> Any:
         """`most_similar` of one key."""
         return self.most_similar([key], topn=topn, **options)
@@ -257,7 +271,7 @@ class Vectors:
                 asked = self._vector_as_query(key, other)
             else:
                 i = self.get_index(key)
-                asked = self._value_as_query(i, other)
+                asked = self._values_as_query(np.array([i]), other)
                 if similarity == "score" and self._linear is not None:
                     constant += weight * float(self._linear[i])
             if similarity == "cosine" and len(given) > 1:
@@ -269,10 +283,10 @@ class Vectors:
         assert total is not None
         return Queries(*total), constant if similarity == "score" else 0.0
 
-    def _value_as_query(self, i: int, other: Vectors) -> Queries:
+    def _values_as_query(self, some: Array, other: Vectors) -> Queries:
         if self._apart is not None and other is not self:
-            return self._apart.take(slice(i, i + 1))
-        return values_as_queries(self._found, np.array([i]), truncate=self._truncate)
+            return self._apart.take(some)
+        return values_as_queries(self._found, some, truncate=self._truncate)
 
     def _vector_as_query(self, vector: Any, other: Vectors) -> Queries:
         vector = np.asarray(vector, np.float32)
@@ -312,10 +326,10 @@ class Vectors:
 
     def _search(self, asked: Queries, constant: float, k: int, similarity: Similarity, index: IndexKind) -> Hits:
         if len(self._found.tables) > 1:
-            return best(self._scores(asked, constant, similarity), 1, len(self), k)
+            return best(self._scores(asked, constant, similarity), len(asked.free[0]), len(self), k)
         query = asked.free[0] + asked.dependent[0]
         if similarity == "cosine":
-            query = query / max(float(np.linalg.norm(query)), 1e-30)
+            query = query / np.maximum(np.linalg.norm(query, axis=1, keepdims=True), np.float32(1e-30))
         hits = self._open(similarity, index).search(query, k)
         return Hits(hits.ids, hits.scores + np.float32(constant))
 

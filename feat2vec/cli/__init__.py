@@ -9,6 +9,7 @@ import sys
 import click
 
 from feat2vec.cli.console import say
+from feat2vec.cli.explore import explore
 from feat2vec.cli.measuring import evaluate, explain, report
 from feat2vec.cli.tables import check, init
 from feat2vec.cli.training import finetune, run, train
@@ -34,7 +35,8 @@ def feat2vec() -> None:
     """
 
 
-for command in (init, check, train, run, finetune, evaluate, predict, embed, similar, export, explain, report):
+COMMANDS = (init, check, train, run, finetune, evaluate, predict, embed, similar, export, explain, report, explore)
+for command in COMMANDS:
     feat2vec.add_command(command)
 
 
