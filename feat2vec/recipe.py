@@ -90,6 +90,15 @@ class ExportSpec(Spec):
     normalise: bool = False
 
 
+class PageSpec(Spec):
+    """The page of `feat2vec explore`, as the file map.html of the run's folder."""
+
+    groups: Annotated[tuple[Text, ...], Many] = ()
+    data: Text | None = None
+    colour: Text | None = None
+    map: Literal["pca", "umap", "tsne"] = "pca"
+
+
 class Finetuning(Spec):
     """A run that predicts a column, learnt from the vectors of the first one."""
 
@@ -116,6 +125,7 @@ class Recipe(Spec):
     evaluate: Annotated[tuple[Evaluation, ...], Many] = ()
     similar: Annotated[tuple[Neighbours, ...], Many] = ()
     export: Annotated[tuple[ExportSpec, ...], Many] = ()
+    page: PageSpec | None = None
     finetune: dict[str, Finetuning] = Field(default_factory=dict)
 
     def evaluations(self) -> Iterator[tuple[tuple[str | int, ...], Evaluation]]:
@@ -173,6 +183,9 @@ def _conflicts(recipe: Recipe, found: Findings) -> Iterator[Problem]:
                 yield ("split", part), "is a table of `data` too; remove one of them"
         if recipe.split.of == "validation" and "validation" not in recipe.data and found.sound("data"):
             yield ("split", "of"), "is no table of `data`"
+    page = recipe.page
+    if page is not None and page.data is not None and found.sound("page") and page.data not in recipe.parts():
+        yield ("page", "data"), f"names {page.data!r}, which is no part of the rows"
     for path, each in recipe.evaluations():
         if found.sound(*path):
             yield from _evaluation_conflicts(recipe, path, each, found)

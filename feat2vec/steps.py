@@ -91,6 +91,7 @@ class _Steps:
             "evaluate": [self._measure(run, each) for each in recipe.evaluate],
             "similar": [self._neighbours(each) for each in recipe.similar],
             "export": [self._export(each) for each in recipe.export],
+            "page": self._page(),
             "finetune": {name: self._finetune(name, each) for name, each in recipe.finetune.items()},
         }
 
@@ -138,6 +139,19 @@ class _Steps:
         )  # fmt: skip
         self.tell(f"{folder}: written")
         return {"format": each.format, "folder": f"exports/{each.format}"}
+
+    def _page(self) -> str | None:
+        """A map to look at."""
+        page = self.recipe.page
+        if page is None:
+            return None
+        from feat2vec.explore import Atlas, write_page
+
+        data = None if page.data is None else self.parts.tables[page.data]
+        out = self.run.folder / "map.html"
+        write_page(Atlas(self.run, page.groups, data, page.colour, page.map), out, force=True)
+        self.tell(f"{out}: written, a page to look at")
+        return out.name
 
     def _finetune(self, name: str, each: Finetuning) -> Facts:
         """A run that predicts, and its measurements."""

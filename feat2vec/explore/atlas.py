@@ -51,7 +51,7 @@ class Atlas:
     """
 
     def __init__(
-        self, run: Run, groups: Sequence[str] = (), data: str | None = None, colour: str | None = None,
+        self, run: Run, groups: Sequence[str] = (), data: object = None, colour: str | None = None,
         kind: MapKind = "pca", limit: int = LIMIT, seed: int = 0,
     ) -> None:  # fmt: skip
         self.run, self.kind, self.limit, self.seed = run, kind, limit, seed
@@ -238,7 +238,7 @@ class Atlas:
         }  # fmt: skip
 
 
-def _chosen(every: list[str], groups: Sequence[str], data: str | None) -> list[str]:
+def _chosen(every: list[str], groups: Sequence[str], data: object) -> list[str]:
     """The groups that are asked for, in that order."""
     for name in groups:
         if name == ROW and name not in every and data is None:
