@@ -47,7 +47,7 @@ def rank(
     """
     encoder, model = run.fitted, run.model
     given = _groups(encoder, target, given)
-    data = _with_target(encoder, target, data)
+    data = _with_columns(encoder, target, given, data)
     found = candidates(model, encoder, target)
     total = found.sizes()[0]
     ranks: list[npt.NDArray[np.float64]] = [np.zeros(0)]
@@ -73,7 +73,7 @@ def nearest(
     """Read a number off the value of `target` that is nearest to `given`, and compare it with the row's own number."""
     encoder, model = run.fitted, run.model
     given = _groups(encoder, target, given)
-    data = _with_target(encoder, target, data)
+    data = _with_columns(encoder, target, given, data)
     entries, numbers = _numbers(encoder, target)
     found = candidates(model, encoder, target)
     said: list[Array] = []
@@ -153,14 +153,20 @@ def _groups(encoder: Encoder, target: str, given: Sequence[str] | None) -> list[
     return rest
 
 
-def _with_target(encoder: Encoder, target: str, data: object) -> Table:
-    """The table, which has the target's columns."""
+def _with_columns(encoder: Encoder, target: str, given: Sequence[str], data: object) -> Table:
+    """The table, which has the target's columns, and one at least to find it by."""
     table = open_table(data)
     columns = encoder.schema.groups[target].columns
     missing = [column for column in columns if column not in table.columns]
     if missing:
         near = suggest(missing[0], table.columns) or f"; the columns are {', '.join(table.columns)}"
         raise UserError(f"{table.name}: has no column {missing[0]!r}, which the target {target!r} needs{near}")
+    wanted = [column for name in given for column in encoder.schema.groups[name].columns]
+    if not set(wanted) & set(table.columns):
+        there = ", ".join(table.columns)
+        raise UserError(
+            f"{table.name}: has none of the columns {', '.join(wanted)}, to find {target!r} by; it has {there}"
+        )
     return table
 
 

@@ -20,6 +20,7 @@ from feat2vec.embed import chosen, level_of, parquet_file
 from feat2vec.encode import Encoder, new_folder
 from feat2vec.errors import UserError, suggest
 from feat2vec.model import Feat2Vec
+from feat2vec.places import folder_place
 from feat2vec.saved_model import SIGNATURE, write_saved_model
 from feat2vec.search import EF_CONSTRUCTION, INDEXED, LINKS, import_faiss
 from feat2vec.space import Floats, blocks, candidates
@@ -102,14 +103,11 @@ def _vectors(model: Feat2Vec, encoder: Encoder, group: str, level: int | None, *
 @contextmanager
 def _folder(out: Path, force: bool) -> Iterator[Path]:
     """A new folder that gets its name when it is whole; with `force` it takes the place of an earlier export."""
+    folder_place(out, "export", _is_export, force=force)
     if not out.exists():
         with new_folder(out) as folder:
             yield folder
         return
-    if not force:
-        raise UserError(f"{out}: exists already; choose another folder, or add --force to replace it")
-    if not _is_export(out):
-        raise UserError(f"{out}: is no export, and --force replaces nothing else; choose another folder")
     suffix = os.urandom(8).hex()
     made, old = out.with_name(f".{out.name}-{suffix}.new"), out.with_name(f".{out.name}-{suffix}.old")
     with new_folder(made) as folder:
@@ -128,7 +126,7 @@ def _is_export(out: Path) -> bool:
     try:
         return json.loads((out / "manifest.json").read_text(encoding="utf-8"))["format"] in FORMATS
     except (OSError, ValueError, KeyError, TypeError):
-        return out.is_dir() and not any(out.iterdir())
+        return False
 
 
 # --- for Python -----------------------------------------------------------------------------------------------------

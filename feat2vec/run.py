@@ -215,6 +215,11 @@ def load(folder: str | Path) -> Run:
     return run
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run, be it damaged: `force` replaces nothing else."""
+    return (folder / "manifest.json").is_file() and (folder / "schema.yaml").is_file()
+
+
 def partial_folder(out: Path) -> Path:
     """Where a run is while it trains."""
     return out.with_name(f"{out.name}.partial")
@@ -280,4 +285,9 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from differences(old, new, f"{here}.")
         elif old != new:
-            yield f"{here}: {old} before, {new} now"
+            was, now_ = (_shown(value) for value in (old, new))
+            yield f"{here}: {was} before, {now_} now"
+
+
+def _shown(value: Any) -> Any:
+    return "given" if isinstance(value, Mapping) else "none" if value is None else value

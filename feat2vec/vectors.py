@@ -145,7 +145,8 @@ class Vectors:
         i = self._keys.find(key)
         if 0 <= i < len(self):
             return i
-        where = f"the group {self.name!r}" if self._open_group is not None else f"{self.name!r}"
+        where = "the table" if self._apart is not None else f"the group {self.name!r}"
+        where = where if self._open_group is not None else f"{self.name!r}"
         if i >= 0:
             raise UnknownKeyError(f"{where}: {key!r} does not reach level {self.level}; use a lower level, or none")
         raise UnknownKeyError(f"{where} has no {key!r}{_nearest(str(key), self._keys, len(self))}")

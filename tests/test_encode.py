@@ -869,7 +869,7 @@ def test_typed_text_classes_stay_as_they_are() -> None:
         ("regression", [0.5, float("inf")], r"row 2: column 't': received inf; numbers must be finite"),
         ("regression", [0.5, float("nan")], r"row 2: column 't': received nan; write null"),
         ("regression", [1e39], r"row 1: column 't': received 1e\+39; "),
-        ("regression", ["x"], r"row 1: column 't': received 'x'; a number is needed"),
+        ("regression", ["x"], r"row 1: column 't': received 'x'; a number is needed; text is for .*"),
         ("glove", [3, 0], r"row 2: column 't': received 0; .* above 0"),
         ("glove", [1e-60], r"row 1: column 't': received 1e-60; .* above 0"),
         ("softmax", ["a", None], r"row 2: column 't': received None; .* a class in every row"),
@@ -1074,7 +1074,7 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
     problems = refuse(None, lambda: fit(schema, tmp_path / "films.csv", tmp_path / "out"))
     where = re.escape(str(tmp_path / "films.csv"))
     assert len(problems) == 3
-    assert re.fullmatch(f"{where}: row 2: column 'a': received 'x'; a number is needed", problems[0])
+    assert re.fullmatch(f"{where}: row 2: column 'a': received 'x'; a number is needed; text is for .*", problems[0])
     assert re.fullmatch(f"{where}: row 2: column 'c': received inf; numbers must be finite", problems[1])
     assert re.fullmatch(f"{where}: row 3: column 'd': received 'soon'; a date such as .* is needed", problems[2])
     assert os.listdir(tmp_path) == ["films.csv"]
