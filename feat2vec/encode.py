@@ -215,6 +215,13 @@ def fit(
     """Fit an encoder to the training rows and encode them into a folder (a temporary one if none is given).
 
     `memory` bounds what DuckDB holds at a time; beyond it, it spills into the folder.
+
+    >>> encoded = feat2vec.fit(schema, films)
+    >>> print(encoded.summary())
+    60 rows
+    director: 3 values, 3 keys
+    genre: 2 values, 2 keys
+    year: 30 values
     """
     schema = schema if isinstance(schema, Schema) else read_schema(schema)
     table = open_table(source)

@@ -12,6 +12,7 @@ from feat2vec.beside import target_of
 from feat2vec.codecs import ItemsCodec
 from feat2vec.encode import Encoder
 from feat2vec.errors import UserError, suggest
+from feat2vec.model import Feat2Vec
 from feat2vec.predict import softmax
 from feat2vec.run import Run
 from feat2vec.schema import Glove, Logistic, Softmax
@@ -24,10 +25,10 @@ from feat2vec.space import (
     candidates,
     dense,
     extract,
+    is_keyed,
     known,
     similarities,
 )
-from feat2vec.specs import ItemsSpec
 from feat2vec.table import Table, open_table
 from feat2vec.values import Array
 from feat2vec.vocabulary import FIRST, PADDING
@@ -53,7 +54,7 @@ def rank(
     ranks: list[npt.NDArray[np.float64]] = [np.zeros(0)]
     unseen = empty = 0
     for rows in _rows(run, data, [*given, target]):
-        row, value, missed = _truth(encoder, target, rows)
+        row, value, missed = _truth(model, encoder, target, rows)
         unseen += missed
         some = np.logical_or.reduce([known(encoder, name, rows[name]) for name in given])
         empty += int((~some[row]).sum())
@@ -178,10 +179,10 @@ def _rows(run: Run, data: object, names: Sequence[str]) -> Iterator[Mapping[str,
             yield {name: entries[block] for name, entries in whole.items()}
 
 
-def _truth(encoder: Encoder, target: str, rows: Mapping[str, Array]) -> tuple[Ints, Ints, int]:
+def _truth(model: Feat2Vec, encoder: Encoder, target: str, rows: Mapping[str, Array]) -> tuple[Ints, Ints, int]:
     """(Row and candidate of each query, how many true values training has not seen)."""
     codec, entries = encoder.codecs[target], rows[target]
-    if isinstance(codec, ItemsCodec) and isinstance(encoder.schema.groups[target].extractor, ItemsSpec):
+    if isinstance(codec, ItemsCodec) and is_keyed(model, target):
         ids = entries[:, : entries.shape[1] // 2] if codec.weighted else entries
         row, place = np.nonzero(ids >= FIRST)
         return row, ids[row, place] - FIRST, int(((ids > PADDING) & (ids < FIRST)).sum())

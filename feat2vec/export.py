@@ -24,6 +24,7 @@ from feat2vec.places import folder_place
 from feat2vec.saved_model import SIGNATURE, write_saved_model
 from feat2vec.search import EF_CONSTRUCTION, INDEXED, LINKS, import_faiss
 from feat2vec.space import Floats, blocks, candidates
+from feat2vec.spellings import earlier
 from feat2vec.values import Array, file_name
 from feat2vec.vectors import group_vectors
 
@@ -188,20 +189,10 @@ def words_of(keys: pa.StringArray) -> pa.StringArray:
     changed = pc.not_equal(words, keys).to_numpy(zero_copy_only=False)
     order = np.argsort(changed, kind="stable")
     words = words.take(pa.array(order))
-    while (twice := _earlier(words)).any():
+    while (twice := earlier(words)).any():
         numbers = pc.binary_join_element_wise("#", pa.array(twice + 1).cast(pa.string()), "")
         words = pc.if_else(pa.array(twice > 0), pc.binary_join_element_wise(words, numbers, ""), words)
     return words.take(pa.array(np.argsort(order, kind="stable")))
-
-
-def _earlier(words: pa.StringArray) -> Array:
-    """How many of the words before each one are the same."""
-    codes = pc.dictionary_encode(words).indices.to_numpy()
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    place = np.empty(len(codes), np.int64)
-    place[order] = np.arange(len(codes)) - np.repeat(starts, np.diff(np.append(starts, len(codes))))
-    return place
 
 
 def _write_faiss(folder: Path, group: str, exported: Exported) -> list[str]:

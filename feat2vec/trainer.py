@@ -72,6 +72,10 @@ def train(
     While it trains, its checkpoints are in `out.partial`; `resume=True` goes on from there, `force=True` starts anew.
     `settings` such as "training.epochs=5" replace what the schema says. `callbacks` are Keras' own. With a
     `start`, whose schema has the same groups, rows are encoded and vectors begin as in another run.
+
+    >>> run = feat2vec.train(schema, films, "runs/again", settings=["model.dim=8"], quiet=True)
+    >>> run.metrics["rows"], run.embed(films).shape
+    (60, (60, 8))
     """
     began = time.perf_counter()
     schema = read_schema(schema.resolved() if isinstance(schema, Schema) else schema, settings=settings)

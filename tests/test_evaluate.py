@@ -58,8 +58,11 @@ def expected_ranks(
 ) -> tuple[list[float], int, int]:
     """One query at a time."""
     encoder = run.fitted
-    index = {key: i for i, key in enumerate(encoder.codecs["director"].vocabulary.keys.to_pylist())}  # type: ignore[union-attr]
-    cast = set(encoder.codecs["cast"].vocabulary.keys.to_pylist())  # type: ignore[union-attr]
+    directors, actors = (encoder.codecs[name].vocabulary for name in ("director", "cast"))
+    assert directors is not None
+    assert actors is not None
+    index = {key: i for i, key in enumerate(directors.keys.to_pylist())}
+    cast = set(actors.keys.to_pylist())
     (batch,) = encoder.entries(table)
     found = candidates(run.model, encoder, "director")
     ranks, unseen, empty = [], 0, 0
