@@ -225,8 +225,13 @@ def test_a_damaged_model_is_an_error_message(tmp_path: Path) -> None:
 
 
 def test_early_stopping_restores_the_best_weights(tmp_path: Path) -> None:
-    settings = ["training.epochs=60", "training.patience=2", "training.optimizer.learning_rate=0.02"]
-    run = train(LABELLED, table(150), tmp_path / "run", table(100, 1), settings=settings, quiet=True)
+    settings = ["training.epochs=60", "training.patience=2", "training.optimizer.learning_rate=0.2"]
+    schema = {
+        **LABELLED,
+        "model": {"dim": 8, "bias": True},
+        "groups": {"who": {"column": "who"}, "title": {"column": "title"}},
+    }
+    run = train(schema, table(150), tmp_path / "run", table(100, 1), settings=settings, quiet=True)
     losses = [row["val_loss"] for row in run.history]
     best = int(np.argmin(losses))
     assert len(losses) == best + 3 < 60
@@ -237,7 +242,7 @@ def test_early_stopping_restores_the_best_weights(tmp_path: Path) -> None:
         losses[best], abs=1e-5
     )
     patient = train(
-        LABELLED,
+        schema,
         table(150),
         None,
         table(100, 1),

@@ -362,7 +362,7 @@ def similar(run: feat2vec.Run, *words: str, code: int = 0) -> Done[str]:
     return command("similar", run.folder, *words, code=code)
 
 
-@pytest.mark.parametrize("run", ["fm"], indirect=True)
+@pytest.mark.parametrize("run", ["rafm"], indirect=True)
 def test_the_command_prints_an_object_a_line(tmp_path: Path, run: feat2vec.Run) -> None:
     done = similar(run, "who", "🎬 studio", "--to", "tags", "-n", "4", "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -382,7 +382,7 @@ def test_the_command_prints_an_object_a_line(tmp_path: Path, run: feat2vec.Run) 
     assert done.stderr == "the group 'who' has no 'nolan'; did you mean 'Christopher Nolan'?\n"
 
 
-@pytest.mark.parametrize("run", ["fm"], indirect=True)
+@pytest.mark.parametrize("run", ["rafm"], indirect=True)
 def test_the_command_refuses_rows_that_do_not_fit(run: feat2vec.Run) -> None:
     for words, message in (
         (["row", "x"], "a run keeps no rows; name those to search in by --data"),
