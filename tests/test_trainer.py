@@ -182,14 +182,14 @@ def test_resuming_another_schema_or_other_data_is_refused(tmp_path: Path) -> Non
     swapped = other.set_column(2, "place", pa.array(place))
     with pytest.raises(UserError, match=r"data\.place: \w+ before, \w+ now"):
         train(SCHEMA, swapped, tmp_path / "run", settings=quick, resume=True, quiet=True)
-    with pytest.raises(UserError, match="validation: None before"):
+    with pytest.raises(UserError, match="validation: none before, given now"):
         train(SCHEMA, table(300), tmp_path / "run", table(50), settings=quick, resume=True, quiet=True)
     run = train(SCHEMA, table(300), tmp_path / "run", settings=quick, resume=True, quiet=True)
     with pytest.raises(UserError, match=r"run: exists already; choose another folder, or add --force"):
         train(SCHEMA, table(300), run.folder, settings=quick, quiet=True)
     with pytest.raises(UserError, match=r"data\.rows: 300 before, 299 now"):
         train(SCHEMA, table(300)[:299], run.folder, settings=quick, resume=True, quiet=True)
-    with pytest.raises(UserError, match=r"validation: None before"):
+    with pytest.raises(UserError, match=r"validation: none before, given now"):
         train(SCHEMA, table(300), run.folder, table(50), settings=quick, resume=True, quiet=True)
     with pytest.raises(UserError, match="give one of them"):
         train(SCHEMA, table(300), run.folder, settings=quick, resume=True, force=True, quiet=True)
