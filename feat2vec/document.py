@@ -20,6 +20,7 @@ KeyPath = tuple[str | int, ...]
 
 YAML_TAG = "tag:yaml.org,2002:"
 SCALAR_TAGS = {"str", "int", "float", "bool", "null", "timestamp", "value", "merge"}
+INIT = "`feat2vec init DATA -o SCHEMA` writes a schema"
 MAX_DEPTH = 50
 MAX_NODES = 100_000  # aliases of aliases can describe more nodes than fit in memory
 MAX_SHOWN = 60  # characters of a value in a message
@@ -150,7 +151,8 @@ def read_document(path: str | Path) -> Document:
         content = path.read_bytes()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{path}: cannot be read: {reason}{_neighbours(path)}") from None
+        remedy = _neighbours(path) or f"; {INIT}"
+        raise UserError(f"{path}: cannot be read: {reason}{remedy}") from None
     try:
         return parse_document(content.decode("utf-8-sig"), str(path))
     except UnicodeDecodeError as error:
@@ -172,11 +174,11 @@ def parse_document(text: str, name: str = "schema") -> Document:
     except (ValueError, OverflowError) as error:  # `\UFFFFFFFF`: PyYAML lets these pass
         raise UserError(f"{name}:1: is not YAML: an escape or number that names nothing ({error})") from None
     if root is None or (isinstance(root, yaml.ScalarNode) and root.value == "" and root.style is None):
-        raise UserError(f"{name}:1: the file is empty; `feat2vec init DATA` writes one")
+        raise UserError(f"{name}:1: the file is empty; {INIT}")
     line = root.start_mark.line + 1
     if not isinstance(root, yaml.MappingNode):
         found = "a list" if isinstance(root, yaml.SequenceNode) else "a single value"
-        raise UserError(f"{name}:{line}: expected keys such as `version:` and `groups:`, received {found}")
+        raise UserError(f"{name}:{line}: expected keys such as `version:` and `groups:`, received {found}; {INIT}")
     reader = _Reader()
     data = reader.value(root, ())
     flaws = tuple(dict.fromkeys(reader.flaws))

@@ -29,6 +29,7 @@ from feat2vec.encode import Encoder
 from feat2vec.errors import UserError, suggest
 from feat2vec.interactions import Level
 from feat2vec.model import Feat2Vec
+from feat2vec.places import file_place
 from feat2vec.schema import ModelSpec
 from feat2vec.space import ROWS, blocks, dense
 from feat2vec.table import Table, open_table
@@ -145,12 +146,7 @@ def parquet_file(
     """
     import pyarrow.parquet as pq
 
-    out = Path(out)
-    if out.is_dir() or (out.exists() and not force):
-        remedy = "choose another name" + ("" if out.is_dir() else ", or add --force to replace it")
-        raise UserError(f"{out}: {'is a folder' if out.is_dir() else 'exists already'}; {remedy}")
-    if not out.parent.is_dir():
-        raise UserError(f"{out}: there is no folder {out.parent}; make it first")
+    out = file_place(out, force=force)
     partial = out.with_name(f".{out.name}-{os.urandom(8).hex()}")
     options = {"use_dictionary": list(names) or False, "write_statistics": list(names) or False, "compression": "none"}
     held: list[pa.RecordBatch] = []

@@ -27,8 +27,10 @@ from feat2vec.columns import STAGE_BYTES, Stage, stages
 from feat2vec.errors import UserError, suggest
 from feat2vec.fits import CodecFit, codec_fit
 from feat2vec.numbering import EntryFiles, interleave, number_group
+from feat2vec.places import folder_place
 from feat2vec.schema import Group, Schema, Softmax, read_schema
 from feat2vec.table import Table, open_table
+from feat2vec.table.csv import DELIMITERS
 from feat2vec.values import Array, Values, file_name, open_array, open_values, read_values, write_values
 from feat2vec.vocabulary import Vocabulary, write_parquet
 
@@ -213,6 +215,13 @@ def fit(
     """Fit an encoder to the training rows and encode them into a folder (a temporary one if none is given).
 
     `memory` bounds what DuckDB holds at a time; beyond it, it spills into the folder.
+
+    >>> encoded = feat2vec.fit(schema, films)
+    >>> print(encoded.summary())
+    60 rows
+    director: 3 values, 3 keys
+    genre: 2 values, 2 keys
+    year: 30 values
     """
     schema = schema if isinstance(schema, Schema) else read_schema(schema)
     table = open_table(source)
@@ -262,12 +271,13 @@ def fit(
 def check_columns(schema: Schema, table: Table) -> None:
     """Every column that the schema names is in the table."""
     problems = []
+    if not table.typed and len(table.columns) == 1 and len(schema.columns()) > 1:
+        (only,) = table.columns
+        raise UserError(f"{table.name}: has one column, {only[:60]!r}; {DELIMITERS}")
     positive = getattr(schema.objective, "implicit", None) is not None  # a table without a target is all positive
     for column, path in schema.columns().items():
         if column not in table.columns and not (positive and column == schema.target):
             near = suggest(column, table.columns) or f"; the columns are {', '.join(table.columns)}"
-            if len(table.columns) == 1 and not table.typed:
-                near += " (one column: is the delimiter another one?)"
             problems.append(f"{table.name}: has no column {column!r}, which {'.'.join(map(str, path))} names{near}")
     if problems:
         raise UserError(*problems)
@@ -318,8 +328,8 @@ def _tallied(fit: CodecFit, tally: Tally) -> Iterator[Entries]:
 @contextmanager
 def new_folder(out: str | Path | None) -> Iterator[Path]:
     """A folder that gets its name when it is whole; None is a temporary one, which keeps the name it has."""
-    if out is not None and Path(out).exists():
-        raise UserError(f"{out}: exists already; remove it or choose another folder")
+    if out is not None:
+        folder_place(out)
     place = Path(tempfile.gettempdir(), "feat2vec") if out is None else Path(out).absolute()
     folder = place.with_name(f".{place.name}-{os.urandom(8).hex()}")
     try:  # an interrupt leaves nothing behind, whenever it comes

@@ -15,6 +15,7 @@ from feat2vec.columns import stages
 from feat2vec.encode import Encoder
 from feat2vec.errors import UserError, suggest
 from feat2vec.metrics import auc, log_loss, spearman, summary_of_ranks
+from feat2vec.model import Feat2Vec
 from feat2vec.numbers import numbers_of
 from feat2vec.predict import softmax
 from feat2vec.run import Run
@@ -28,10 +29,10 @@ from feat2vec.space import (
     candidates,
     dense,
     extract,
+    is_keyed,
     known,
     similarities,
 )
-from feat2vec.specs import ItemsSpec
 from feat2vec.table import Table, open_table
 from feat2vec.values import Array
 from feat2vec.vocabulary import FIRST, PADDING
@@ -91,11 +92,11 @@ def ranked(
     """What `rank` says, by any scores: `scores_of(rows)(some)` are those of some rows, [some, candidates]."""
     encoder = run.fitted
     given = _groups(encoder, target, given)
-    data = _with_target(encoder, target, data)
+    data = _with_columns(encoder, target, given, data)
     ranks: list[npt.NDArray[np.float64]] = [np.zeros(0)]
     unseen = empty = 0
     for rows in _rows(run, data, [*given, target]):
-        row, value, missed = _truth(encoder, target, rows)
+        row, value, missed = _truth(run.model, encoder, target, rows)
         unseen += missed
         some = np.logical_or.reduce([known(encoder, name, rows[name]) for name in given])
         empty += int((~some[row]).sum())
@@ -112,7 +113,7 @@ def nearest(
     """Read a number off the value of `target` that is nearest to `given`, and compare it with the row's own number."""
     encoder, model = run.fitted, run.model
     given = _groups(encoder, target, given)
-    data = _with_target(encoder, target, data)
+    data = _with_columns(encoder, target, given, data)
     entries, numbers = _numbers(encoder, target)
     found = candidates(model, encoder, target)
     said: list[Array] = []
@@ -234,14 +235,20 @@ def _groups(encoder: Encoder, target: str, given: Sequence[str] | None) -> list[
     return rest
 
 
-def _with_target(encoder: Encoder, target: str, data: object) -> Table:
-    """The table, which has the target's columns."""
+def _with_columns(encoder: Encoder, target: str, given: Sequence[str], data: object) -> Table:
+    """The table, which has the target's columns, and one at least to find it by."""
     table = open_table(data)
     columns = encoder.schema.groups[target].columns
     missing = [column for column in columns if column not in table.columns]
     if missing:
         near = suggest(missing[0], table.columns) or f"; the columns are {', '.join(table.columns)}"
         raise UserError(f"{table.name}: has no column {missing[0]!r}, which the target {target!r} needs{near}")
+    wanted = [column for name in given for column in encoder.schema.groups[name].columns]
+    if not set(wanted) & set(table.columns):
+        there = ", ".join(table.columns)
+        raise UserError(
+            f"{table.name}: has none of the columns {', '.join(wanted)}, to find {target!r} by; it has {there}"
+        )
     return table
 
 
@@ -253,10 +260,10 @@ def _rows(run: Run, data: object, names: Sequence[str]) -> Iterator[Mapping[str,
             yield {name: entries[block] for name, entries in whole.items()}
 
 
-def _truth(encoder: Encoder, target: str, rows: Mapping[str, Array]) -> tuple[Ints, Ints, int]:
+def _truth(model: Feat2Vec, encoder: Encoder, target: str, rows: Mapping[str, Array]) -> tuple[Ints, Ints, int]:
     """(Row and candidate of each query, how many true values training has not seen)."""
     codec, entries = encoder.codecs[target], rows[target]
-    if isinstance(codec, ItemsCodec) and isinstance(encoder.schema.groups[target].extractor, ItemsSpec):
+    if isinstance(codec, ItemsCodec) and is_keyed(model, target):
         ids = entries[:, : entries.shape[1] // 2] if codec.weighted else entries
         row, place = np.nonzero(ids >= FIRST)
         return row, ids[row, place] - FIRST, int(((ids > PADDING) & (ids < FIRST)).sum())

@@ -109,34 +109,35 @@ def explain(
         return explain_score(model, encoder, one, class_name)
     if class_name is not None:
         raise UserError("--class: is for a row's score; two rows' similarity has no class")
-    other = row_of(encoder, rows if to is None else to, 1 if to_index is None else to_index)
+    other = row_of(encoder, rows if to is None else to, 1 if to_index is None else to_index, to=True)
     return explain_similarity(model, encoder, one, other, level)
 
 
-def row_of(encoder: Encoder, rows: object, index: int = 1) -> Row:
+def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) -> Row:
     """The entries of one row of any table, counted from 1, or of a mapping of columns to values."""
+    row_option, index_option = ("--to", "--to-index") if to else ("--row", "--index")
     if isinstance(rows, Mapping):
         known = encoder.schema.columns()
         for column in rows:
             if column not in known:
                 near = suggest(str(column), known) or f"; leave it out, the columns are {', '.join(known)}"
-                raise UserError(f"--row: the run knows no column {column!r}{near}")
+                raise UserError(f"{row_option}: the run knows no column {column!r}{near}")
         given = {column: value for column, value in rows.items() if value is not None}
         try:
             rows = pa.table({column: pa.array([value]) for column, value in given.items()})
         except (pa.ArrowException, TypeError) as error:
-            raise UserError(f"--row: a value is of no type that a table has ({error})") from None
+            raise UserError(f"{row_option}: a value is of no type that a table has ({error})") from None
         if not any(column in group.columns for group in encoder.schema.groups.values() for column in given):
             wanted = ", ".join(column for group in encoder.schema.groups.values() for column in group.columns)
-            raise UserError(f"--row: holds no value of the groups' columns: {wanted}")
+            raise UserError(f"{row_option}: holds no value of the groups' columns: {wanted}")
     if index < 1:
-        raise UserError(f"--index: rows are counted from 1; received {index}")
+        raise UserError(f"{index_option}: rows are counted from 1; received {index}")
     table, seen = open_table(rows), 0
     for stage, entries in encoder.staged(table, max_bytes=STAGE_BYTES // 8):
         if index <= seen + stage.rows:
             return {name: dense(some)[index - seen - 1 :][:1] for name, some in entries.items()}
         seen += stage.rows
-    raise UserError(f"--index: {table.name} has {seen:,} rows; received {index}")
+    raise UserError(f"{index_option}: {table.name} has {seen:,} rows; received {index}")
 
 
 def explain_score(model: Feat2Vec, encoder: Encoder, row: Row, class_name: str | None = None) -> Explanation:

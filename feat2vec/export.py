@@ -20,9 +20,11 @@ from feat2vec.embed import chosen, level_of, parquet_file
 from feat2vec.encode import Encoder, new_folder
 from feat2vec.errors import UserError, suggest
 from feat2vec.model import Feat2Vec
+from feat2vec.places import folder_place
 from feat2vec.saved_model import SIGNATURE, write_saved_model
 from feat2vec.search import EF_CONSTRUCTION, INDEXED, LINKS, import_faiss
 from feat2vec.space import Floats, blocks, candidates
+from feat2vec.spellings import earlier
 from feat2vec.values import Array, file_name
 from feat2vec.vectors import group_vectors
 
@@ -102,14 +104,11 @@ def _vectors(model: Feat2Vec, encoder: Encoder, group: str, level: int | None, *
 @contextmanager
 def _folder(out: Path, force: bool) -> Iterator[Path]:
     """A new folder that gets its name when it is whole; with `force` it takes the place of an earlier export."""
+    folder_place(out, "export", _is_export, force=force)
     if not out.exists():
         with new_folder(out) as folder:
             yield folder
         return
-    if not force:
-        raise UserError(f"{out}: exists already; choose another folder, or add --force to replace it")
-    if not _is_export(out):
-        raise UserError(f"{out}: is no export, and --force replaces nothing else; choose another folder")
     suffix = os.urandom(8).hex()
     made, old = out.with_name(f".{out.name}-{suffix}.new"), out.with_name(f".{out.name}-{suffix}.old")
     with new_folder(made) as folder:
@@ -128,7 +127,7 @@ def _is_export(out: Path) -> bool:
     try:
         return json.loads((out / "manifest.json").read_text(encoding="utf-8"))["format"] in FORMATS
     except (OSError, ValueError, KeyError, TypeError):
-        return out.is_dir() and not any(out.iterdir())
+        return False
 
 
 # --- for Python -----------------------------------------------------------------------------------------------------
@@ -190,20 +189,10 @@ def words_of(keys: pa.StringArray) -> pa.StringArray:
     changed = pc.not_equal(words, keys).to_numpy(zero_copy_only=False)
     order = np.argsort(changed, kind="stable")
     words = words.take(pa.array(order))
-    while (twice := _earlier(words)).any():
+    while (twice := earlier(words)).any():
         numbers = pc.binary_join_element_wise("#", pa.array(twice + 1).cast(pa.string()), "")
         words = pc.if_else(pa.array(twice > 0), pc.binary_join_element_wise(words, numbers, ""), words)
     return words.take(pa.array(np.argsort(order, kind="stable")))
-
-
-def _earlier(words: pa.StringArray) -> Array:
-    """How many of the words before each one are the same."""
-    codes = pc.dictionary_encode(words).indices.to_numpy()
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    place = np.empty(len(codes), np.int64)
-    place[order] = np.arange(len(codes)) - np.repeat(starts, np.diff(np.append(starts, len(codes))))
-    return place
 
 
 def _write_faiss(folder: Path, group: str, exported: Exported) -> list[str]:

@@ -94,7 +94,14 @@ LayerClass = TypeVar("LayerClass", bound=type[Extractor])
 
 
 def layer(name: str) -> Callable[[LayerClass], LayerClass]:
-    """Register the layer of the extractor that schemas call by this name."""
+    """Register the layer of the extractor that schemas call by this name.
+
+    >>> @feat2vec.layer("example")
+    ... class Example(feat2vec.extractors.LookupExtractor):
+    ...     pass
+    >>> feat2vec.extractors.LAYERS["example"] is Example
+    True
+    """
 
     def register(cls: LayerClass) -> LayerClass:
         before = LAYERS.get(name, cls)

@@ -25,10 +25,11 @@ from feat2vec.embed import ROW, at_level, chosen, column_names, level_of
 from feat2vec.encode import Encoder
 from feat2vec.errors import UserError, suggest
 from feat2vec.extractors import Extractor, Shape, build_extractor
+from feat2vec.memory import dims_of
 from feat2vec.model import Feat2Vec
 from feat2vec.numbers import numbers_of
 from feat2vec.schema import Nce, Regression, Schema, Softmax, read_schema
-from feat2vec.scores import dims_of, run_extractor
+from feat2vec.scores import run_extractor
 from feat2vec.specs import NumbersSpec, VectorSpec
 from feat2vec.table import Table, open_table
 from feat2vec.vocabulary import Vocabulary

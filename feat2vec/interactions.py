@@ -43,12 +43,20 @@ class Submodels(NamedTuple):
 
 
 def interaction(vectors: Tensor) -> Tensor:
-    """The sum of v_i * v_j over pairs of groups i < j, by coordinate: [..., groups, rank] -> [..., rank]."""
+    """The sum of v_i * v_j over pairs of groups i < j, by coordinate: [..., groups, rank] -> [..., rank].
+
+    >>> interaction(ops.convert_to_tensor([[[1.0, 2.0], [3.0, 4.0], [0.0, 1.0]]])).numpy()
+    array([[ 3., 14.]], dtype=float32)
+    """
     return _settled(vectors, _Sums(_sum_groups, _to_groups, _sum_groups, _to_groups, _sum_groups))[0]
 
 
 def pairwise(vectors: Tensor) -> Tensor:
-    """The sum of v_i . v_j over pairs of groups i < j: [..., groups, rank] -> [...]."""
+    """The sum of v_i . v_j over pairs of groups i < j: [..., groups, rank] -> [...].
+
+    >>> pairwise(ops.convert_to_tensor([[[1.0, 2.0], [3.0, 4.0], [0.0, 1.0]]])).numpy()  # 11 + 2 + 4
+    array([17.], dtype=float32)
+    """
     return _settled(vectors, _dense_sums(None))[0]
 
 

@@ -324,6 +324,9 @@ class Feat2Vec(Scores):
         self.value_tables = [tf.Variable(table, trainable=False) for table in tables]
         self.joints = list(joints)
         tuples = [(joint.groups, joint.values(), joint.counts) for joint in joints]
+        _refuse_one_value(
+            self.groups, counts, tuples, targets if self.implicit is None else [self.groups[self.implicit]]
+        )
         several = [self.groups.index(name) for name in targets or self.groups]
         self.noise = Noise(
             counts, self.params(), noise.alpha_groups, noise.alpha_values, noise.negatives, noise.sharing, tuples,
@@ -363,6 +366,21 @@ class Feat2Vec(Scores):
             [] if labelled else self.joints, target=target if labelled else None, weight=weight if labelled else None,
             keep_rows=self.noise is not None, shuffle=shuffle, seed=training.seed,
         )  # fmt: skip
+
+
+def _refuse_one_value(
+    groups: Sequence[str], counts: Sequence[Any], tuples: Sequence[Any], targets: Sequence[str] | Mapping[str, float]
+) -> None:
+    """Noise needs a group, or a joint set, of several values to draw from."""
+    drawn = {name: np.count_nonzero(count) for name, count in zip(groups, counts, strict=True)}
+    joined = [(" with ".join(groups[g] for g in members), np.count_nonzero(count)) for members, _, count in tuples]
+    some = {name: values for name, values in drawn.items() if name in (targets or groups)} | dict(joined)
+    if max(some.values()) < 2:
+        each = "has one value" if len(some) == 1 else "have one value each"
+        raise UserError(
+            f"noise: {', '.join(some)} {each}, and to tell rows from noise takes two or more; "
+            "give rows that differ, or another group to draw from"
+        )
 
 
 def _class_weights(objective: Any, encoded: Encoded) -> npt.NDArray[np.float32] | None:

@@ -26,6 +26,7 @@ from feat2vec.columns import (
 from feat2vec.errors import UserError
 
 NOT_A_NUMBER = "write null for a missing number, or set `nan: missing`"
+NEEDED = "a number is needed; text is for `extractor: lookup`, or for the objective softmax"
 
 
 def numbers_of(stage: Stage, column: str, kind: Kind | None = None, nan: str = "error") -> tuple[Floats, Kind]:
@@ -64,7 +65,7 @@ def _numbers_from_text(stage: Stage, column: str, values: pa.ChunkedArray, kind:
         stage.refuse(row, column, text[row].as_py(), "a number is needed, and the column holds text; cast it")
     if kind == "boolean":
         text = pc.replace_substring_regex(pc.replace_substring_regex(text, "^(?i:true)$", "1"), "^(?i:false)$", "0")
-    numbers = _parse(stage, column, text, lambda part: part.cast(pa.float64()), "a number is needed")
+    numbers = _parse(stage, column, text, lambda part: part.cast(pa.float64()), NEEDED)
     flat = pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False)
     _refuse_infinite(stage, column, np.where(pc.is_valid(text).to_numpy(zero_copy_only=False), flat, 0.0))
     return flat, kind

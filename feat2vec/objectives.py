@@ -58,7 +58,11 @@ def supervised(objective: Any, scores: Any, label: Any, target: Any = None) -> A
 
 
 def log_loss(logits: Any, label: Any) -> Any:
-    """-y log sigmoid(s) - (1 - y) log(1 - sigmoid(s))."""
+    """-y log sigmoid(s) - (1 - y) log(1 - sigmoid(s)).
+
+    >>> ops.convert_to_numpy(log_loss(ops.zeros(2), ops.convert_to_tensor([0.0, 1.0]))).round(4)  # log 2
+    array([0.6931, 0.6931], dtype=float32)
+    """
     # Not relu(s) - s y + softplus(-|s|): its gradient at s = 0 is 0 - y, as those of relu and |s| are 0 there.
     return label * ops.softplus(-logits) + (1 - label) * ops.softplus(logits)
 
@@ -93,7 +97,11 @@ def soft_cross_entropy(scores: Any, probability: Any) -> Any:
 
 
 def glove(scores: Any, count: Any, n_max: float, alpha: float, target: Any = None) -> Any:
-    """f(N) (log N - s)^2 with f = min(1, (N / n_max)^alpha), for N > 0; a `target` stands in for log N."""
+    """f(N) (log N - s)^2 with f = min(1, (N / n_max)^alpha), for N > 0; a `target` stands in for log N.
+
+    >>> float(glove(ops.zeros(1), ops.convert_to_tensor([1.0]), n_max=100.0, alpha=0.75)[0])  # log 1 is 0
+    0.0
+    """
     weight = ops.power(ops.minimum(1.0, count / n_max), alpha)
     return weight * ops.square(scores - (ops.log(count) if target is None else target))
 
@@ -107,7 +115,11 @@ def nce_logit(scores: Any, log_q: Any, negatives: Any, offset: Any = 0.0) -> Any
 
 
 def n_pair(rivals: Any) -> Any:
-    """log(1 + sum_i exp(s(x_i^-) - s(x^+))), for the positive's logit and those of its negatives, [rows, 1 + k]."""
+    """log(1 + sum_i exp(s(x_i^-) - s(x^+))), for the positive's logit and those of its negatives, [rows, 1 + k].
+
+    >>> ops.convert_to_numpy(n_pair(ops.convert_to_tensor([[2.0, 2.0, 2.0, 2.0]]))).round(4)  # log 4
+    array([1.3863], dtype=float32)
+    """
 
     def meet(rivals: Any) -> tuple[Any, Any]:
         probability = ops.softmax(rivals)

@@ -35,8 +35,10 @@ from feat2vec.document import AMBIGUOUS, plain
 from feat2vec.errors import UserError
 from feat2vec.profile import NUMBER, Column, profile_table
 from feat2vec.table import open_table
+from feat2vec.table.csv import DELIMITERS
 
 FEW, MANY_NUMBERS = 20, 12
+REMEDY = "add columns whose values come again, or write a schema by hand and give it an objective with a target"
 HUGE = 1e150  # its square is not a float64
 NAMED = re.compile(
     r"(?:^|[^A-Za-z])(?i:ids?|key|code|zip|zipcode|postcode|uuid|guid|index|rownames|nr)$|[a-z](?:Id|ID|Key|Code)$"
@@ -56,11 +58,12 @@ def propose(source: object, name: str | None = None) -> str:
     groups = _groups([choice for choice in choices if choice.extractor is not None])
     if len(groups) < 2:
         why = [f"  {_shown(column)}: {reason}" for column, reason in left_out.items()]
+        alone = not table.typed and len(table.columns) == 1
         raise UserError(
             f"{table.name}: {len(groups) or 'no'} of {len(table.columns)} columns can be a group, and a schema needs "
             f"two, or one and a target{'; left out:' if why else ''}",
             *(why if len(why) < 4 else [*why[:2], f"  and {len(why) - 2} more"]),
-            "add columns whose values come again, or write a schema by hand and give it an objective with a target",
+            DELIMITERS if alone else REMEDY,
         )
     id_ = _row_names(columns, left_out)
     if id_ in left_out:

@@ -13,6 +13,7 @@ import numpy as np
 from feat2vec import charts, evaluate
 from feat2vec.diagnose import SHARES, class_bounds, counts_of, isotropy, levels, norms, stability
 from feat2vec.errors import UserError
+from feat2vec.places import file_place
 from feat2vec.run import Run
 from feat2vec.space import candidates, is_keyed
 
@@ -33,11 +34,7 @@ def report(
     out = Path(out)
     if label is not None and data is None:
         raise UserError("--label: is a column of --data; name the rows too")
-    if out.is_dir() or (out.exists() and not force):
-        remedy = "choose another name" + ("" if out.is_dir() else ", or add --force to replace it")
-        raise UserError(f"{out}: {'is a folder' if out.is_dir() else 'exists already'}; {remedy}")
-    if not out.parent.is_dir():
-        raise UserError(f"{out}: there is no folder {out.parent}; make it first")
+    file_place(out, force=force)
     facts = facts_of(run, data, label, other)
     partial = out.with_name(f".{out.name}-{os.urandom(8).hex()}")
     try:

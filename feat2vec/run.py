@@ -75,13 +75,22 @@ class Run:
     def finetune(
         self, data: object, target: str, out: str | Path | None = None, validation: object = None, **options: Any
     ) -> Run:
-        """A run that predicts a column of labelled rows, on this run's vectors: see `feat2vec.finetune`."""
+        """A run that predicts a column of labelled rows, on this run's vectors: see `feat2vec.finetune`.
+
+        >>> run.finetune(films, "hit", settings=["training.epochs=1"], quiet=True).schema.target
+        'hit'
+        """
         import feat2vec
 
         return feat2vec.finetune(self, data, target, out, validation, **options)
 
     def explain(self, rows: object, **options: Any) -> Explanation:
-        """A row's score, or two rows' similarity, as the sum of its parts: see `feat2vec.explain.explain`."""
+        """A row's score, or two rows' similarity, as the sum of its parts: see `feat2vec.explain.explain`.
+
+        >>> found = run.explain({"director": "Ozu", "year": 1953})
+        >>> [part["groups"] for part in found.facts()["parts"]]
+        [['director', 'year']]
+        """
         from feat2vec.explain import explain
 
         return explain(self.model, self.fitted, rows, **options)
@@ -93,6 +102,9 @@ class Run:
 
         `by_group` gives {group: vectors} instead. Unseen values, missing groups and absent columns are fine. `level`
         is for models with `ranks`; 1, in which every value has a vector, is the default.
+
+        >>> run.embed(films).shape, float(run.embed(films[["year"]], by_group=True)["director"].max())
+        ((60, 4), 0.0)
         """
         return self.embedder(groups, level).embed(rows, by_group=by_group)
 
@@ -103,6 +115,10 @@ class Run:
 
         It is a copy: whatever trains it leaves the run as it is. Frozen (the default), its weights stay and it drops
         nothing; with `trainable=True` gradients reach the tables, and what the schema drops in training is dropped.
+
+        >>> vectors = run.encoder()(next(iter(run.dataset(films))))
+        >>> {name: tuple(some.shape) for name, some in vectors.items()}
+        {'director': (60, 4), 'genre': (60, 4), 'year': (60, 4), 'row': (60, 4)}
         """
         from feat2vec.heads import encoder
 
@@ -117,6 +133,10 @@ class Run:
         A target of numbers is a label as it is (float32; a boolean is 0 or 1, a date counts days), one of text becomes
         classes: int32, label i standing for `dataset.class_names[i]`, the most frequent first. Give these names as
         `classes` to the dataset of other rows; `classes=True` makes classes of numbers.
+
+        >>> inputs, hit = next(iter(run.dataset(films, target="hit", batch_size=20)))
+        >>> sorted(inputs), hit.shape[0]
+        (['director', 'genre', 'year'], 20)
         """
         from feat2vec.heads import dataset
 
@@ -128,6 +148,9 @@ class Run:
         """What the run says of any rows, by name: `probability`, `prediction`, ..., as `feat2vec predict` writes it.
 
         `level` p, in a model with `ranks`, is the submodel B_{1,p}.
+
+        >>> run.predict(films)["score"].shape
+        (60,)
         """
         return self.predictor(level).predict(rows)
 
@@ -157,7 +180,14 @@ class Run:
         return {}
 
     def vectors(self, group: str, level: int | None = None) -> Vectors:
-        """A group's vectors by key, to compare and search; in a model with ranks `level` picks a common space."""
+        """A group's vectors by key, to compare and search; in a model with ranks `level` picks a common space.
+
+        >>> directors = run.vectors("director")
+        >>> directors
+        <Vectors of 'director': 3 of 4 dimensions>
+        >>> "Ozu" in directors, directors["Ozu"].shape
+        (True, (4,))
+        """
         from feat2vec.vectors import group_vectors
 
         return group_vectors(self.model, self.fitted, group, level, self.folder)
@@ -181,6 +211,10 @@ class Run:
         and numbers in, vectors out, without feat2vec) or sql (pgvector). A model with `ranks` is exported at one
         `level`: by default 1, in which every value has a vector, or the whole space with `level_sharing: truncate`.
         `normalise` makes vectors of length 1; `force` replaces an earlier export.
+
+        >>> facts = run.export("npz", "vectors", ["director"])
+        >>> facts["groups"]["director"]["rows"], np.load("vectors/director.npz")["vectors"].shape
+        (3, (3, 4))
         """
         from feat2vec.export import export
 
@@ -194,7 +228,11 @@ class Run:
 
 
 def load(folder: str | Path) -> Run:
-    """Read a run; a schema with plugins is refused until they are imported, as that would run their code."""
+    """Read a run; a schema with plugins is refused until they are imported, as that would run their code.
+
+    >>> feat2vec.load("runs/films").schema.name
+    'films'
+    """
     folder = Path(folder)
     if not (folder / "manifest.json").is_file():
         what = "is no run (it has no manifest.json)" if folder.exists() else "does not exist"
@@ -213,6 +251,11 @@ def load(folder: str | Path) -> Run:
     run = Run(folder, manifest, metrics)
     _ = run.fitted  # what is wrong with it is said now
     return run
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run, be it damaged: `force` replaces nothing else."""
+    return (folder / "manifest.json").is_file() and (folder / "schema.yaml").is_file()
 
 
 def partial_folder(out: Path) -> Path:
@@ -280,4 +323,9 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from differences(old, new, f"{here}.")
         elif old != new:
-            yield f"{here}: {old} before, {new} now"
+            was, now_ = (_shown(value) for value in (old, new))
+            yield f"{here}: {was} before, {now_} now"
+
+
+def _shown(value: Any) -> Any:
+    return "given" if isinstance(value, Mapping) else "none" if value is None else value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from feat2vec.document import parse_document
 from feat2vec.encode import Encoder
 from feat2vec.extractors import Extracted, Extractor, Shape, build_extractor
 from feat2vec.interactions import Level, Submodels, context, replaced, submodels
+from feat2vec.memory import dims_of, key_sizes
 from feat2vec.mlp import MlpHead
 from feat2vec.schema import Logistic, Mlp, Nce, Schema, Softmax, read_schema
-from feat2vec.vocabulary import levels as levels_of
 
 
 class Scores(keras.Model):
@@ -300,24 +299,13 @@ def vector_weights(extractor: Extractor) -> list[Any]:
 
 def shapes_of(encoder: Encoder) -> dict[str, Shape]:
     """What each group's layer has to know of the data."""
-    ranks = encoder.schema.model.ranks or (encoder.schema.model.dim,)
     shapes = {}
     for name, codec in encoder.codecs.items():
         if not isinstance(codec, ItemsCodec):
             shapes[name] = Shape(codec.width)
             continue
-        top = levels_of(codec.vocabulary.counts, ranks)
-        sizes = [int((top >= level).sum()) for level in range(1, len(ranks) + 1)]
-        shapes[name] = Shape(codec.width, (sizes[0] + 1, *sizes[1:]), codec.weighted)  # and the unseen key
+        shapes[name] = Shape(codec.width, key_sizes(codec, encoder.schema), codec.weighted)
     return shapes
 
 
-def dims_of(schema: Schema) -> tuple[int, ...]:
-    """The rank of each level; for truncation, of what each level adds to the one below."""
-    ranks = schema.model.ranks or (schema.model.dim,)
-    if schema.model.level_sharing == "truncate":
-        return (ranks[0], *(high - low for low, high in pairwise(ranks)))
-    return ranks
-
-
-__all__ = ["Scores", "add_to_top", "dims_of", "each", "run_extractor", "shapes_of", "vector_weights"]
+__all__ = ["Scores", "add_to_top", "each", "run_extractor", "shapes_of", "vector_weights"]

@@ -39,6 +39,10 @@ class Feat2VecTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     The fitted transformer holds the bytes of its run, `archive_`, so that it can be pickled and sent to other
     processes; `run_` is the run itself.
+
+    >>> from feat2vec.sklearn import Feat2VecTransformer
+    >>> Feat2VecTransformer(schema, dim=5).fit_transform(films).shape
+    (60, 5)
     """
 
     def __init__(

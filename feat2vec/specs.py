@@ -98,7 +98,17 @@ HOLDERS: list[type[Spec]] = []  # models that hold any registered extractor, the
 
 
 def extractor(name: str) -> Callable[[type[SpecClass]], type[SpecClass]]:
-    """Register an extractor's options under the name that schemas give as `type`."""
+    """Register an extractor's options under the name that schemas give as `type`.
+
+    >>> from feat2vec.specs import ItemsSpec
+    >>> @feat2vec.extractor("postcode")
+    ... class Postcode(ItemsSpec):
+    ...     type: Literal["postcode"] = "postcode"
+    >>> feat2vec.read_schema({"version": 1, "groups": {
+    ...     "place": {"column": "postcode", "extractor": "postcode"}, "price": {"column": "price"},
+    ... }}).groups["place"].extractor.type
+    'postcode'
+    """
 
     def register(spec: type[SpecClass]) -> type[SpecClass]:
         before = EXTRACTORS.get(name, spec)

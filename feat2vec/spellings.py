@@ -34,6 +34,31 @@ def spell(codec: Codec, group: Group, entries: Array, numbers: npt.NDArray[Any])
     return _vector(entries, numbers)
 
 
+def earlier(words: pa.StringArray) -> npt.NDArray[np.int64]:
+    """How many of the words before each one are the same.
+
+    >>> earlier(pa.array(["a", "b", "a", "a"])).tolist()
+    [0, 0, 1, 2]
+    """
+    codes = pc.dictionary_encode(words).indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    place = np.empty(len(codes), np.int64)
+    place[order] = np.arange(len(codes)) - np.repeat(starts, np.diff(np.append(starts, len(codes))))
+    return place
+
+
+def distinct(names: pa.StringArray) -> pa.StringArray:
+    """Names that differ: of rows with one name, the second is called `name #2`.
+
+    >>> distinct(pa.array(["a", "b", "a"])).to_pylist()
+    ['a', 'b', 'a #2']
+    """
+    number = earlier(names) + 1
+    suffixes = pc.binary_join_element_wise(" #", pa.array(number).cast(pa.string()), "")
+    return pc.binary_join_element_wise(names, pc.if_else(pa.array(number > 1), suffixes, ""), "")
+
+
 def _items(codec: ItemsCodec, entries: Array, between: str) -> pa.StringArray:
     ids = entries[:, : codec.items] if codec.weighted else entries
     there = ids != PADDING

@@ -24,10 +24,12 @@ from feat2vec import optimizers
 from feat2vec.checkpoint import read_checkpoint, write_checkpoint
 from feat2vec.encode import MEMORY, Encoded, check_columns, fit
 from feat2vec.errors import FailedError, UserError
+from feat2vec.memory import refuse_too_large
 from feat2vec.model import Feat2Vec
+from feat2vec.places import folder_place
 from feat2vec.progress import Reporter
-from feat2vec.run import Run, differences, fingerprints, hash_of, load, partial_folder, write_run
-from feat2vec.schema import Schema, Softmax, read_schema
+from feat2vec.run import Run, differences, fingerprints, hash_of, is_run, load, partial_folder, write_run
+from feat2vec.schema import Logistic, Schema, Softmax, read_schema
 from feat2vec.specs import ItemsSpec
 from feat2vec.table import open_table
 from feat2vec.values import Array
@@ -70,6 +72,10 @@ def train(
     While it trains, its checkpoints are in `out.partial`; `resume=True` goes on from there, `force=True` starts anew.
     `settings` such as "training.epochs=5" replace what the schema says. `callbacks` are Keras' own. With a
     `start`, whose schema has the same groups, rows are encoded and vectors begin as in another run.
+
+    >>> run = feat2vec.train(schema, films, "runs/again", settings=["model.dim=8"], quiet=True)
+    >>> run.metrics["rows"], run.embed(films).shape
+    (60, (60, 8))
     """
     began = time.perf_counter()
     schema = read_schema(schema.resolved() if isinstance(schema, Schema) else schema, settings=settings)
@@ -89,9 +95,12 @@ def train(
         return run
     partial = _begin(out, resume=resume, force=force)
     try:
-        rows = encode(schema, data, partial / "rows", memory)
+        table = open_table(data)
+        rows = encode(schema, table, partial / "rows", memory)
         held = None if validation is None else _held_out(rows, validation, partial / "validation", memory)
         facts = _facts(rows, held, start)
+        _refuse_one_class(rows, table.name)
+        refuse_too_large(rows)
         trainer = Trainer(rows, held, partial / "checkpoint.npz", facts, quiet=quiet, start=start)
         if not quiet:
             trainer.reporter.say(rows.summary())
@@ -132,6 +141,19 @@ def _held_out(rows: Encoded, source: object, folder: Path | None, memory: str) -
     return held
 
 
+def _refuse_one_class(rows: Encoded, where: str) -> None:
+    """Classes are told from each other; implicit negatives are another class."""
+    objective, classes = rows.encoder.schema.objective, rows.encoder.classes
+    column = f"{where}: the target {rows.encoder.schema.target!r}"
+    if isinstance(objective, Softmax) and classes is not None and len(classes.keys) < 2:
+        raise UserError(f"{column} is {classes.keys[0].as_py()!r} in every row; give rows of two or more classes")
+    if isinstance(objective, Logistic) and objective.implicit is None and rows.target is not None:
+        first = rows.target[0]
+        if np.all(rows.target == first):
+            more = "" if not first else ", or draw negatives by objective.implicit"
+            raise UserError(f"{column} is {first:g} in every row; give rows of 0 and of 1{more}")
+
+
 def share_cores(schema: Schema) -> None:
     """A lookup's step is many short operations: a core runs several side by side faster than several run one."""
     if all(isinstance(group.extractor, ItemsSpec) for group in schema.groups.values()):
@@ -143,8 +165,7 @@ def share_cores(schema: Schema) -> None:
 def _begin(out: Path, *, resume: bool, force: bool) -> Path:
     """The folder to train in, without what an interrupted session left half-done."""
     partial = partial_folder(out)
-    if out.exists() and not force:
-        raise UserError(f"{out}: exists already; choose another folder, or add --force to replace it")
+    folder_place(out, "run", is_run, force=force)
     if partial.exists() and force:
         shutil.rmtree(partial)
     if (partial / "checkpoint.npz").exists() and not resume:

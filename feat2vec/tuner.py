@@ -39,6 +39,10 @@ def finetune(
     if it is None; those that hold the target are left out. The objective is logistic for a target of 0, 1 or booleans,
     softmax for text, regression for numbers, unless it is given. `settings` replace what the new schema says:
     "training.epochs=5", "head.hidden=[64]". The other options are those of `train`.
+
+    >>> tuned = feat2vec.finetune(run, films, "hit", freeze=True, settings=["training.epochs=1"], quiet=True)
+    >>> tuned.schema.objective.type, tuned.predict(films)["probability"].shape
+    ('logistic', (60,))
     """
     table = open_table(data)
     schema = schema_of(run.schema, table, target, head=head, objective=objective, groups=groups, settings=settings)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from feat2vec.encode import Encoded, Encoder
 from feat2vec.errors import UnknownKeyError, UserError, suggest
 from feat2vec.model import Feat2Vec
+from feat2vec.names import KeyNames, Names, ValueNames, nearest
 from feat2vec.search import INDEXED, Flat, Hits, Index, IndexKind, best
 from feat2vec.space import (
     ROWS,
@@ -32,9 +29,8 @@ from feat2vec.space import (
     similarities,
     values_as_queries,
 )
-from feat2vec.spellings import spell
+from feat2vec.spellings import distinct
 from feat2vec.values import Array, file_name
-from feat2vec.vocabulary import FIRST
 from feat2vec.vocabulary import levels as levels_of
 
 Similarity = Literal["cosine", "dot", "score"]
@@ -68,7 +64,7 @@ class Vectors:
     """
 
     def __init__(
-        self, name: str, keys: _Keys, found: Callable[[], Candidates], counts: Array, levels: Array, *,
+        self, name: str, keys: Names, found: Callable[[], Candidates], counts: Array, levels: Array, *,
         level: int | None = None, truncate: bool = False, linear: Callable[[], Floats] | None = None,
         bias: float = 0.0, apart: Queries | None = None, folder: Path | None = None,
         open_group: Callable[[str], Vectors] | None = None,
@@ -145,10 +141,11 @@ class Vectors:
         i = self._keys.find(key)
         if 0 <= i < len(self):
             return i
-        where = f"the group {self.name!r}" if self._open_group is not None else f"{self.name!r}"
+        where = "the table" if self._apart is not None else f"the group {self.name!r}"
+        where = where if self._open_group is not None else f"{self.name!r}"
         if i >= 0:
             raise UnknownKeyError(f"{where}: {key!r} does not reach level {self.level}; use a lower level, or none")
-        raise UnknownKeyError(f"{where} has no {key!r}{_nearest(str(key), self._keys, len(self))}")
+        raise UnknownKeyError(f"{where} has no {key!r}{nearest(str(key), self._keys, len(self))}")
 
     def get_vector(self, key: object, norm: bool = False) -> Floats:
         """A copy of a key's vector; with `norm`, of length 1."""
@@ -168,7 +165,11 @@ class Vectors:
     # --- similarity -------------------------------------------------------------------------------------------------
 
     def similarity(self, a: Input, b: object, *, to: str | None = None, similarity: Similarity = "cosine") -> float:
-        """The similarity of two keys, the second one of the group `to`."""
+        """The similarity of two keys, the second one of the group `to`.
+
+        >>> round(run.vectors("director").similarity("Ozu", "Ozu"), 3)
+        1.0
+        """
         _check("similarity", similarity, SIMILARITIES)
         other = self._other(to)
         i = other.get_index(b)
@@ -187,6 +188,12 @@ class Vectors:
 
         `index` "hnsw" or "ivf" searches by faiss, nearly exactly and much faster, in a group of 10,000 values or more
         that has one level. An index is built once and kept in the run's folder.
+
+        >>> v = run.vectors("director")
+        >>> sorted(key for key, _ in v.most_similar("Ozu"))
+        ['Tati', 'Varda']
+        >>> len(v.most_similar("Ozu", topn=1, to="genre"))
+        1
         """
         if topn is not None:
             hits = self.search(positive, negative, topn, to=to, similarity=similarity, index=index)
@@ -355,121 +362,6 @@ class Vectors:
         return opened
 
 
-# --- keys -----------------------------------------------------------------------------------------------------------
-
-
-class _Keys:
-    """The strings that stand for a group's vectors."""
-
-    def __init__(self, strings: pa.StringArray) -> None:
-        self.strings = strings
-
-    @cached_property
-    def every(self) -> list[str]:
-        every: list[str] = self.strings.to_pylist()
-        return every
-
-    @cached_property
-    def _index(self) -> dict[str, int]:
-        return {key: i for i, key in reversed(list(enumerate(self.every)))}  # the first of equal ones
-
-    def at(self, some: Sequence[int]) -> list[str]:
-        """Some of them."""
-        keys: list[str] = self.strings.take(pa.array(some, pa.int64())).to_pylist()
-        return keys
-
-    def find(self, key: object) -> int:
-        """Where a key is, -1 for nowhere."""
-        return self._index.get(_text(key), -1)
-
-
-class _Vocabulary(_Keys):
-    """The keys of a lookup group."""
-
-    def __init__(self, encoder: Encoder, group: str) -> None:
-        vocabulary = encoder.codecs[group].vocabulary
-        assert vocabulary is not None
-        super().__init__(vocabulary.keys)
-        self.vocabulary = vocabulary
-
-    def find(self, key: object) -> int:
-        text = _text(key)
-        i = self.vocabulary.key_to_id.get(text, -1)
-        return (i if i >= FIRST else int(self.vocabulary.ids(pa.array([text]))[0])) - FIRST
-
-
-class _Values(_Keys):
-    """The values of a group without keys, each of which is spelled when it is shown."""
-
-    def __init__(self, encoder: Encoder, group: str) -> None:
-        self.encoder, self.group = encoder, group
-        self.entries = encoder.values[group].entries
-
-    def _spell(self, some: Array) -> pa.StringArray:
-        encoder = self.encoder
-        return spell(encoder.codecs[self.group], encoder.schema.groups[self.group], self.entries[some], some)
-
-    @cached_property
-    def strings(self) -> pa.StringArray:
-        every = np.arange(len(self.entries))
-        return pa.concat_arrays([self._spell(every[some]) for some in blocks(len(every), 1 << 18)])
-
-    def at(self, some: Sequence[int]) -> list[str]:
-        keys: list[str] = self._spell(np.array(some, np.int64)).to_pylist()
-        return keys
-
-    def find(self, key: object) -> int:
-        """By what the key is encoded as, so that a text finds its tokens; else by how a value is spelled."""
-        i = self._find_encoded(_text(key))
-        return i if i >= 0 else super().find(key)
-
-    def _find_encoded(self, text: str) -> int:
-        columns = self.encoder.schema.groups[self.group].columns
-        if len(columns) > 1:
-            return -1
-        value: object = text
-        if self.encoder.codecs[self.group].vocabulary is None:
-            with suppress(ValueError):
-                value = float(text)
-        try:
-            (batch,) = self.encoder.entries(pa.table({columns[0]: [value]}))
-        except UserError:  # no value of this group's type
-            return -1
-        rows, width = batch[self.group].rows, self.entries.shape[1]
-        if not len(rows) or rows[0, width:].any():
-            return -1
-        same = np.flatnonzero((self.entries == rows[0, :width]).all(axis=1))
-        return int(same[0]) if len(same) else -1
-
-
-def _text(key: object) -> str:
-    """A key as text that has an encoding; bytes of a file's name may have none."""
-    text = str(key).lower() if isinstance(key, (bool, np.bool_)) else str(key)
-    return text.encode("utf-8", "replace").decode()
-
-
-WORDS = r"[^\s,;]+"
-
-
-def _nearest(key: str, keys: _Keys, total: int) -> str:
-    """`; did you mean ...?` for keys that hold the word, or are spelled much like it, with words in any order."""
-    word = _text(key).casefold()
-    in_order = " ".join(sorted(re.findall(WORDS, word)))
-    known = pa.table({"key": keys.strings[:total], "i": np.arange(total)})
-    with duckdb.connect() as connection:
-        connection.register("known", known)
-        near = connection.execute(
-            "select key from (select key, i, contains(lower(key), $word) holds,"
-            " greatest(jaro_winkler_similarity(lower(key), $word), jaro_winkler_similarity(array_to_string("
-            " list_sort(regexp_extract_all(lower(key), $words)), ' '), $in_order)) alike from known)"
-            " where (holds and $word <> '') or alike > 0.8 order by holds desc, round(alike, 1) desc, i limit 3",
-            {"word": word, "words": WORDS, "in_order": in_order},
-        ).fetchall()
-    if near:
-        return f"; did you mean {' or '.join(repr(name) for (name,) in near)}?"
-    return f"; it has {total:,}, such as {', '.join(map(repr, keys.at(range(min(3, total)))))}"
-
-
 # --- groups and rows ------------------------------------------------------------------------------------------------
 
 
@@ -487,11 +379,11 @@ def group_vectors(
     if is_keyed(model, group):
         vocabulary = encoder.codecs[group].vocabulary
         assert vocabulary is not None
-        keys: _Keys = _Vocabulary(encoder, group)
+        keys: Names = KeyNames(encoder, group)
         counts = vocabulary.counts
         levels = levels_of(counts, ranks)
     else:
-        keys, counts = _Values(encoder, group), encoder.values[group].counts
+        keys, counts = ValueNames(encoder, group), encoder.values[group].counts
         levels = np.full(len(counts), len(ranks), np.int8)
     truncate = model.schema.model.level_sharing == "truncate"
     total = len(counts) if level is None else int((levels >= level).sum())
@@ -520,7 +412,7 @@ def row_vectors(model: Feat2Vec, encoder: Encoder, data: object, level: int | No
     if names is None and encoder.schema.id is not None:
         raise UserError(f"the rows have no column {encoder.schema.id!r}, the schema's `id`, which names them; add it")
     numbers = np.arange(1, len(encoded) + 1)
-    keys = _distinct(names["name"].combine_chunks() if names else pa.array(numbers).cast(pa.string()))
+    keys = distinct(names["name"].combine_chunks() if names else pa.array(numbers).cast(pa.string()))
     free, dependent, linear = _sum_rows(model, encoded)
     if truncate:
         tables = free if level is None else [np.concatenate(free[:level], axis=1)]
@@ -529,7 +421,7 @@ def row_vectors(model: Feat2Vec, encoder: Encoder, data: object, level: int | No
     one = np.ones(len(encoded), np.int64)
     apart = Queries(free, dependent) if level is None else None
     return Vectors(
-        "row", _Keys(keys), lambda: Candidates(tables), one, (one * len(ranks)).astype(np.int8), level=level,
+        "row", Names(keys), lambda: Candidates(tables), one, (one * len(ranks)).astype(np.int8), level=level,
         truncate=truncate, linear=(lambda: linear) if model.schema.model.bias else None, bias=_bias(model),
         apart=apart or Queries(tables, [np.zeros_like(table) for table in tables]),
         open_group=lambda to: group_vectors(model, encoder, to, level),
@@ -578,17 +470,6 @@ def _ranks(model: Feat2Vec, level: int | None) -> Sequence[int]:
 
 def _bias(model: Feat2Vec) -> float:
     return float(model.bias.numpy()) if model.schema.model.bias else 0.0
-
-
-def _distinct(names: pa.StringArray) -> pa.StringArray:
-    """Names that differ: of rows with one name, the second is called `name #2`."""
-    codes = pc.dictionary_encode(names).indices.to_numpy()
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    number = np.empty(len(codes), np.int64)
-    number[order] = np.arange(len(codes)) - np.repeat(starts, np.diff(np.append(starts, len(codes)))) + 1
-    suffixes = pc.binary_join_element_wise(" #", pa.array(number).cast(pa.string()), "")
-    return pc.binary_join_element_wise(names, pc.if_else(pa.array(number > 1), suffixes, ""), "")
 
 
 # --- what is given --------------------------------------------------------------------------------------------------

@@ -256,9 +256,9 @@ def test_deep_nesting_in_block_style() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "1: the file is empty; `feat2vec init DATA` writes one"),
-        ("# only this\n", "1: the file is empty; `feat2vec init DATA` writes one"),
-        ("---\n", "1: the file is empty; `feat2vec init DATA` writes one"),
+        ("", "1: the file is empty; `feat2vec init DATA -o SCHEMA` writes a schema"),
+        ("# only this\n", "1: the file is empty; `feat2vec init DATA -o SCHEMA` writes a schema"),
+        ("---\n", "1: the file is empty; `feat2vec init DATA -o SCHEMA` writes a schema"),
         ("\n- a\n", "2: expected keys such as `version:` and `groups:`, received a list"),
         ("words\n", "1: expected keys such as `version:` and `groups:`, received a single value"),
         ("a: 1\n---\nb: 1\n", "2: is not YAML: holds several documents; keep one, and remove the `---` between them"),
@@ -326,11 +326,17 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "movies.yaml").write_text("a: 1\n")
     for path, expected in [
         (tmp_path / "movie.yaml", "cannot be read: No such file or directory; did you mean 'movies.yaml'?"),
-        (tmp_path / "zzz", "cannot be read: No such file or directory"),
-        (tmp_path / "no" / "folder.yaml", "cannot be read: No such file or directory"),
-        (tmp_path, "cannot be read: Is a directory"),
-        (tmp_path / "movies.yaml" / "x", "cannot be read: Not a directory"),
-        (tmp_path / "nul\0", "cannot be read: embedded null byte"),
+        (tmp_path / "zzz", "cannot be read: No such file or directory; `feat2vec init DATA -o SCHEMA` writes a schema"),
+        (
+            tmp_path / "no" / "folder.yaml",
+            "cannot be read: No such file or directory; `feat2vec init DATA -o SCHEMA` writes a schema",
+        ),
+        (tmp_path, "cannot be read: Is a directory; `feat2vec init DATA -o SCHEMA` writes a schema"),
+        (
+            tmp_path / "movies.yaml" / "x",
+            "cannot be read: Not a directory; `feat2vec init DATA -o SCHEMA` writes a schema",
+        ),
+        (tmp_path / "nul\0", "cannot be read: embedded null byte; `feat2vec init DATA -o SCHEMA` writes a schema"),
     ]:
         with pytest.raises(UserError) as caught:
             read_document(path)

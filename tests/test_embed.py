@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from feat2vec.schema import read_schema
 from feat2vec.space import dense
 from feat2vec.trainer import train
 from feat2vec.vocabulary import FIRST
+from tests.commands import feat2vec as command
 
 GROUPS: dict[str, Any] = {
     "who": {"column": "who", "extractor": {"type": "lookup", "min_count": 2, "gain": 0.5}},
@@ -251,13 +250,8 @@ def test_what_is_made_ahead_comes_in_order_with_its_errors() -> None:
 
 def test_the_command_writes_a_file(run: feat2vec.Run, tmp_path: Path) -> None:
     pq.write_table(table(30, 3), tmp_path / "new.parquet")
-    words = ["embed", str(run.folder), "--data", str(tmp_path / "new.parquet"), "--out", str(tmp_path / "v.parquet")]
-    code = "from feat2vec.cli import main; main()"
-
-    def command(*more: str) -> Any:
-        return subprocess.run([sys.executable, "-c", code, *words, *more], capture_output=True, text=True)
-
-    done = command("--groups", "who, title", "--level", "1")
+    words = ["embed", run.folder, "--data", tmp_path / "new.parquet", "--out", tmp_path / "v.parquet"]
+    done = command(*words, "--groups", "who, title", "--level", "1")
     assert (done.returncode, done.stderr) == (0, "")
     dim = (run.schema.model.ranks or (6,))[0]
     assert done.stdout == f"{tmp_path / 'v.parquet'}: 30 rows, {dim} dimensions\n"
@@ -266,7 +260,6 @@ def test_the_command_writes_a_file(run: feat2vec.Run, tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         np.array(written["row"].to_pylist(), np.float32), run.embed(table(30, 3), ["who", "title"], 1)
     )
-    again = command()
-    assert again.returncode == 2
+    again = command(*words, code=2)
     assert again.stderr.count("\n") == 1
     assert "exists already" in again.stderr

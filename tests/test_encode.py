@@ -1074,7 +1074,7 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
     problems = refuse(None, lambda: fit(schema, tmp_path / "films.csv", tmp_path / "out"))
     where = re.escape(str(tmp_path / "films.csv"))
     assert len(problems) == 3
-    assert re.fullmatch(f"{where}: row 2: column 'a': received 'x'; a number is needed", problems[0])
+    assert re.fullmatch(f"{where}: row 2: column 'a': received 'x'; a number is needed; text is for .*", problems[0])
     assert re.fullmatch(f"{where}: row 2: column 'c': received inf; numbers must be finite", problems[1])
     assert re.fullmatch(f"{where}: row 3: column 'd': received 'soon'; a date such as .* is needed", problems[2])
     assert os.listdir(tmp_path) == ["films.csv"]

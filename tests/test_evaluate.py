@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from feat2vec import evaluate
 from feat2vec.errors import UserError
 from feat2vec.space import candidates, dense, extract, similarities
 from feat2vec.trainer import train
+from tests.commands import feat2vec as command
 
 SCHEMA: dict[str, Any] = {
     "version": 1,
@@ -59,8 +58,11 @@ def expected_ranks(
 ) -> tuple[list[float], int, int]:
     """One query at a time."""
     encoder = run.fitted
-    index = {key: i for i, key in enumerate(encoder.codecs["director"].vocabulary.keys.to_pylist())}  # type: ignore[union-attr]
-    cast = set(encoder.codecs["cast"].vocabulary.keys.to_pylist())  # type: ignore[union-attr]
+    directors, actors = (encoder.codecs[name].vocabulary for name in ("director", "cast"))
+    assert directors is not None
+    assert actors is not None
+    index = {key: i for i, key in enumerate(directors.keys.to_pylist())}
+    cast = set(actors.keys.to_pylist())
     (batch,) = encoder.entries(table)
     found = candidates(run.model, encoder, "director")
     ranks, unseen, empty = [], 0, 0
@@ -169,11 +171,9 @@ def test_what_cannot_be_evaluated_is_said(run: feat2vec.Run) -> None:
 
 def test_the_command_prints_one_object(run: feat2vec.Run, tmp_path: Path) -> None:
     pq.write_table(films(60, 3), tmp_path / "test.parquet")
-    code = "from feat2vec.cli import main; main()"
-    words = ["evaluate", str(run.folder), "--data", str(tmp_path / "test.parquet"), "--task", "rank"]
+    words = ["evaluate", run.folder, "--data", tmp_path / "test.parquet", "--task", "rank"]
     words += ["--target", "director", "--given", "cast, year", "--json"]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = command(*words)
     facts = json.loads(done.stdout)
     assert list(facts) == [
         "task", "target", "given", "similarity", "n", "skipped_unseen", "skipped_empty", "candidates", "mpr", "mrr",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +17,7 @@ import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.space import dense
 from feat2vec.trainer import train
+from tests.commands import feat2vec as command
 
 MODELS: dict[str, dict[str, Any]] = {
     "fm": {"dim": 6, "bias": True},
@@ -205,25 +204,17 @@ def test_mistakes_are_said(runs: Any) -> None:
         runs("fm", "softmax").explain(table(), class_name="k11")
 
 
-def command(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", "from feat2vec.cli import main; main()", "explain", *map(str, words)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr
-    return done
-
-
-@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     folder = train(schema("fm", "logistic"), table(), tmp_path / "run", quiet=True).folder
     pq.write_table(table(), tmp_path / "rows.parquet")
     words = (folder, "--data", tmp_path / "rows.parquet", "--index", "2")
-    done = command(*words, "--json", "--plot", tmp_path / "row.svg")
+    done = command("explain", *words, "--json", "--plot", tmp_path / "row.svg")
     facts = json.loads(done.stdout)
     assert facts["total"] == pytest.approx(sum(part["value"] for part in facts["parts"]), abs=1e-5)
     ElementTree.parse(tmp_path / "row.svg")
-    done = command(folder, "--row", '{"who": "<w1 & co>"}', "--to", '{"tags": ["t1"]}', "--plot", tmp_path / "row.html")
+    done = command(
+        "explain", folder, "--row", '{"who": "<w1 & co>"}', "--to", '{"tags": ["t1"]}', "--plot", tmp_path / "row.html"
+    )
     assert done.stdout.splitlines()[-1].startswith("similarity")
     assert (tmp_path / "row.html").read_text().startswith("<!DOCTYPE html>")
     for wrong, message in (
@@ -234,4 +225,4 @@ def test_the_command(tmp_path: Path) -> None:
         ((folder, "--row", "{}", "--to-index", "3"), "--to-index: is a row of --data"),
         ((folder, "--row", "{}", "--plot", "row.png"), "--plot: writes .svg or .html"),
     ):
-        assert message in command(*wrong, code=2).stderr
+        assert message in command("explain", *wrong, code=2).stderr

@@ -27,6 +27,7 @@ from feat2vec.export import FORMATS, words_of
 from feat2vec.search import import_faiss
 from feat2vec.trainer import train
 from feat2vec.vectors import Vectors
+from tests.commands import feat2vec as command
 
 NAMES = [
     "Agnès Varda", "李安", "a b", "a_b", "a\tb", "a\u00a0b", "a_b#2", "line\nbreak",
@@ -380,15 +381,12 @@ def test_mistakes(run: feat2vec.Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_command(run: feat2vec.Run, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from feat2vec.cli import main; main()", "export", str(run.folder)]
     out = tmp_path / "words"
-    done = subprocess.run(
-        [*command, "--format", "npz", "--group", "score", "--group", "who", "--normalise", "--out", str(out)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    words = ["export", run.folder, "--format", "npz", "--out", out]
+    done = command(*words, "--group", "score", "--group", "who", "--normalise")
     assert done.stdout == f"{out}: npz, {len(NAMES) + 9} vectors of 6 dimensions: who, score\n"
     assert not done.stderr
     assert sorted(path.name for path in out.iterdir()) == ["manifest.json", "score.npz", "who.npz"]
-    done = subprocess.run([*command, "--format", "npz", "--out", str(out)], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
+    done = command(*words, code=2)
+    assert done.stdout == ""
     assert done.stderr == f"{out}: exists already; choose another folder, or add --force to replace it\n"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from feat2vec.scores import vector_weights
 from feat2vec.table import open_table
 from feat2vec.trainer import train
 from feat2vec.tuner import finetune, objective_of
+from tests.commands import feat2vec as command
 
 MODELS: dict[str, dict[str, Any]] = {
     "fm": {"dim": 8},
@@ -208,16 +207,6 @@ def test_mistakes_are_said(plain: feat2vec.Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def command(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", "from feat2vec.cli import main; main()", *map(str, words)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr
-    return done
-
-
-@pytest.mark.slow
 def test_the_command(plain: feat2vec.Run, tmp_path: Path) -> None:
     for name, seed in (("rows", 1), ("test", 2)):
         pq.write_table(table(80, seed), tmp_path / f"{name}.parquet")

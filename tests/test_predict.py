@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from feat2vec import evaluate, metrics
 from feat2vec.errors import UserError
 from feat2vec.predict import sigmoid, softmax
 from feat2vec.trainer import train
+from tests.commands import feat2vec as command
 
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "logistic": {"type": "logistic", "target": "label"},
@@ -197,16 +196,6 @@ def test_what_cannot_be_measured_is_said(runs: Any) -> None:
         evaluate.predict(runs("logistic"), wrong)
 
 
-def command(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", "from feat2vec.cli import main; main()", *map(str, words)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr
-    return done
-
-
-@pytest.mark.slow
 def test_the_commands(runs: Any, tmp_path: Path) -> None:
     run, rows = runs("logistic"), table(40, 2)
     pq.write_table(rows, tmp_path / "rows.parquet")

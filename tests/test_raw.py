@@ -15,8 +15,9 @@ import tensorflow as tf
 
 from feat2vec.encode import fit
 from feat2vec.keys import spell_floats
-from feat2vec.raw import Keys, Words, date_parts, reader, timestamps
+from feat2vec.raw import Keys, date_parts, reader, timestamps
 from feat2vec.vocabulary import Vocabulary
+from feat2vec.words import Words
 
 PIECES = [
     "Straße", "ΌΔΟΣ", "é", "e\u0301", "≠", "=\u0338", "İ", "ﬁ", "한글", "\u1112\u1161\u11ab", "Å", "\u212b", "\u212a",

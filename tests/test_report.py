@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from feat2vec.charts import number
 from feat2vec.errors import UserError
 from feat2vec.report import report
 from feat2vec.trainer import train
+from tests.commands import feat2vec as command
 
 EVIL = "<script>alert('who')</script> & \"co\""
 
@@ -181,25 +180,15 @@ def test_a_supervised_run_is_measured(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"run", "report.html"}
 
 
-def command(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", "from feat2vec.cli import main; main()", "report", *map(str, words)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr
-    return done
-
-
-@pytest.mark.slow
 def test_the_command(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     options = ("--data", folder / "rows.parquet", "--label", "good", "--other", folder / "other", "--out", out)
-    done = command(folder / "run", *options)
+    done = command("report", folder / "run", *options)
     lines = done.stdout.splitlines()
     assert lines[0].startswith("good: N 1, k 1: L_un ")
     assert "tau 0.5, bound" in lines[0]
     assert any(line.startswith("who: ") and "nearest neighbours are shared" in line for line in lines)
     Page(out.read_text(encoding="utf-8"))
-    assert "exists already" in command(folder / "run", *options, code=2).stderr
-    done = command(folder / "run", "--out", out, "--force", "--json")
+    assert "exists already" in command("report", folder / "run", *options, code=2).stderr
+    done = command("report", folder / "run", "--out", out, "--force", "--json")
     assert json.loads(done.stdout)["metrics"]["rows"] == 200

@@ -121,12 +121,16 @@ def test_a_frame_without_a_schema_gets_one() -> None:
 
 @pytest.mark.slow
 def test_a_grid_search_over_a_pipeline() -> None:
-    rows = frame(90, 0)
-    labels = rows["who"].isin(["w1", "w2", "w3"])
+    rows, new = frame(90, 0), frame(90, 1)
+    labels, true = (some["size"] > 2.5 for some in (rows, new))
     pipeline = make_pipeline(Feat2VecTransformer(SCHEMA, settings={"training.epochs": 30}), LogisticRegression())
     search = GridSearchCV(pipeline, {"feat2vectransformer__dim": [2, 8]}, cv=2, error_score="raise")
     search.fit(rows, labels)
-    assert search.score(rows, labels) > 0.65  # a coin has 0.5
+    # a number's vector is a linear map of it, so that a line through the vectors can cut where the labels do; rows of
+    # which nothing is known are half right
+    most_frequent = max(true.mean(), 1 - true.mean())
+    assert most_frequent < 0.65
+    assert search.score(new, true) > 0.85
     assert search.best_estimator_[0].run_.schema.training.epochs == 30
 
 

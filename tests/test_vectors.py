@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,8 @@ from feat2vec.space import dense
 from feat2vec.trainer import train
 from feat2vec.vectors import Vectors
 from feat2vec.vocabulary import FIRST
+from tests.commands import Done
+from tests.commands import feat2vec as command
 
 MODELS: dict[str, dict[str, Any]] = {
     "fm": {"dim": 6, "bias": True},
@@ -358,15 +358,11 @@ def test_an_index_finds_what_exact_search_finds(run: feat2vec.Run, monkeypatch: 
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def similar(run: feat2vec.Run, *words: str) -> subprocess.CompletedProcess[str]:
-    code = "from feat2vec.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, "similar", str(run.folder), *words], capture_output=True, text=True
-    )
+def similar(run: feat2vec.Run, *words: str, code: int = 0) -> Done[str]:
+    return command("similar", run.folder, *words, code=code)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("run", ["fm"], indirect=True)
+@pytest.mark.parametrize("run", ["rafm"], indirect=True)
 def test_the_command_prints_an_object_a_line(tmp_path: Path, run: feat2vec.Run) -> None:
     done = similar(run, "who", "🎬 studio", "--to", "tags", "-n", "4", "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -381,24 +377,18 @@ def test_the_command_prints_an_object_a_line(tmp_path: Path, run: feat2vec.Run) 
     done = similar(run, "row", "row 9", "--data", str(tmp_path / "rows.parquet"), "-n", "2")
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 3
-    done = similar(run, "who", "nolan", "--json")
-    assert (done.returncode, done.stdout) == (2, "")
+    done = similar(run, "who", "nolan", "--json", code=2)
+    assert done.stdout == ""
     assert done.stderr == "the group 'who' has no 'nolan'; did you mean 'Christopher Nolan'?\n"
 
 
-@pytest.mark.parametrize("run", ["fm"], indirect=True)
+@pytest.mark.parametrize("run", ["rafm"], indirect=True)
 def test_the_command_refuses_rows_that_do_not_fit(run: feat2vec.Run) -> None:
-    from click.testing import CliRunner
-
-    from feat2vec.cli import feat2vec as command
-
     for words, message in (
         (["row", "x"], "a run keeps no rows; name those to search in by --data"),
         (["who", "x", "--data", "y"], "'who' is no `row`; remove --data"),
     ):
-        done = CliRunner().invoke(command, ["similar", str(run.folder), *words])
-        assert isinstance(done.exception, UserError)
-        assert message in str(done.exception)
+        assert message in similar(run, *words, code=2).stderr
 
 
 def test_vectors_show_what_they_are(run: feat2vec.Run) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from feat2vec.cli.console import say
+from feat2vec.cli.console import say, say_problems
 from feat2vec.cli.explore import explore
 from feat2vec.cli.measuring import evaluate, explain, report
 from feat2vec.cli.tables import check, init
@@ -52,10 +52,10 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except UserError as error:
-        say(str(error), error=True)
+        say_problems(error)
         sys.exit(2)
     except FailedError as error:
-        say(str(error), error=True)
+        say_problems(error)
         sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
         say("interrupted", error=True)

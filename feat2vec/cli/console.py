@@ -23,6 +23,19 @@ def say(text: str, *, error: bool = False, end: str = "\n") -> None:
     click.echo(text.encode("utf-8", "backslashreplace").decode(), err=error, nl=end != "")
 
 
+MOST_LINES, MOST_SHOWN = 5, 30
+
+
+def say_problems(error: Exception) -> None:
+    """Print what is wrong on at most five lines; what is over stands on the last of them."""
+    lines = str(error).splitlines()
+    if len(lines) > MOST_LINES:
+        first, rest = lines[: MOST_LINES - 1], lines[MOST_LINES - 1 :]
+        more = "" if len(rest) <= MOST_SHOWN else f" | and {len(rest) - MOST_SHOWN:,} more"
+        lines = [*first, f"and {len(rest):,} more: {' | '.join(line.strip() for line in rest[:MOST_SHOWN])}{more}"]
+    say("\n".join(lines), error=True)
+
+
 def import_tensorflow() -> None:
     """TensorFlow's libraries write of the processor and of missing devices to standard error; nobody asked."""
     sys.stderr.flush()

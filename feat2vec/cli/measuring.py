@@ -51,7 +51,7 @@ def evaluate(
         return
     for name, value in facts.items():
         shown = ", ".join(value) if isinstance(value, list) else f"{value:.4g}" if isinstance(value, float) else value
-        say(f"{name:15} {shown}")
+        say(f"{name:15} {'-' if shown is None else shown}")
 
 
 @click.command()
@@ -80,6 +80,8 @@ def explain(
     feat2vec explain runs/films --data films.parquet --index 17 --to-index 42 --json
     feat2vec explain runs/films --row '{"title": "The Gleaners and I"}' --to '{"title": "Faces Places"}'
     """
+    from feat2vec.places import file_place
+
     if (row is None) == (data is None):
         raise UserError("explain: give the row by --row, or by --data and --index")
     if (data is None) != (index is None):
@@ -88,8 +90,8 @@ def explain(
         raise UserError("--to-index: is a row of --data; give --data, and no --to")
     if plot is not None and plot.suffix not in (".svg", ".html"):
         raise UserError(f"--plot: writes .svg or .html; received {plot}")
-    if plot is not None and not plot.parent.is_dir():
-        raise UserError(f"--plot: there is no folder {plot.parent}; make it first")
+    if plot is not None:
+        file_place(plot, force=True)
     rows, other = (None if text is None else json_row(name, text) for name, text in (("--row", row), ("--to", to)))
     import_tensorflow()
     from feat2vec.charts import alone
@@ -97,7 +99,7 @@ def explain(
 
     found = load(run).explain(
         data if rows is None else rows,
-        index=index or 1,
+        index=1 if index is None else index,
         to=other,
         to_index=to_index,
         class_name=class_name,

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from feat2vec.cli.console import say
-from feat2vec.errors import UserError
 
 
 @click.command()
@@ -24,10 +23,11 @@ def init(data: str, out: Path | None, force: bool) -> None:
     feat2vec init films.parquet -o films.yaml
     feat2vec init dataset:artworks
     """
+    from feat2vec.places import file_place
     from feat2vec.propose import propose
 
-    if out is not None and out.exists() and not force:
-        raise UserError(f"{out}: exists already; choose another name, or add --force to replace it")
+    if out is not None:
+        file_place(out, force=force)
     text = propose(data)
     if out is None:
         say(text, end="")
@@ -66,8 +66,10 @@ def check(schema: str | None, data: str | None, resolved: bool, as_json_schema: 
         say(checked.resolved(), end="")
     if data is not None:
         from feat2vec.encode import fit
+        from feat2vec.memory import refuse_too_large
 
         encoded = fit(checked, data)
+        refuse_too_large(encoded)
         say(f"{schema} fits {data}\n{encoded.summary()}", error=resolved)
     elif not resolved:
         groups = len(checked.groups)

@@ -16,6 +16,7 @@ from feat2vec.errors import UserError
 from feat2vec.table.types import Part, column_types
 
 BLOCK = 2**23
+DELIMITERS = "if it should have more, put commas, semicolons, tabs or | between them, in every row"  # of one column
 END = "\x1eend of the file\x1e"  # a last row of our own: when it does not come back, a quote before it is open
 _HEADER = re.compile(rb'((?:"[^"]*"|[^"\r\n])*)(\r\n|\r|\n|\Z)')
 _QUOTED = re.compile(rb'"[^"]*"')

@@ -1,0 +1,157 @@
+"""What training holds in memory at least, and a refusal of what the machine has no room for, before any of it is made.
+
+The estimates count the large parts alone, at 4 bytes a number: tables, layers and the optimizer's slots; a step's
+candidates and their gradients.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from feat2vec.codecs import Codec, ItemsCodec
+from feat2vec.encode import Encoded, Encoder
+from feat2vec.errors import UserError
+from feat2vec.schema import Logistic, Mlp, Schema, Softmax
+from feat2vec.vocabulary import levels
+
+NUMBER = 4  # bytes
+SLOTS = {"adagrad": 1, "adam": 2}
+VECTORS = 2.5  # of a negative, at once: measured, for 300 rows with 10,000 and 20,000 negatives each
+TEXT_CNN: Mapping[str, Any] = {"token_dim": 0, "filters": 0, "widths": ()}  # another text extractor has others
+MACHINE, LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
+
+
+class Part(NamedTuple):
+    """Something large: what it is, how many bytes, and what makes it smaller."""
+
+    what: str
+    size: int
+    remedy: str
+
+
+def dims_of(schema: Schema) -> tuple[int, ...]:
+    """The rank of each level; for truncation, of what each level adds to the one below."""
+    ranks = schema.model.ranks or (schema.model.dim,)
+    if schema.model.level_sharing == "truncate":
+        return (ranks[0], *(high - low for low, high in pairwise(ranks)))
+    return ranks
+
+
+def size_of(schema: Schema) -> str:
+    """The key of the schema that says how large the space is."""
+    return "dim" if schema.model.ranks is None else "ranks"
+
+
+def key_sizes(codec: ItemsCodec, schema: Schema) -> tuple[int, ...]:
+    """How many keys reach each level; those of the first and the unseen one."""
+    ranks = schema.model.ranks or (schema.model.dim,)
+    top = levels(codec.vocabulary.counts, ranks)
+    first, *others = (int((top >= level).sum()) for level in range(1, len(ranks) + 1))
+    return (first + 1, *others)
+
+
+def refuse_too_large(encoded: Encoded) -> None:
+    """Raise if what training on these rows holds has no room in memory."""
+    room, parts = free_memory(), list(estimate(encoded))
+    total = sum(part.size for part in parts)
+    if room is None or total <= room:
+        return
+    largest = max(parts, key=lambda part: part.size)
+    raise UserError(
+        f"training needs at least {spelled(total)} of memory, and {spelled(room)} are free: "
+        f"{largest.what} take {spelled(largest.size)}; {largest.remedy}"
+    )
+
+
+def estimate(encoded: Encoded) -> Iterator[Part]:
+    """The large parts of training on encoded rows."""
+    yield from _weights(encoded.encoder)
+    schema = encoded.encoder.schema
+    if schema.target is None or (isinstance(schema.objective, Logistic) and schema.objective.implicit is not None):
+        yield _candidates(encoded)
+
+
+def _weights(encoder: Encoder) -> Iterator[Part]:
+    schema = encoder.schema
+    copies = 1 + SLOTS[schema.training.optimizer.type]
+    dims, smaller = dims_of(schema), f"use a smaller model.{size_of(schema)}"
+    for name, codec in encoder.codecs.items():
+        spec = schema.groups[name].extractor
+        count, what, options = _of_group(spec, codec, schema, dims)
+        remedy = f"{smaller}, or groups.{name}.extractor.{options}"
+        yield Part(f"the group {name!r}, {what},", NUMBER * count * copies, remedy)
+    if isinstance(schema.objective, Softmax) and encoder.classes is not None:
+        classes = len(encoder.classes.keys)
+        yield Part(f"{classes:,} classes", NUMBER * copies * classes * sum(dims), smaller)
+    if isinstance(schema.head, Mlp):
+        sizes = {"vectors": len(schema.groups) * sum(dims), "interactions": sum(dims)}
+        layers = [sum(sizes[name] for name in schema.head.inputs), *schema.head.hidden]
+        yield Part("the head's layers", NUMBER * copies * _chain(layers), f"{smaller}, or head.hidden")
+
+
+def _of_group(spec: Any, codec: Codec, schema: Schema, dims: Sequence[int]) -> tuple[int, str, str]:
+    """The number of weights of a group's extractor, what they are, and the options that make them fewer."""
+    units = " + ".join(f"{dim:,}" for dim in dims)
+    if isinstance(codec, ItemsCodec) and spec.encoding == "items":
+        sizes = key_sizes(codec, schema)
+        count = sum(size * dim for size, dim in zip(sizes, dims, strict=True))
+        return count, f"{sizes[0]:,} keys of {units} numbers", "max_size, to keep fewer keys"
+    if isinstance(codec, ItemsCodec):
+        token_dim, filters, widths = (getattr(spec, key, of) for key, of in TEXT_CNN.items())
+        windows = sum(widths) * token_dim * filters
+        count = len(codec.vocabulary) * token_dim + windows + filters * len(widths) * sum(dims)
+        return count, f"{len(codec.vocabulary):,} tokens of {token_dim:,} numbers, {filters:,} filters", "token_dim"
+    layers = [codec.width, *getattr(spec, "hidden", ())]
+    shown = ", ".join(f"{size:,}" for size in layers)
+    return _chain([*layers, sum(dims)]), f"layers of {shown} and {units} units", "hidden, with fewer units"
+
+
+def _chain(sizes: Sequence[int]) -> int:
+    return sum(one * other for one, other in pairwise(sizes))
+
+
+def _candidates(encoded: Encoded) -> Part:
+    """A step's negatives: their entries, and their vectors with what becomes of them and a gradient."""
+    schema = encoded.encoder.schema
+    noise, dims = schema.noise, dims_of(schema)
+    rows = min(schema.training.batch_size, len(encoded))
+    drawn = rows if noise.sharing == "record" else 1
+    width = min(codec.width for codec in encoded.encoder.codecs.values())
+    size = int(noise.negatives * (drawn * (width + VECTORS * sum(dims)) + rows) * NUMBER)
+    for_each = f"for each of {rows:,} rows" if noise.sharing == "record" else f"shared by {rows:,} rows"
+    remedy = "" if noise.sharing == "batch" else ", or noise.sharing: batch"
+    return Part(
+        f"noise.negatives, {noise.negatives:,} {for_each} of a step,", size,
+        f"use fewer of them, a smaller model.{size_of(schema)} or training.batch_size{remedy}",
+    )  # fmt: skip
+
+
+def spelled(size: int) -> str:
+    """Bytes as a person says them.
+
+    >>> spelled(800), spelled(52_428_800), spelled(3 << 40)
+    ('800 bytes', '50 MB', '3,072 GB')
+    """
+    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB")):
+        if size >= unit:
+            return f"{size / unit:,.{1 if size < 10 * unit else 0}f} {name}"
+    return f"{size:,} bytes"
+
+
+def free_memory() -> int | None:
+    """Bytes that may still be taken, on this machine and in this container; None where nobody tells."""
+    told: list[int] = []
+    try:
+        lines = dict(line.split(":") for line in MACHINE.read_text().splitlines())
+        told.append(sum(int(lines[key].split()[0]) << 10 for key in ("MemAvailable", "SwapFree")))
+    except (OSError, ValueError, KeyError):
+        if "SC_PHYS_PAGES" in os.sysconf_names:
+            told.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    with suppress(OSError, ValueError):
+        told.append(int(LIMIT.read_text()))  # or "max"
+    return min(told, default=None)

@@ -1,0 +1,83 @@
+"""What training will hold: estimates against the weights that are made, and what the machine says is free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import feat2vec
+from feat2vec import memory
+from feat2vec.errors import UserError
+from feat2vec.memory import NUMBER, estimate, free_memory, refuse_too_large
+from feat2vec.model import Feat2Vec
+
+GROUPS: dict[str, Any] = {
+    "who": {"column": "who"},
+    "tags": {"column": "tags", "extractor": {"type": "lookup", "split": " "}},
+    "title": {"column": "title", "extractor": {"type": "text_cnn", "token_dim": 9, "filters": 7, "widths": [1, 2]}},
+    "size": {"column": "size", "extractor": {"type": "numeric", "hidden": [30, 20]}},
+}
+
+
+def encoded(**options: Any) -> feat2vec.encode.Encoded:
+    rng = np.random.default_rng(0)
+    rows = pa.table({
+        "who": [f"w{i * i % 37}" for i in range(200)],
+        "tags": [f"a{i % 5} b{i % 11}" for i in range(200)],
+        "title": [f"the {i % 13} of {i % 7}" for i in range(200)],
+        "size": rng.normal(size=200),
+        "kind": [f"k{i % 6}" for i in range(200)],
+    })  # fmt: skip
+    return feat2vec.fit({"version": 1, "groups": GROUPS, **options}, rows)
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "fm": {"model": {"dim": 40}},
+    "rafm": {"model": {"ranks": [4, 16, 64]}},
+    "truncate": {"model": {"ranks": [4, 16, 64], "level_sharing": "truncate"}},
+    "softmax": {"model": {"dim": 40}, "objective": {"type": "softmax", "target": "kind"}},
+    "mlp": {"model": {"dim": 40}, "objective": {"type": "softmax", "target": "kind"}, "head": {"type": "mlp"}},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("optimizer", "copies"), [("adagrad", 2), ("adam", 3)])
+def test_the_estimate_is_little_less_than_the_weights_and_slots(case: str, optimizer: str, copies: int) -> None:
+    rows = encoded(**CASES[case], training={"optimizer": optimizer})
+    told = sum(part.size for part in estimate(rows) if "negatives" not in part.what)
+    made = sum(int(np.prod(weight.shape)) for weight in Feat2Vec.from_encoder(rows.encoder).weights)
+    assert 0.9 * made <= told / NUMBER / copies <= made
+
+
+def test_what_has_no_room_is_refused_with_what_is_largest(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = encoded(model={"ranks": [4, 60_000]}, noise={"sharing": "batch", "negatives": 1})
+    total = sum(part.size for part in estimate(rows))
+    monkeypatch.setattr(memory, "free_memory", lambda: total)
+    refuse_too_large(rows)
+    monkeypatch.setattr(memory, "free_memory", lambda: None)
+    refuse_too_large(rows)
+    monkeypatch.setattr(memory, "free_memory", lambda: total - 1)
+    with pytest.raises(
+        UserError, match=r"at least \d+ MB .*: the group '\w+', .* take .* MB; use a smaller model\.ranks"
+    ):
+        refuse_too_large(rows)
+
+
+def test_free_memory_is_the_smaller_of_the_machines_and_the_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MACHINE", "LIMIT"):
+        monkeypatch.setattr(memory, name, tmp_path / name)
+    (tmp_path / "MACHINE").write_text("MemTotal: 9 kB\nMemAvailable:   3 kB\nSwapFree:  2 kB\n")
+    assert free_memory() == 5 * 1024
+    (tmp_path / "LIMIT").write_text("max\n")
+    assert free_memory() == 5 * 1024
+    (tmp_path / "LIMIT").write_text("4096\n")
+    assert free_memory() == 4096
+    (tmp_path / "MACHINE").unlink()  # no Linux: all of the machine's
+    (tmp_path / "LIMIT").unlink()
+    assert (free_memory() or 1 << 30) >= 1 << 28
