@@ -74,7 +74,7 @@ def rank(
     A query is a row and one true value; the row's other true values are left out. `given` are all other groups if it
     is None.
     """
-    model = run.model
+    model, given = run.model, _groups(run.fitted, target, given)
     found = candidates(model, run.fitted, target)
 
     def scores_of(rows: Mapping[str, Array]) -> Scores:

