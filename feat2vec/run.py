@@ -215,6 +215,13 @@ def load(folder: str | Path) -> Run:
     return run
 
 
+def unwritten(model: Feat2Vec) -> Run:
+    """A model that no folder holds, such as one in training, to be measured as a run is."""
+    run = Run(Path(), {}, {})
+    vars(run).update(model=model, fitted=model.encoder)  # what would be read from the folder
+    return run
+
+
 def partial_folder(out: Path) -> Path:
     """Where a run is while it trains."""
     return out.with_name(f"{out.name}.partial")

@@ -11,7 +11,7 @@ import click
 from feat2vec.cli.console import say
 from feat2vec.cli.measuring import evaluate, explain, report
 from feat2vec.cli.tables import check, init
-from feat2vec.cli.training import finetune, run, train
+from feat2vec.cli.training import finetune, run, train, tune
 from feat2vec.cli.vectors import embed, export, predict, similar
 from feat2vec.errors import FailedError, UserError
 
@@ -34,7 +34,7 @@ def feat2vec() -> None:
     """
 
 
-for command in (init, check, train, run, finetune, evaluate, predict, embed, similar, export, explain, report):
+for command in (init, check, train, run, tune, finetune, evaluate, predict, embed, similar, export, explain, report):
     feat2vec.add_command(command)
 
 
