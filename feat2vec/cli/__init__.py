@@ -12,7 +12,7 @@ from feat2vec.cli.console import say, say_problems
 from feat2vec.cli.explore import explore
 from feat2vec.cli.measuring import evaluate, explain, report
 from feat2vec.cli.tables import check, init
-from feat2vec.cli.training import finetune, run, train
+from feat2vec.cli.training import finetune, run, train, tune
 from feat2vec.cli.vectors import embed, export, predict, similar
 from feat2vec.errors import FailedError, UserError
 
@@ -35,7 +35,22 @@ def feat2vec() -> None:
     """
 
 
-COMMANDS = (init, check, train, run, finetune, evaluate, predict, embed, similar, export, explain, report, explore)
+COMMANDS = (
+    init,
+    check,
+    train,
+    run,
+    tune,
+    finetune,
+    evaluate,
+    predict,
+    embed,
+    similar,
+    export,
+    explain,
+    report,
+    explore,
+)
 for command in COMMANDS:
     feat2vec.add_command(command)
 

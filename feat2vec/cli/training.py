@@ -1,4 +1,4 @@
-"""train, finetune and run: a table to a run."""
+"""train, finetune, run and tune: a table to a run."""
 
 from __future__ import annotations
 
@@ -120,5 +120,51 @@ def run(
             recipe, out, data, settings=settings, rows=rows, resume=resume, force=force, quiet=quiet or as_json,
             tell=say,
         )  # fmt: skip
+    if as_json:
+        say(json.dumps(facts))
+
+
+@click.command()
+@click.argument("recipe")
+@click.option("--trials", required=True, type=click.IntRange(min=1), help="How many, with those of earlier calls.")
+@click.option("--data", multiple=True, metavar="[NAME=]SOURCE", help="A table that the recipe asks for.")
+@click.option("--out", type=click.Path(path_type=Path), help="The study: a folder. Default: runs/NAME-tune.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace a key that is not tuned.")
+@click.option("--rows", type=click.IntRange(min=1), help="A first try: at most so many rows.")
+@click.option("--force", is_flag=True, help="Start anew if the study is there.")
+@click.option("--quiet", is_flag=True, help="Print nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object, and nothing else.")
+def tune(
+    recipe: str, trials: int, data: tuple[str, ...], out: Path | None, settings: tuple[str, ...], rows: int | None,
+    force: bool, quiet: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Try the values in a recipe's `tune.ranges`, judged on its validation part, and write the best as a recipe.
+
+    Called again, it goes on: trials that ended are kept, one that was interrupted is tried again. Trials that are worse
+    than most are pruned. The test part is never looked at; `feat2vec run` measures the best recipe on it. Needs Optuna:
+    pip install 'feat2vec[tune]'.
+
+    \b
+    tune:                                                      # in the recipe
+      ranges:
+        training.optimizer.learning_rate: {log: [0.01, 1]}     # or uniform, for numbers
+        model.dim: {integer: [16, 128]}
+        noise.negatives: {choice: [64, 256]}
+      measure: {task: rank, target: artist, metric: mpr}       # default: the validation loss
+    \b
+    feat2vec tune recipes/artworks.yaml --trials 20
+    feat2vec tune recipes/artworks.yaml --trials 50 --out runs/artworks-tune
+    feat2vec run runs/artworks-tune/best.yaml
+    """
+    import_tensorflow()
+    from feat2vec.trials import tune
+
+    try:
+        facts = tune(
+            recipe, trials, out, data, settings=settings, rows=rows, force=force, quiet=quiet or as_json, tell=say
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        say("the trials that ended are kept: the same command goes on", error=True)
+        raise
     if as_json:
         say(json.dumps(facts))

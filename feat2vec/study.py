@@ -1,0 +1,200 @@
+"""The folder of `feat2vec tune`: its lock, its study in Optuna's database, what both are made of, the best recipe."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+
+from feat2vec.document import parse_document
+from feat2vec.edit import edited
+from feat2vec.errors import UserError
+from feat2vec.measurement import LOWER
+from feat2vec.parts import digests
+from feat2vec.ranges import Range, Tune
+from feat2vec.recipe import Recipe
+from feat2vec.run import differences
+from feat2vec.schema import Schema
+
+if TYPE_CHECKING:
+    import optuna
+
+Facts = dict[str, Any]
+
+OWN = ("lock", "study.db", "study.db-journal", "data", "trial", "best.yaml", "best.new")  # what the folder holds
+STARTUP = 5  # trials that come to their end before any is pruned
+WARMUP = 3  # tenths of a trial in which it is too early to judge it
+PATIENCE = 3  # times that a trial may be killed before another one takes its place
+
+
+def require_optuna() -> None:
+    """Optuna, which is an extra, without its chatter."""
+    try:
+        import optuna
+    except ImportError:
+        raise UserError("tuning needs Optuna: pip install 'feat2vec[tune]'") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def is_lower(tune: Tune) -> bool:
+    """Whether a lower number is a better one."""
+    return tune.measure is None or tune.measure.metric in LOWER
+
+
+def what_made(recipe: Recipe, tune: Tune, schema: Schema, sources: Mapping[str, str], rows: int | None) -> Facts:
+    """What trials have to share to be compared."""
+    made = recipe.model_dump(mode="json", include={"rows", "corpus", "split"})
+    made |= {"schema": yaml.safe_load(schema.resolved()), "tune": tune.model_dump(mode="json", exclude_none=True)}
+    facts: Facts = json.loads(json.dumps({**made, "data": digests(sources), "--rows": rows}))
+    return facts
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """The folder, which no other process tunes in; a kill frees it."""
+    there = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+    if "study.db" not in there and (strange := sorted(there - set(OWN))):
+        raise UserError(f"{folder}: is no folder of `feat2vec tune`, as it holds {strange[0]}; --out names another one")
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = sqlite3.connect(folder / "lock", timeout=0, isolation_level=None)
+    try:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            raise UserError(f"{folder}: another `feat2vec tune` is at work in it; name another --out") from None
+        yield
+    finally:
+        lock.close()
+
+
+@contextmanager
+def opened_study(folder: Path, tune: Tune, made_of: Facts, *, force: bool) -> Iterator[optuna.Study]:
+    """The folder's study, new or as it was left: a trial that was running has failed, and does not count."""
+    path = folder / "study.db"
+    if force:
+        for name in OWN[1:]:
+            here = folder / name
+            shutil.rmtree(here) if here.is_dir() else here.unlink(missing_ok=True)
+    shutil.rmtree(folder / "trial", ignore_errors=True)
+    import optuna
+    from sqlalchemy.exc import DatabaseError
+
+    try:
+        storage = optuna.storages.RDBStorage(f"sqlite:///{path.as_posix()}")
+    except (DatabaseError, RuntimeError):  # damaged, or of another version of Optuna
+        raise UserError(f"{path}: is no study that can be read; --force starts anew") from None
+    try:
+        study = optuna.create_study(
+            study_name="tune", storage=storage, load_if_exists=True,
+            direction="minimize" if is_lower(tune) else "maximize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=WARMUP),
+        )  # fmt: skip
+        before = study.user_attrs.get("made of")
+        if before is None:
+            shutil.rmtree(folder / "data", ignore_errors=True)
+            study.set_user_attr("made of", made_of)
+        elif changed := list(differences(before, made_of)):
+            more = f"\n  and {len(changed) - 3} more" if len(changed) > 3 else ""
+            lines = "".join(f"\n  {line}" for line in changed[:3])
+            remedy = "start anew with --force, or name another --out"
+            raise UserError(f"{folder}: holds a study of another recipe or other data:{lines}{more}\n{remedy}")
+        for trial in trials_in(study, "RUNNING"):
+            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+        yield study
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+# --- the trials -----------------------------------------------------------------------------------------------------
+
+
+def trials_in(study: optuna.Study, *states: str) -> list[optuna.trial.FrozenTrial]:
+    """The trials in one of some states, in their order."""
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in states]
+
+
+def ended(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+    """The trials that count."""
+    return trials_in(study, "COMPLETE", "PRUNED")
+
+
+def whole(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+    """Those of them that have a value."""
+    return trials_in(study, "COMPLETE")
+
+
+def next_trial(study: optuna.Study, tune: Tune, index: int, own: Mapping[str, Any] | None) -> optuna.Trial:
+    """The trial that follows on `index` others: its draws depend on nothing but them; the first has the `own` values.
+
+    So one that was killed is drawn again as it was, until it has been killed too often, as by a lack of memory.
+    """
+    import optuna
+
+    killed = sum(trial.user_attrs.get("number") == index + 1 for trial in trials_in(study, "FAIL"))
+    seed = np.random.SeedSequence((tune.seed, index, killed // PATIENCE)).generate_state(1)[0]
+    study.sampler = optuna.samplers.TPESampler(seed=int(seed))
+    if index == 0 and own is not None and killed < PATIENCE and not trials_in(study, "WAITING"):
+        study.enqueue_trial(dict(own), user_attrs={"own": True})
+    trial = study.ask()
+    trial.set_user_attr("number", index + 1)
+    return trial
+
+
+def own_values(tune: Tune, schema: Schema) -> dict[str, Any] | None:
+    """The schema's own values, as Optuna has them; None if one of them is outside of its range."""
+    data, own = schema.model_dump(mode="json"), {}
+    for key, each in tune.ranges.items():
+        value: Any = data
+        for word in key.split("."):
+            value = value.get(word) if isinstance(value, dict) else None
+        if each.choice is not None:
+            same = [json.dumps(one) for one in each.choice if (type(one), one) == (type(value), value)]
+            if not same:
+                return None
+            own[key] = same[0]
+        elif value is None or not each.ends()[0] <= value <= each.ends()[1]:
+            return None
+        else:
+            own[key] = value
+    return own
+
+
+def suggested(trial: optuna.Trial, key: str, each: Range, *, exact: bool) -> Any:
+    """A value of a range; numbers have the few digits that a person would give them."""
+    if each.choice is not None:
+        return json.loads(trial.suggest_categorical(key, [json.dumps(value) for value in each.choice]))
+    low, high = each.ends()
+    if each.integer is not None:
+        return trial.suggest_int(key, low, high)
+    number = trial.suggest_float(key, low, high, log=each.log is not None)
+    return number if exact else min(max(float(f"{number:.3g}"), low), high)
+
+
+@dataclass(frozen=True)
+class BestRecipe:
+    """The recipe's text, what stands in it instead of the name of a schema, and where the best recipe is written."""
+
+    text: str
+    below: Mapping[str, str] | None
+    settings: Sequence[str]
+    path: Path
+
+    def write(self, head: str, values: Mapping[str, Any]) -> None:
+        """Write it whole, with the settings of the command line and the values of a trial."""
+        given: dict[str, Any] = {}
+        for setting in self.settings:
+            key, _, value = setting.partition("=")
+            given[key] = parse_document(f"_: {value}").data["_"]
+        every = {("schema", *key.split(".")): value for key, value in {**given, **values}.items()}
+        new = self.path.with_suffix(".new")
+        new.write_text(head + edited(self.text, every, self.below), encoding="utf-8")
+        new.replace(self.path)

@@ -1,0 +1,93 @@
+"""Every command of the README and of the walk through runs, in their order, on less training than they ask for."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.commands import feat2vec
+
+ROOT = Path(__file__).parents[1]
+TRAINING = ("train", "run", "finetune")
+
+
+def commands(document: str) -> list[str]:
+    """Lines of code blocks, indented or fenced, that begin with feat2vec."""
+    text = (ROOT / document).read_text(encoding="utf-8").replace("\\\n", " ")
+    found = re.findall(r"(?m)^(?:    |\$ )(feat2vec .*?)(?:  +#.*)?$", text)
+    return [command for command in found if command != "feat2vec COMMAND --help"]
+
+
+def python_blocks(document: str) -> list[str]:
+    return re.findall(r"(?ms)^```python\n(.*?)^```", (ROOT / document).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table like the films'."""
+    from tests.test_steps import films
+
+    path = tmp_path_factory.mktemp("films") / "films.parquet"
+    pq.write_table(films(), path)
+    return path
+
+
+@pytest.mark.parametrize("document", ["README.md", "recipes/README.md"])
+def test_every_command_runs(document: str, films: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    shutil.copytree(ROOT / "schemas", tmp_path / "schemas")
+    shutil.copy(ROOT / "feat2vec" / "datasets" / "artworks.csv", tmp_path)
+    shutil.copy(films, tmp_path)
+    (tmp_path / "new.csv").write_text('artist,title,year\nNobody Yet,Untitled,2001\n"Hirst, Damien",Spots,\n')
+    found = commands(document)
+    assert len(found) > 7
+    for command in found:
+        words = shlex.split(command)[1:]
+        if words[0] in TRAINING:
+            words += ["--set", "training.epochs=1"]
+        if words[0] == "run":
+            words += ["--rows", "240"]
+        if words[0] == "tune":
+            words += ["--rows", "240", "--set", "training.epochs=1"]
+            words[words.index("--trials") + 1] = "1"
+        if words[0] == "explore" and "--html" not in words:
+            continue  # a server; tests/test_explore.py has it
+        feat2vec(*words, folder=tmp_path)
+
+
+def test_every_block_of_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the run that the commands before it have made."""
+    found = python_blocks("README.md")
+    assert found
+    monkeypatch.chdir(tmp_path)
+    feat2vec("init", "dataset:artworks", "-o", "artworks.yaml", folder=tmp_path)
+    short = ["--set", "training.epochs=1", "--quiet"]
+    feat2vec("train", "artworks.yaml", "--data", "dataset:artworks", "--out", "runs/artworks", *short, folder=tmp_path)
+    (tmp_path / "new.csv").write_text("artist,title,year\nNobody Yet,Untitled,2001\n")
+    scope: dict[str, object] = {}
+    for block in found:
+        exec(re.sub(r"epochs=\d+", "epochs=1", block), scope)
+
+
+def test_scripts_that_the_readme_names_are_there_and_speak_bash() -> None:
+    named = set(re.findall(r"tools/(\w+\.(?:sh|py))", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert {"demo.sh", "test.sh"} <= named
+    for name in named:
+        path = ROOT / "tools" / name
+        assert path.exists(), name
+        if path.suffix == ".sh":
+            subprocess.run(["bash", "-n", str(path)], check=True)
+
+
+@pytest.mark.slow
+def test_the_walk_through_prints_what_it_says() -> None:
+    check = [sys.executable, "tools/document.py", "recipes/README.md", "--check"]
+    done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
