@@ -55,7 +55,7 @@ def test_every_command_runs(document: str, films: Path, tmp_path: Path) -> None:
         if words[0] == "run":
             words += ["--rows", "240"]
         if words[0] == "tune":
-            words += ["--rows", "240", "--set", "training.epochs=1"]
+            words += ["--rows", "240"]
             words[words.index("--trials") + 1] = "1"
         if words[0] == "explore" and "--html" not in words:
             continue  # a server; tests/test_explore.py has it
@@ -69,7 +69,7 @@ def test_every_block_of_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     feat2vec("init", "dataset:artworks", "-o", "artworks.yaml", folder=tmp_path)
     short = ["--set", "training.epochs=1", "--quiet"]
-    feat2vec("train", "artworks.yaml", "--data", "dataset:artworks", "--out", "runs/artworks", *short, folder=tmp_path)
+    feat2vec("train", "artworks.yaml", "--data", "dataset:artworks", "--out", "runs/tate", *short, folder=tmp_path)
     (tmp_path / "new.csv").write_text("artist,title,year\nNobody Yet,Untitled,2001\n")
     scope: dict[str, object] = {}
     for block in found:
