@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy
 
 from feat2vec import study, trials
 from feat2vec.document import parse_document
@@ -44,6 +45,18 @@ tune:
   measure: {task: rank, target: shelf, metric: mpr}
 """
 RATE = "training.optimizer.learning_rate"
+
+
+@pytest.fixture(autouse=True)
+def unsynchronised() -> Iterator[None]:
+    """SQLite does not wait for the disk, which matters when the power fails."""
+
+    def connected(connection: Any, _: Any) -> None:
+        connection.execute("PRAGMA synchronous = OFF")
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "connect", connected)
+    yield
+    sqlalchemy.event.remove(sqlalchemy.Engine, "connect", connected)
 
 
 @pytest.fixture
