@@ -139,6 +139,8 @@ class _Trials:
 
     def until(self, trials: int) -> None:
         """Trials until so many have ended."""
+        if self.own is None:
+            self.tell("the recipe's own values are not all within the ranges, so that they are not tried")
         heads = "  ".join(f"{_heading(key, self.tune.ranges):6}" for key in self.tune.ranges)
         self.tell(f"trial  {self.metric:>16}  seconds  {heads}".rstrip())
         for trial in ended(self.study):
