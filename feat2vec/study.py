@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 
-OWN = ("lock", "study.db", "study.db-journal", "data", "trial", "best.yaml", "best.new")  # what the folder holds
+OWN = (  # what the folder holds
+    "lock", "lock-journal", "study.db", "study.db-journal", "data", "trial", "best.yaml", "best.new",
+)  # fmt: skip
 STARTUP = 5  # trials that come to their end before any is pruned
 WARMUP = 3  # tenths of a trial in which it is too early to judge it
 PATIENCE = 3  # times that a trial may be killed before another one takes its place
@@ -80,7 +82,7 @@ def opened_study(folder: Path, tune: Tune, made_of: Facts, *, force: bool) -> It
     """The folder's study, new or as it was left: a trial that was running has failed, and does not count."""
     path = folder / "study.db"
     if force:
-        for name in OWN[1:]:
+        for name in OWN[2:]:
             here = folder / name
             shutil.rmtree(here) if here.is_dir() else here.unlink(missing_ok=True)
     shutil.rmtree(folder / "trial", ignore_errors=True)
@@ -127,9 +129,9 @@ def ended(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
     return trials_in(study, "COMPLETE", "PRUNED")
 
 
-def whole(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
-    """Those of them that have a value."""
-    return trials_in(study, "COMPLETE")
+def is_whole(trial: optuna.trial.FrozenTrial) -> bool:
+    """Whether a trial has come to its end, and has a value."""
+    return trial.state.name == "COMPLETE"
 
 
 def next_trial(study: optuna.Study, tune: Tune, index: int, own: Mapping[str, Any] | None) -> optuna.Trial:

@@ -34,13 +34,13 @@ from feat2vec.study import (
     alone,
     ended,
     is_lower,
+    is_whole,
     next_trial,
     opened_study,
     own_values,
     require_optuna,
     suggested,
     what_made,
-    whole,
 )
 from feat2vec.table import Table
 from feat2vec.trainer import train
@@ -139,6 +139,8 @@ class _Trials:
 
     def until(self, trials: int) -> None:
         """Trials until so many have ended."""
+        if self.own is None:
+            self.tell("the recipe's own values are not all within the ranges, so that they are not tried")
         heads = "  ".join(f"{_heading(key, self.tune.ranges):6}" for key in self.tune.ranges)
         self.tell(f"trial  {self.metric:>16}  seconds  {heads}".rstrip())
         for trial in ended(self.study):
@@ -151,7 +153,7 @@ class _Trials:
     def said(self, name: str, command: str) -> Facts:
         """What has come of it."""
         every = ended(self.study)
-        if not whole(self.study):
+        if not any(map(is_whole, every)):
             raise FailedError(f"{self.folder}: no trial of {len(every)} came to its end; give other ranges")
         self._write()
         best = self.study.best_trial
@@ -172,11 +174,16 @@ class _Trials:
         values = {key: suggested(trial, key, each, exact=own) for key, each in self.tune.ranges.items()}
         trial.set_user_attr("values", values)
         began = time.perf_counter()
-        value = None
-        try:
-            value = self._value(trial, values)
-        except (_Pruned, FailedError) as error:  # to Optuna, one that has diverged is the worst of the pruned
-            trial.set_user_attr("stopped", str(error).splitlines()[0])
+        value, stopped = None, None
+        same = next((one for one in ended(self.study) if one.user_attrs["values"] == values), None)
+        if same is not None:  # it would end as it did
+            value, stopped = same.value if is_whole(same) else None, same.user_attrs["stopped"]
+        else:
+            try:
+                value = self._value(trial, values)
+            except (_Pruned, FailedError) as error:  # to Optuna, one that has diverged is the worst of the pruned
+                stopped = str(error).splitlines()[0]
+        trial.set_user_attr("stopped", stopped)
         trial.set_user_attr("seconds", round(time.perf_counter() - began, 1))
         states = optuna.trial.TrialState
         self.study.tell(trial, value, states.PRUNED if value is None else states.COMPLETE)
@@ -209,13 +216,13 @@ class _Trials:
 
     def _numbers(self, best: optuna.trial.FrozenTrial) -> str:
         """The best one's number and value, beside that of the recipe's own values."""
-        own = next((trial for trial in whole(self.study) if trial.user_attrs.get("own")), None)
+        own = next((one for one in ended(self.study) if one.user_attrs.get("own") and is_whole(one)), None)
         beside = "" if own is None else f"; {own.value:.4g} with the recipe's own values"
         return f"{best.user_attrs['number']}, {self.metric} {best.value:.4g} on validation{beside}"
 
     def _write(self) -> None:
         """The recipe with the best values so far."""
-        if whole(self.study):
+        if any(map(is_whole, ended(self.study))):
             best = self.study.best_trial
             head = f"# The best of {len(ended(self.study))} trials of `feat2vec tune`: trial {self._numbers(best)}.\n"
             self.best.write(head, best.user_attrs["values"])
