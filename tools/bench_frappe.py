@@ -5,10 +5,11 @@ python tools/bench_frappe.py TRAIN.parquet VALIDATION.parquet TEST.parquet [--ap
 
 protocol: the RaFM authors' training (Adam 1e-3, batches of 256, L2 5e-6 on whole tables). best: the schemas frappe.yaml
 and frappe_large.yaml, FM and DiFacto trained as they are. levels: each level's submodel of frappe.yaml, beside an FM of
-that rank trained alone with the level's own dropout. texts: frappe.yaml with what is known of an app
-(its description by a text CNN, name, category, developer, price, rating), against the ids alone, on the test rows of
-apps with at most three positive training rows. Every model stops early by the validation rows and is measured on the
-test rows. Numbers are means over the seeds, with the spread (largest less smallest) beside them.
+that rank trained alone with the level's own dropout. texts: frappe_texts.yaml (an app's description by a text CNN, its
+category and downloads), against its ids alone and frappe.yaml, on the test rows of apps with at most three positive
+training rows; new_apps: the same with training rows in which such apps are new (`with_new_apps`). Every model
+stops early by the validation rows and is measured on the test rows. Numbers are means over the seeds, with the spread
+(largest less smallest) beside them.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from feat2vec.metrics import auc, log_loss
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
 RARE = 3  # positive training rows of an app, at most
+AGAIN = 0.3  # of the rows of rare apps, added once more as rows of new apps
+PAGE = ("category", "downloads", "description")
 PROTOCOL: dict[str, Any] = {
     "batch_size": 256, "optimizer": {"type": "adam", "learning_rate": 0.001, "decay": "none"}, "l2": 5e-6,
     "l2_over": "tables", "interaction_dropout": 0.0,
@@ -65,30 +68,35 @@ def with_apps(path: str, apps: pa.Table) -> pa.Table:
 
 
 def known_of_apps(path: str) -> pa.Table:
-    """Each app's texts, categories and numbers."""
+    """What each app's page says; nothing where the page is not known."""
     apps = pq.read_table(path)
-    apps = apps.rename_columns([f"app_{name}" if name != "item" else name for name in apps.column_names])
-    apps = apps.set_column(apps.column_names.index("item"), "item", apps["item"].cast(pa.string()))
-    columns = ["item", "app_category", "app_developer", "app_description", "app_name"]
-    rating = pc.if_else(pc.match_substring_regex(apps["app_rating"], r"^[0-9.]+$"), apps["app_rating"], None)
-    price = pc.replace_substring_regex(apps["app_price"], r"[^0-9.]", "")
-    price = pc.if_else(pc.equal(apps["app_price"], "Free"), "0", pc.if_else(pc.equal(price, ""), None, price))
-    return apps.select(columns).append_column("app_rating", rating.cast(pa.float64())).append_column(
-        "app_price", price.cast(pa.float64())
-    )  # fmt: skip
+    known = {"item": apps["item"].cast(pa.string())}
+    for name in PAGE:
+        column = apps[name].cast(pa.string())
+        known[f"app_{name}"] = pc.if_else(pc.equal(column, "unknown"), pa.scalar(None, pa.string()), column)
+    return pa.table(known)
 
 
-TEXTS: dict[str, Any] = {
-    "category": {"column": "app_category"},
-    "developer": {"column": "app_developer", "extractor": {"type": "lookup", "min_count": 2}},
-    "name": {"column": "app_name", "extractor": {"type": "lookup", "split": "words", "combiner": "sqrtn"}},
-    "description": {
-        "column": "app_description",
-        "extractor": {"type": "text_cnn", "max_tokens": 48, "min_count": 3, "filters": 32, "token_dim": 24,
-                      "widths": [1, 2, 3], "dropout": 0.3},
-    },
-    "numbers": {"columns": ["app_price", "app_rating"], "extractor": {"type": "numeric", "hidden": [16]}},
-}  # fmt: skip
+def positives(train: pa.Table, rows: pa.Table) -> Any:
+    """The positive training rows of each row's app."""
+    apps = train["item"].to_numpy(zero_copy_only=False)
+    names, counts = np.unique(apps[train["used"].to_numpy() > 0], return_counts=True)
+    known = dict(zip(names, counts.tolist(), strict=True))
+    return np.array([known.get(app, 0) for app in rows["item"].to_numpy(zero_copy_only=False)])
+
+
+def with_new_apps(train: pa.Table, seed: int = 0) -> pa.Table:
+    """Training rows that say what an app is that nobody has used yet.
+
+    A negative row is a draw, so rows of an app without a use tell nothing of it but that it is new: they are left out,
+    and its id will be unseen. What that means is learnt from rows of rare apps, some of them once more as new apps'.
+    """
+    used = positives(train, train)
+    again = (used > 0) & (used <= RARE) & (np.random.default_rng(seed).random(len(used)) < AGAIN)
+    new = train.filter(pa.array(again))
+    names = pa.array([f"new {i}" for i in range(len(new))])  # each rarer than the schema's min_count
+    new = new.set_column(new.column_names.index("item"), "item", names)
+    return pa.concat_tables([train.filter(pa.array(used > 0)), new])
 
 
 def trained(given: Any, train: Any, validation: Any, seed: int) -> feat2vec.Run:
@@ -162,16 +170,22 @@ def main() -> None:
     if "texts" in options.only and options.apps:
         apps = known_of_apps(options.apps)
         train, validation, test = (with_apps(path, apps) for path in tables)
-        item, used = train["item"].to_numpy(zero_copy_only=False), train["used"].to_numpy()
-        positives = dict(zip(*np.unique(item[used > 0], return_counts=True), strict=True))
-        rare = np.array([positives.get(app, 0) <= RARE for app in test["item"].to_numpy(zero_copy_only=False)])
-        ids = schema("frappe")
-        both = {**ids, "groups": {**ids["groups"], **TEXTS}}
-        whole = (train, validation, test)
-        result["texts"] = {
-            "ids": several(ids, whole, options.seeds, {"rare_apps": rare}),
-            "ids_and_texts": several(both, whole, options.seeds, {"rare_apps": rare}),
+        used = positives(train, test)
+        slices = {
+            "rare_apps": used <= RARE,
+            "never_used_apps": used == 0,
+            "used_rare_apps": (used > 0) & (used <= RARE),
         }
+        whole, new = (train, validation, test), (with_new_apps(train), validation, test)
+        both = schema("frappe_texts")
+        ids = {**both, "groups": {name: both["groups"][name] for name in schema("frappe")["groups"]}}
+        result["texts"] = {
+            name: several(given, rows, options.seeds, slices)
+            for name, given, rows in (
+                ("frappe", schema("frappe"), whole), ("ids", ids, whole), ("ids_and_texts", both, whole),
+                ("new_apps_ids", ids, new), ("new_apps_ids_and_texts", both, new),
+            )
+        }  # fmt: skip
     print(json.dumps(result, indent=1))
 
 
