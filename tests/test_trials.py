@@ -338,7 +338,7 @@ def test_a_study_of_other_rows_or_another_recipe_is_refused(folder: Path, untrai
     ):
         tune("r.yaml", 3, "t", quiet=True)
     change(folder / "r.yaml", "epochs: 5", "epochs: 4")
-    with pytest.raises(UserError, match=r"--rows: None before, 100 now"):
+    with pytest.raises(UserError, match=r"--rows: none before, 100 now"):
         tune("r.yaml", 3, "t", rows=100, quiet=True)
     with (folder / "rows.csv").open("a") as file:
         file.write("i1,s1\n")
