@@ -363,8 +363,9 @@ def test_one_rank_is_the_plain_model_to_the_last_bit() -> None:
     assert losses[0] == losses[1]
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not() -> None:
-    case = CASES["contrastive pool, ranks"]
+@pytest.mark.parametrize("name", ["nce, joint", pytest.param("contrastive pool, ranks", marks=pytest.mark.slow)])
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(name: str) -> None:
+    case = CASES[name]
     rows = encoded(case, LOOKUPS)
     weights = [np.concatenate([w.ravel() for w in trained(rows, 2)[0].get_weights()]) for _ in range(2)]
     assert weights[0].tobytes() == weights[1].tobytes()

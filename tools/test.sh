@@ -6,14 +6,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-marks="not slow"
+marks="not slow" extras=test
 if [ "${1:-}" = "--slow" ]; then
-  marks=""
+  marks="" extras=test,explore
   shift
 fi
 
 . tools/venv.sh
-install test
+install "$extras"
 
 export TF_CPP_MIN_LOG_LEVEL=3 TF_ENABLE_ONEDNN_OPTS=0
 .venv/bin/ruff check .
