@@ -143,6 +143,11 @@ def _query(query: str, tables: Mapping[str, Table], folder: Path) -> Table:
             written = _write(folder, name, _batches(table), table)
             quoted, place = name.replace('"', '""'), written.name.replace("'", "''")
             connection.execute(f"CREATE VIEW \"{quoted}\" AS FROM read_parquet('{place}')")
+        # A recipe may be somebody else's: its query reads the tables that it names, and nothing else.
+        allowed = str(folder.resolve()).replace("'", "''")
+        connection.execute(f"SET allowed_directories = ['{allowed}']")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
         try:
             connection.sql(f"FROM ({query.strip().rstrip(';')})").write_parquet(str(path))
         except duckdb.Error as error:

@@ -81,6 +81,7 @@ def test_columns_without_types_stay_so(tmp_path: Path) -> None:
     [
         ({"rows": "SELECT nothing FROM rows"}, None, "rows: the query fails: Binder Error.*nothing"),
         ({"rows": "SELECT FROM WHERE"}, None, "rows: the query fails: Parser Error"),
+        ({"rows": "SELECT * FROM read_text('/etc/hosts')"}, None, "rows: the query fails: Permission Error"),
         ({"split": {"test": 0.01}}, 20, "has 20 rows; 0.01 of them for test leave none"),
     ],
 )
