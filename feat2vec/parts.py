@@ -39,6 +39,9 @@ def sources_of(recipe: Recipe, given: Sequence[str]) -> dict[str, str]:
         name, equals, source = one.partition("=")
         if equals and name in recipe.data:
             found[name] = source
+        elif equals and name.isidentifier() and not Path(one).exists():
+            near = suggest(name, recipe.data) or f"; its tables are {', '.join(recipe.data)}"
+            raise UserError(f"--data {one}: the recipe has no table {name!r}{near}")
         elif len(asked or recipe.data) == 1:
             found[next(iter(asked or recipe.data))] = one
         else:
@@ -150,10 +153,18 @@ def _query(query: str, tables: Mapping[str, Table], folder: Path) -> Table:
         connection.execute("SET lock_configuration = true")
         try:
             connection.sql(f"FROM ({query.strip().rstrip(';')})").write_parquet(str(path))
+        except duckdb.PermissionException:
+            remedy = "name the file there"
+            raise UserError(
+                f"rows: the query may read the tables of `data` alone, {', '.join(tables)}; {remedy}"
+            ) from None
         except duckdb.Error as error:
             said = " ".join(str(error).split())[:400]
             raise UserError(f"rows: the query fails: {said}") from None
-    return Table(str(path), [parquet_part(str(path))])
+    if not pq.read_metadata(path).num_rows:
+        raise UserError("rows: the query gives no row; look at its conditions and joins")
+    # Columns of a CSV are text until something asks for numbers.
+    return Table(str(path), [parquet_part(str(path))], all(table.typed for table in tables.values()))
 
 
 def _pair(corpus: Corpus, spec: CorpusSpec, folder: Path) -> Table:

@@ -137,15 +137,40 @@ def read_recipe(path: str | Path, settings: Sequence[str] = ()) -> tuple[Recipe,
     path = Path(path)
     if path.is_dir():
         raise UserError(f"{path}: is a folder; a recipe is a file, such as recipes/artworks.yaml")
+    if not path.exists():
+        near = suggest(path.name, [each.name for each in path.parent.glob("*.yaml")])
+        raise UserError(f"{path}: no such recipe{near or '; the repository of feat2vec has some in recipes/'}")
     document = read_document(path)
     recipe = validate(document, Recipe, _conflicts, {"version": 1, "name": "?", "data": {"?": "?"}, "schema": "?"})
     source = schema_document(document, recipe)
     schema = read_schema(source, settings=settings)
+    problems = list(_unknown_groups(recipe, schema))
     if recipe.tune is not None:
-        problems = list(unfit(recipe.tune, source, schema, settings))
-        if problems:
-            raise UserError(*(document.problem(path, message) for path, message in problems))
+        problems += unfit(recipe.tune, source, schema, settings)
+    if problems:
+        raise UserError(*(document.problem(at, message) for at, message in problems))
     return recipe, schema
+
+
+def _unknown_groups(recipe: Recipe, schema: Schema) -> Iterator[Problem]:
+    """Names that are no group of the schema: training may take hours, and they would be found after it."""
+    named: list[tuple[KeyPath, str | None]] = []
+    for path, each in recipe.evaluations():
+        named.append(((*path, "target"), each.target))
+        named += [((*path, "given", i), name) for i, name in enumerate(each.given or ())]
+    for i, near in enumerate(recipe.similar):
+        named += [(("similar", i, "group"), near.group), (("similar", i, "to"), near.to)]
+    for i, export in enumerate(recipe.export):
+        named += [(("export", i, "groups", k), name) for k, name in enumerate(export.groups or ())]
+    for key, tuning in recipe.finetune.items():
+        named += [(("finetune", key, "groups", k), name) for k, name in enumerate(tuning.groups or ())]
+    if recipe.page is not None:
+        rows = ("row",) if recipe.page.data is not None else ()
+        named += [(("page", "groups", k), name) for k, name in enumerate(recipe.page.groups) if name not in rows]
+    for at, group in named:
+        if group is not None and group not in schema.groups:
+            remedy = suggest(group, schema.groups) or f"; the groups are {', '.join(schema.groups)}"
+            yield at, f"names {group!r}, which is no group{remedy}"
 
 
 def schema_document(document: Document, recipe: Recipe) -> Document:

@@ -23,6 +23,14 @@ Tell = Callable[[str], None]
 Facts = dict[str, Any]
 
 
+class MissedError(FailedError):
+    """Something is not as the recipe expects; `facts` are its results all the same."""
+
+    def __init__(self, message: str, facts: Facts) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+
 def run_recipe(
     path: str | Path, out: str | Path | None = None, data: Sequence[str] = (), *, settings: Sequence[str] = (),
     rows: int | None = None, resume: bool = False, force: bool = False, quiet: bool = False, tell: Tell = print,
@@ -32,7 +40,7 @@ def run_recipe(
     `data` are the tables that the recipe asks for: a source if it asks for one, else NAME=SOURCE. `rows` is for a first
     try: no part has more rows, and what the recipe expects is not checked. The folder holds, beside the run, `data/`
     (the parts of the rows), `exports/`, `finetuned/` and `results.json`. Where something is not as expected, all of it
-    is written, and then a FailedError says by how much.
+    is written, and then a MissedError says by how much.
     """
     recipe, schema = read_recipe(path, settings)
     sources = sources_of(recipe, data)
@@ -48,7 +56,11 @@ def run_recipe(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        parts = make_parts(recipe, sources, folder, rows)
+        try:
+            parts = make_parts(recipe, sources, folder, rows)
+        except UserError as error:
+            ours = (f"{path}: {told}" if told.startswith("rows: ") else told for told in error.problems)
+            raise UserError(*ours) from None
         tables = parts.tables
         run = train(
             schema, tables["train"], out, tables.get("validation"), resume=resume, force=force, quiet=quiet
@@ -64,7 +76,7 @@ def run_recipe(
     tell(f"\n{out}: the run, with data/ and results.json, in {facts['seconds']:.0f} s")
     if steps.missed:
         few = "one thing" if len(steps.missed) == 1 else f"{len(steps.missed)} things"
-        raise FailedError("\n".join([f"{path}: {few} not as expected:", *steps.missed]))
+        raise MissedError("\n".join([f"{path}: {few} not as expected:", *steps.missed]), facts)
     return facts
 
 

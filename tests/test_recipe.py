@@ -65,6 +65,11 @@ def test_a_schema_of_its_own_file_is_beside_the_recipe(tmp_path: Path) -> None:
         ("[popularity]", "[]", r"expect.mpr.of: names popularity, which is not `beside`"),
         ("mpr: {max", "mrp: {max", r"expect.mrp: is no metric of the task rank; did you mean 'mrr' or 'mpr'"),
         ("{max: 0.5, of: popularity}", "{}", r"expect.mpr: bounds nothing"),
+        (
+            "target: a",
+            "target: aa",
+            r"r.yaml:10: evaluate\[0\].target: names 'aa', which is no group; did you mean 'a'",
+        ),
         ("groups: {a: {column: a}, b: {column: b}}", "groups: {a: {column: a}}", "r.yaml:8: groups: one group has"),
     ],
 )
@@ -73,6 +78,12 @@ def test_mistakes_are_told_with_their_line(tmp_path: Path, old: str, new: str, m
     (tmp_path / "r.yaml").write_text(GOOD.replace(old, new))
     with pytest.raises(UserError, match=message):
         read_recipe(tmp_path / "r.yaml")
+
+
+def test_a_recipe_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "films.yaml").write_text(GOOD)
+    with pytest.raises(UserError, match=r"film.yaml: no such recipe; did you mean 'films.yaml'"):
+        read_recipe(tmp_path / "film.yaml")
 
 
 def test_a_folder_is_no_recipe(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import feat2vec
 from feat2vec.errors import FailedError, UserError
 from feat2vec.evaluate import evaluate
 from feat2vec.steps import run_recipe
+from tests.commands import feat2vec as command
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 ROWS = 240
@@ -178,6 +179,25 @@ def test_what_is_not_as_expected_is_told_and_written_all_the_same(tmp_path: Path
     )
     assert facts["missed"] == lines[1:]
     assert (tmp_path / "run" / "data" / "test.parquet").exists()
+
+
+def test_json_has_the_results_also_where_something_is_missed(tmp_path: Path) -> None:
+    done = command("run", recipe(tmp_path, "{mpr: {max: -1}}"), "--out", tmp_path / "run", "--json", code=1)
+    assert json.loads(done.stdout)["missed"]
+    assert "expected <= -1" in done.stderr
+
+
+def test_numbers_of_a_csv_are_numbers_after_a_query(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,b,n\n" + "".join(f"a{i % 3},b{i % 5},{i % 7}\n" for i in range(60)))
+    path = recipe(tmp_path)
+    text = path.read_text().replace(
+        f"data: {{rows: {tmp_path / 'rows.parquet'}}}", "data: {all: rows.csv}\nrows: FROM all_"
+    )
+    text = text.replace("data: {all: rows.csv}", f"data: {{all_: {tmp_path / 'rows.csv'}}}")
+    path.write_text(text + "finetune:\n  n: {target: n, objective: regression, set: {training.epochs: 1}}\n")
+    facts = run_recipe(path, tmp_path / "run", quiet=True)
+    assert feat2vec.load(tmp_path / "run" / "finetuned" / "n").schema.objective.type == "regression"
+    assert "n" in facts["finetune"]
 
 
 def test_popularity_ranks_by_the_counts_of_training(tmp_path: Path) -> None:

@@ -113,13 +113,18 @@ def run(
     """
     import_tensorflow()
     from feat2vec.recipe import read_recipe
-    from feat2vec.steps import run_recipe
+    from feat2vec.steps import MissedError, run_recipe
 
     with interruptible(out or Path("runs", read_recipe(recipe)[0].name)):
-        facts = run_recipe(
-            recipe, out, data, settings=settings, rows=rows, resume=resume, force=force, quiet=quiet or as_json,
-            tell=say,
-        )  # fmt: skip
+        try:
+            facts = run_recipe(
+                recipe, out, data, settings=settings, rows=rows, resume=resume, force=force, quiet=quiet or as_json,
+                tell=say,
+            )  # fmt: skip
+        except MissedError as error:
+            if as_json:
+                say(json.dumps(error.facts))
+            raise
     if as_json:
         say(json.dumps(facts))
 
