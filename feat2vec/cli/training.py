@@ -111,11 +111,13 @@ def run(
     feat2vec run recipes/films.yaml --data films.parquet --out runs/films
     feat2vec run recipes/flights.yaml --rows 5000 --set training.epochs=1 --force
     """
-    import_tensorflow()
     from feat2vec.recipe import read_recipe
+
+    name = read_recipe(recipe, settings)[0].name  # what is wrong with it is said before TensorFlow is there
+    import_tensorflow()
     from feat2vec.steps import MissedError, run_recipe
 
-    with interruptible(out or Path("runs", read_recipe(recipe)[0].name)):
+    with interruptible(out or Path("runs", name)):
         try:
             facts = run_recipe(
                 recipe, out, data, settings=settings, rows=rows, resume=resume, force=force, quiet=quiet or as_json,
