@@ -87,10 +87,10 @@ class Codec(Protocol):
 def pack(items: Items, ids: Ints, width: int, *, ordered: bool) -> Entries:
     """The items' ids as padded rows; a bag's in ascending order, since its order means nothing."""
     present = items.lengths > 0
-    lengths = items.lengths[present]
-    filled = np.arange(width, dtype=np.int32) < lengths[:, None]  # [present rows, width]
     if width == 1 and items.weights is None:
         return Entries(present, ids[:, None], Tally())
+    lengths = items.lengths[present]
+    filled = np.arange(width, dtype=np.int32) < lengths[:, None]  # [present rows, width]
     rows = np.zeros((len(lengths), width), np.int32)
     rows[filled] = ids
     if items.weights is not None:
@@ -144,13 +144,14 @@ class ItemsCodec:
 
     def pack(self, items: Items, ids_of_keys: Ints, group: Group) -> Entries:
         ids = ids_of_keys[items.codes]
-        if not ids.all():
+        rare, none = bool((ids_of_keys == UNSEEN).any()), not ids_of_keys.all()
+        if none and not ids.all():
             items, ids = _without_padding(items, ids)
         items, ids = _shorten(items, ids, self.most)
         width = max(self.items, int(items.lengths.max(initial=0)))
         entries = pack(items, ids, width, ordered=isinstance(group.extractor, TokensSpec))
-        entries.tally.missing = int((~entries.present).sum())
-        entries.tally.unseen = int((ids == UNSEEN).sum())
+        entries.tally.missing = len(entries.present) - int(np.count_nonzero(entries.present))
+        entries.tally.unseen = int(np.count_nonzero(ids == UNSEEN)) if rare else 0
         entries.tally.truncated = items.truncated
         return entries
 
@@ -203,7 +204,7 @@ def _without_padding(items: Items, ids: Ints) -> tuple[Items, Ints]:
 
 def _shorten(items: Items, ids: Ints, most: int) -> tuple[Items, Ints]:
     """The first `most` items of each row: a text may be longer than any of the training rows."""
-    over = int((items.lengths > most).sum())
+    over = int(np.count_nonzero(items.lengths > most))
     if not over:
         return items, ids
     starts = np.cumsum(items.lengths, dtype=np.int64) - items.lengths

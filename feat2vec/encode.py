@@ -128,13 +128,14 @@ class Encoder:
             columns = _columns(groups.values(), side.columns, among=table)
             rows = _stage_all(stages(table, columns), [side, *(parts[name] for name in groups)])
             side.finish()
+            pieces = []
             for name in self.codecs:
                 codec, part, values = self.codecs[name], parts[name], self.values[name]
                 if name not in groups:
                     part.tally.missing = rows
                 spec = self.schema.groups[name].extractor
-                number_group(connection, folder, name, codec, spec, part.width, part.read, rows, values)
-            interleave(folder, list(self.codecs))
+                pieces.append(number_group(connection, folder, name, codec, spec, part.width, part.read, rows, values))
+            interleave(folder, pieces, rows)
         tallies = {name: part.tally for name, part in parts.items()}
         encoder = replace(self, classes=side.classes)
         return _opened(encoder, folder if out is None else Path(out), known, tallies, temporary=out is None)
@@ -237,6 +238,7 @@ def fit(
         tallies: dict[str, Tally] = {}
         codecs: dict[str, Codec] = {}
         problems: dict[str, Sequence[str]] = {}
+        pieces: dict[str, Iterator[Array]] = {}
 
         def finish(name: str) -> None:
             try:
@@ -245,22 +247,23 @@ def fit(
                 problems[name] = error.problems
                 return
             tallies[name] = Tally()
-            number_group(
+            pieces[name] = number_group(
                 connection, folder, name, codecs[name], schema.groups[name].extractor, codecs[name].stored,
                 lambda: _tallied(fits[name], tallies[name]), rows, None,
             )  # fmt: skip
-            if tallies[name].missing == rows:
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # the longest first, so that they end together
+            list(pool.map(finish, sorted(fits, key=lambda name: -fits[name].work)))
+        interleave(folder, [pieces[name] for name in schema.groups if name in pieces], rows)
+        for name, tally in tallies.items():
+            if tally.missing == rows:
                 columns = ", ".join(schema.groups[name].columns)
                 share = getattr(schema.groups[name].extractor, "max_share", 1.0)
                 remedy = "remove it" if share == 1 else f"remove it, or raise max_share ({share:g} now)"
                 problems[name] = (f"the group {name!r} has no value in any row (column {columns}); {remedy}",)
-
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # the longest first, so that they end together
-            list(pool.map(finish, sorted(fits, key=lambda name: -fits[name].work)))
         if problems:
             in_order = (problem for name in schema.groups for problem in problems.get(name, ()))
             raise UserError(*(f"{table.name}: {problem}" for problem in in_order))
-        interleave(folder, list(schema.groups))
     folder = folder if out is None else Path(out)
     values = {name: open_values(folder, name) for name in schema.groups}
     encoder = Encoder(schema, {name: codecs[name] for name in schema.groups}, values, side.classes)

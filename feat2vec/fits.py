@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,14 +22,14 @@ from feat2vec.codecs import (
     numbers_checked,
     parse_items,
 )  # fmt: skip
-from feat2vec.columns import Kind, Stage, kind_of_type
+from feat2vec.columns import Ints, Kind, Stage, kind_of_type
 from feat2vec.keys import Items
 from feat2vec.numbers import numbers_of, vectors_of
 from feat2vec.scaling import ColumnFeed, fit_scale, quantiles
 from feat2vec.schema import Group
 from feat2vec.specs import ExtractorSpec, ItemsSpec, NumbersSpec, TokensSpec
-from feat2vec.values import ArrayFile, Spilled
-from feat2vec.vocabulary import VocabularyFit
+from feat2vec.values import BLOCK, CHUNK, Array, ArrayFile, Spilled
+from feat2vec.vocabulary import Counts, VocabularyFit
 
 
 class CodecFit(Protocol):
@@ -48,13 +49,37 @@ class CodecFit(Protocol):
         """The entries of each stage, once `finish` has run."""
 
 
+@dataclass(frozen=True)
+class _StagedItems:
+    """A stage's items on disk, less their keys."""
+
+    rows: int
+    truncated: int  # rows
+    lengths: Spilled | None  # None where each row has one item
+    codes: Spilled
+    weights: Spilled | None
+
+    def blocks(self) -> Iterator[Items]:
+        """The items; those of rows with one item each in small blocks, which stay in a cache."""
+        keys, truncated = pa.array([], pa.string()), self.truncated
+        if self.lengths is None and self.weights is None:
+            for codes in self.codes.blocks(BLOCK):
+                yield Items(np.broadcast_to(np.int32(1), len(codes)), codes, keys, None, truncated)
+                truncated = 0
+            return
+        one = np.broadcast_to(np.int32(1), self.rows)
+        lengths = one if self.lengths is None else self.lengths.take().astype(np.int32)
+        weights = None if self.weights is None else self.weights.take()
+        yield Items(lengths, self.codes.take(), keys, weights, truncated)
+
+
 class ItemsFit:
     """Fits an ItemsCodec: staged are the codes of each row, whose keys DuckDB counts."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, name: str, group: Group) -> None:
         self.group, self.folder, self.name = group, folder, name
         self.words = VocabularyFit(connection, name)
-        self.staged: list[tuple[int, list[Spilled]]] = []  # rows that were truncated; lengths, codes and weights
+        self.staged: list[_StagedItems] = []
         self.widest = 1
         self.kind: Kind | None = None
         self.codec: ItemsCodec | None = None
@@ -69,13 +94,19 @@ class ItemsFit:
         number = len(self.staged)
         self.work += len(items.codes) + len(items.keys)
         self.rows += len(items.lengths)
-        self.words.add(items.keys, np.bincount(items.codes, minlength=len(items.keys)))
+        self.words.add(items.keys, _occurrences(items.codes, len(items.keys)))
         self.widest = max(self.widest, int(items.lengths.max(initial=0)))
-        lengths = items.lengths.astype(np.min_scalar_type(self.widest))
-        codes = items.codes.astype(np.min_scalar_type(len(items.keys)))
-        arrays = [lengths, codes, *([] if items.weights is None else [items.weights])]
-        paths = [self.folder / f"{self.name}_{part}_{number}" for part in range(len(arrays))]
-        self.staged.append((items.truncated, [Spilled(*pair) for pair in zip(arrays, paths, strict=True)]))
+        single = items.lengths.size == items.codes.size and bool((items.lengths == 1).all())
+
+        def spilled(part: str, array: Array) -> Spilled:
+            return Spilled(array, self.folder / f"{self.name}_{part}_{number}")
+
+        self.staged.append(_StagedItems(
+            len(items.lengths), items.truncated,
+            None if single else spilled("lengths", items.lengths.astype(np.min_scalar_type(self.widest))),
+            spilled("codes", items.codes.astype(np.min_scalar_type(len(items.keys)))),
+            None if items.weights is None else spilled("weights", items.weights),
+        ))  # fmt: skip
 
     def finish(self, edges: tuple[float, ...] = (), kind: Kind | None = None) -> ItemsCodec:
         spec = self.group.extractor
@@ -83,7 +114,7 @@ class ItemsFit:
         untyped = self.kind is None and isinstance(spec, ItemsSpec) and not edges
         spelling = self.words.spell() if untyped else self.kind or "text"
         share = spec.max_share if isinstance(spec, ItemsSpec) else 1.0
-        most_often = int(round(share * self.rows, 6)) if share < 1 else 2**62  # 0.29 * 100 is below 29
+        most_often = int(round(share * self.rows, 6)) if share < 1 else None  # 0.29 * 100 is below 29
         vocabulary = self.words.finish(spec.min_count, spec.max_size, spelling, most_often)
         if isinstance(spec, ItemsSpec) and spec.bag and not spec.parts:
             self.widest = min(self.widest, spec.max_items)
@@ -95,10 +126,18 @@ class ItemsFit:
 
     def entries(self) -> Iterator[Entries]:
         assert self.codec is not None
-        for number, (truncated, spilled) in enumerate(self.staged):
-            lengths, codes, *weights = (part.take() for part in spilled)
-            items = Items(lengths.astype(np.int32), codes, pa.array([]), weights[0] if weights else None, truncated)
-            yield self.codec.pack(items, self.words.ids(number), self.group)
+        for number, staged in enumerate(self.staged):
+            ids = self.words.ids(number)
+            yield from (self.codec.pack(items, ids, self.group) for items in staged.blocks())
+
+
+def _occurrences(codes: Ints, keys: int) -> Counts:
+    """How often each key occurs; in blocks, since NumPy counts in a copy of 64 bits a code."""
+    counts = np.zeros(keys, np.int64)
+    block = max(keys, CHUNK // 4)
+    for start in range(0, len(codes), block):
+        counts += np.bincount(codes[start : start + block], minlength=keys)
+    return counts
 
 
 class NumbersFit:

@@ -85,6 +85,8 @@ def _unnest(stage: Stage, column: str, values: pa.ChunkedArray, spec: ItemsSpec)
         bags = np.repeat(np.arange(len(lengths)), lengths)
         return np.bincount(bags, weights=parts, minlength=len(lengths)).astype(np.int32), values
     if spec.split is None:
+        if not values.null_count:
+            return np.broadcast_to(np.int32(1), len(values)), values
         lengths = concat([pc.is_valid(chunk).cast(pa.int32()) for chunk in values.chunks])
         return lengths, pa.chunked_array([chunk.drop_null() for chunk in values.chunks], values.type)
     refuse_unless_text(stage, column, values, "only text can be split")

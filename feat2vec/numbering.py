@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -12,7 +14,7 @@ from feat2vec.codecs import Codec, Entries, Tally
 from feat2vec.columns import Stage
 from feat2vec.schema import Group
 from feat2vec.specs import ExtractorSpec, ItemsSpec
-from feat2vec.values import CHUNK, Array, ArrayFile, Packing, Spilled, Values, file_name, number_entries, open_array
+from feat2vec.values import BLOCK, CHUNK, Array, ArrayFile, Packing, Spilled, Values, file_name, number_entries
 from feat2vec.vocabulary import FIRST, UNSEEN, Vocabulary
 
 
@@ -46,13 +48,13 @@ def widened(entries: Array, width: int) -> Array:
 def number_group(
     connection: duckdb.DuckDBPyConnection, folder: Path, name: str, codec: Codec, spec: ExtractorSpec, width: int,
     read: Callable[[], Iterator[Entries]], rows: int, before: Values | None,
-) -> None:  # fmt: skip
-    """Write a group's value id of each row, its values and their counts. `before` are values that keep their ids.
+) -> Iterator[Array]:  # fmt: skip
+    """A group's value id of each row, in pieces; its values and their counts are on disk when the last one is taken.
 
-    `width` is that of the entries which `read` gives; those of `before` may be narrower.
+    `before` are values that keep their ids. `width` is that of the entries which `read` gives; those of `before` may
+    be narrower.
     """
     known = 0 if before is None else len(before.entries)
-    path = folder / ".staging" / f"{file_name(name)}_ids.npy"
     new = ArrayFile(folder / "values" / f"{file_name(name)}.npy", codec.dtype, width)
     for start in range(0, known, CHUNK):
         assert before is not None
@@ -60,9 +62,11 @@ def number_group(
     counts = ArrayFile(folder / "counts" / f"{file_name(name)}.npy", np.int64)
     cut = isinstance(spec, ItemsSpec) and spec.bag and spec.max_share < 1  # after the keys were counted
     if width == 1 and codec.vocabulary is not None and not cut:
-        _number_single(path, new, counts, read(), rows, codec.vocabulary, before)
+        pieces = _number_single(new, counts, read(), codec.vocabulary, before)
     else:
-        ids = np.lib.format.open_memmap(path, "w+", np.int32, (rows,))
+        ids = np.lib.format.open_memmap(
+            folder / ".staging" / f"{file_name(name)}_ids.npy", "w+", np.int32, (rows,)
+        )  # fmt: skip
         ids[:] = -1
 
         def feed() -> Iterator[tuple[Array, Array]]:
@@ -77,17 +81,22 @@ def number_group(
 
         packing = Packing(codec.dtype, width, codec.bits)
         number_entries(connection, feed(), packing, new, ids, counts if before is None else None, known)
-    new.close()
-    if before is not None:
-        counts.append(before.counts)
-        counts.append(np.zeros(new.rows - known, np.int64))
-    counts.close()
+        pieces = (ids[start : start + CHUNK] for start in range(0, rows, CHUNK))
+
+    def whole() -> Iterator[Array]:
+        yield from pieces
+        new.close()
+        if before is not None:
+            counts.append(before.counts)
+            counts.append(np.zeros(new.rows - known, np.int64))
+        counts.close()
+
+    return whole()
 
 
 def _number_single(
-    path: Path, new: ArrayFile, counts: ArrayFile, read: Iterator[Entries], rows: int,
-    vocabulary: Vocabulary, before: Values | None,
-) -> None:  # fmt: skip
+    new: ArrayFile, counts: ArrayFile, read: Iterator[Entries], vocabulary: Vocabulary, before: Values | None
+) -> Iterator[Array]:
     """Number entries that are one id each, in the order of the ids: no sorting needed."""
     unseen = [vocabulary.unseen] if vocabulary.unseen else []
     if before is None:
@@ -98,10 +107,10 @@ def _number_single(
         known = np.asarray(before.entries)[:, 0]
     value_of = np.full(len(vocabulary), len(known), np.int32)  # what is new can only be an unseen key
     value_of[known] = np.arange(len(known), dtype=np.int32)
-    out, is_new = ArrayFile(path, np.int32), False
+    is_new = False
     for entries in read:
         if before is None:
-            found = entries.rows[:, 0] - (FIRST - len(unseen))
+            found = entries.rows[:, 0] - np.int32(FIRST - len(unseen))
         else:
             found = value_of[entries.rows[:, 0]]
             is_new |= bool((found == len(known)).any())
@@ -109,17 +118,46 @@ def _number_single(
             ids = np.full(len(entries.present), -1, np.int32)
             ids[entries.present] = found
             found = ids
-        out.append(found)
-    out.append(np.full(rows - out.rows, -1, np.int32))  # all of them, where the group's columns are absent
-    out.close()
+        yield found
     if is_new:
         new.append(np.array([[UNSEEN]]))
 
 
-def interleave(folder: Path, names: list[str]) -> None:
-    """The groups' ids side by side, row by row."""
-    columns = [open_array(folder / ".staging" / f"{file_name(name)}_ids.npy") for name in names]
-    out = ArrayFile(folder / "rows.npy", np.int32, len(names))
-    for start in range(0, len(columns[0]), CHUNK):
-        out.append(np.stack([column[start : start + CHUNK] for column in columns], axis=1))
+def interleave(folder: Path, groups: Sequence[Iterator[Array]], rows: int) -> None:
+    """The groups' ids side by side, row by row; a group whose pieces end early is missing in the other rows."""
+    out = ArrayFile(folder / "rows.npy", np.int32, len(groups))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        columns = [_Column(pool, pieces) for pieces in groups]
+        for start in range(0, rows, BLOCK):
+            size = min(BLOCK, rows - start)
+            out.append(np.stack([column.take(size) for column in columns], axis=1))
+        for column in columns:
+            column.end()
     out.close()
+
+
+class _Column:
+    """Takes as many ids as are asked for from pieces of any size; the next piece is made meanwhile."""
+
+    def __init__(self, pool: ThreadPoolExecutor, pieces: Iterator[Array]) -> None:
+        self.pool, self.pieces = pool, pieces
+        self.next = pool.submit(next, pieces, None)
+        self.piece, self.at = np.zeros(0, np.int32), 0
+
+    def take(self, size: int) -> Array:
+        ids = self.piece[self.at : self.at + size]
+        self.at += len(ids)
+        if len(ids) == size:
+            return ids
+        piece = self.next.result()
+        if piece is None:
+            return np.concatenate([ids, np.full(size - len(ids), -1, np.int32)])
+        self.piece, self.at = piece, 0
+        self.next = self.pool.submit(next, self.pieces, None)
+        more = self.take(size - len(ids))
+        return np.concatenate([ids, more]) if len(ids) else more
+
+    def end(self) -> None:
+        """Take what is left, so that the group's files are written."""
+        while self.next.result() is not None:
+            self.next = self.pool.submit(next, self.pieces, None)

@@ -19,6 +19,7 @@ from feat2vec.vocabulary import Counts
 
 Array = npt.NDArray[Any]
 CHUNK = 1 << 20
+BLOCK = 1 << 17  # numbers that stay in a cache
 WIDEST = 8  # 64-bit words of an entry that DuckDB sorts as columns; wider entries are sorted as one blob
 
 
@@ -78,6 +79,14 @@ class Spilled:
         array: Array = np.fromfile(self.path, self.dtype).reshape(self.shape)
         self.path.unlink()
         return array
+
+    def blocks(self, rows: int) -> Iterator[Array]:
+        """`take` in blocks of rows."""
+        row = self.dtype.itemsize * int(np.prod(self.shape[1:]))
+        for at in range(0, self.shape[0], rows):
+            count = min(rows, self.shape[0] - at) * row // self.dtype.itemsize
+            yield np.fromfile(self.path, self.dtype, count, offset=at * row).reshape(-1, *self.shape[1:])
+        self.path.unlink()
 
 
 @dataclass(frozen=True)

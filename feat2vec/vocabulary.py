@@ -19,6 +19,7 @@ from feat2vec.columns import MISSING_NUMBERS, Ints, Kind
 from feat2vec.keys import respell
 
 PADDING, UNSEEN, FIRST = 0, 1, 2
+HELD_BYTES = 64 << 20
 Counts = npt.NDArray[np.int64]
 
 
@@ -91,26 +92,33 @@ def levels(counts: Counts, ranks: Sequence[int]) -> npt.NDArray[np.int8]:
 
 
 class VocabularyFit:
-    """Counts keys stage by stage in DuckDB, which spills to disk."""
+    """Counts keys stage by stage: a few in memory, many in DuckDB, which spills to disk."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         self.connection = connection.cursor()
         self.name = name
         self.sizes: list[int] = []
-        self.connection.execute(f"create table {name} (stage int, code int, key varchar, n bigint)")
+        self.held: list[pa.Table] = []
+        self.stored = False
+        self.places: list[Ints] = []  # of the held keys, among the distinct ones
+        self.id_of: Ints = np.zeros(0, np.int32)
 
     def add(self, keys: pa.StringArray, counts: npt.NDArray[np.intp]) -> None:
-        """The distinct keys of a stage and how often each occurs; their order is remembered for `ids`."""
+        """The keys of a stage and how often each occurs; their order is remembered for `ids`."""
         stage = len(self.sizes)
         self.sizes.append(len(keys))
-        some = np.flatnonzero(counts)
-        piece = pa.table({"code": some.astype(np.int32), "key": keys.take(pa.array(some)), "n": counts[some]})
-        self.connection.register("piece", piece)
-        self.connection.execute(f"insert into {self.name} select {stage}, code, key, n from piece")
-        self.connection.unregister("piece")
+        codes = np.arange(len(keys), dtype=np.int32)
+        if not counts.all():
+            codes = codes[counts > 0]
+            keys, counts = keys.take(pa.array(codes)), counts[codes]
+        some = {"stage": np.full(len(codes), stage, np.int32), "code": codes, "key": keys, "n": counts}
+        self.held.append(pa.table(some))
+        if self.stored or sum(piece.nbytes for piece in self.held) > HELD_BYTES:
+            self._store()
 
     def spell(self) -> Kind:
         """What kind of keys a table of text holds: all booleans, all numbers, or text; numbers are spelled anew."""
+        self._store()
         facts = self.connection.sql(
             f"select bool_and(lower(key) in ('true', 'false')),"
             r" bool_and(regexp_full_match(key, '-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?')),"
@@ -129,35 +137,70 @@ class VocabularyFit:
             self.connection.unregister("pairs")
         return kind
 
-    def finish(self, min_count: int, max_size: int | None, kind: Kind, max_count: int = 2**62) -> Vocabulary:
+    def finish(self, min_count: int, max_size: int | None, kind: Kind, max_count: int | None = None) -> Vocabulary:
+        counted = self._counted()
         limit = "" if max_size is None else f"limit {max_size}"
-        self.connection.execute(
-            f"create table {self.name}_frequent as select key from {self.name} group by key having sum(n) > {max_count}"
-        )
-        self.connection.execute(
-            f"create table {self.name}_kept as select key, sum(n)::bigint n from {self.name} group by key"
-            f" having sum(n) between {min_count} and {max_count} order by n desc, key {limit}"
-        )
-        kept = self.connection.sql(f"select key, n from {self.name}_kept order by rowid").to_arrow_table()
-        [(total,)] = self.connection.sql(
-            f"select coalesce(sum(n), 0)::bigint from {self.name} anti join {self.name}_frequent using (key)"
-        ).fetchall()
-        too_frequent = self.connection.sql(f"select key from {self.name}_frequent order by key").fetchall()
-        counts = kept["n"].to_numpy()
-        unseen = total - int(counts.sum())
-        keys = kept["key"].combine_chunks().cast(pa.string())
-        return Vocabulary(keys, counts, unseen, kind, [key for (key,) in too_frequent])
+        at_most = "" if max_count is None else f"and n <= {max_count}"
+        kept = self.connection.sql(
+            f"select * from {counted} where n >= {min_count} {at_most} order by n desc, key {limit}"
+        ).to_arrow_table()
+        frequent = kept.slice(0, 0)
+        if max_count is not None:
+            frequent = self.connection.sql(
+                f"select * from {counted} where n > {max_count} order by key"
+            ).to_arrow_table()
+        [(total,)] = self.connection.sql(f"select coalesce(sum(n), 0)::bigint from {counted}").fetchall()
+        keys, counts = kept["key"].combine_chunks().cast(pa.string()), kept["n"].to_numpy()
+        unseen = total - int(counts.sum()) - int(frequent["n"].to_numpy().sum())
+        ids = np.arange(FIRST, FIRST + len(keys), dtype=np.int32)
+        if self.stored:
+            none = np.full(len(frequent), PADDING, np.int32)
+            known = pa.concat_tables([kept, frequent]).append_column("id", pa.array(np.concatenate([ids, none])))
+            self.connection.register("known", known)
+        else:
+            self.id_of[kept["place"].to_numpy()] = ids
+            self.id_of[frequent["place"].to_numpy()] = PADDING
+        return Vocabulary(keys, counts, unseen, kind, frequent["key"].to_pylist())
 
     def ids(self, stage: int) -> Ints:
         """The id of each key of a stage, in the order in which `add` had them."""
-        found = self.connection.sql(
-            f"select code, coalesce(kept.rowid + {FIRST}, {UNSEEN})::int id from {self.name} piece"
-            f" left join {self.name}_kept kept using (key) anti join {self.name}_frequent using (key)"
-            f" where stage = {stage}"
-        ).to_arrow_table()
         ids = np.full(self.sizes[stage], PADDING, np.int32)
-        ids[found["code"].to_numpy()] = found["id"].to_numpy()
+        if self.stored:
+            found = self.connection.sql(
+                f"select code, coalesce(id, {UNSEEN})::int id from (from {self.name} where stage = {stage})"
+                f" left join known using (key)"
+            ).to_arrow_table()
+            ids[found["code"].to_numpy()] = found["id"].to_numpy()
+        else:
+            ids[self.held[stage]["code"].to_numpy()] = self.id_of[self.places[stage]]
         return ids
+
+    def _counted(self) -> str:
+        """SQL for the distinct keys, how often each occurs and the place of one that is held."""
+        if self.stored:
+            return f"(select key, sum(n)::bigint n, 0 place from {self.name} group by key)"
+        chunks = [piece["key"].chunk(0) for piece in self.held if piece.num_rows]
+        encoded = pa.chunked_array(chunks, pa.string()).dictionary_encode()
+        keys = encoded.chunk(0).dictionary if chunks else pa.array([], pa.string())
+        n, places = np.zeros(len(keys), np.int64), iter(encoded.chunks)
+        for piece in self.held:
+            own = next(places).indices.to_numpy() if piece.num_rows else np.zeros(0, np.int32)
+            np.add.at(n, own, piece["n"].to_numpy())  # a stage may spell a key in two ways
+            self.places.append(own)
+        self.id_of = np.full(len(keys), UNSEEN, np.int32)
+        self.connection.register("counted", pa.table({"key": keys, "n": n, "place": np.arange(len(keys))}))
+        return "counted"
+
+    def _store(self) -> None:
+        """Hand what is held over to DuckDB."""
+        if not self.stored:
+            self.connection.execute(f"create table {self.name} (stage int, code int, key varchar, n bigint)")
+            self.stored = True
+        for piece in self.held:
+            self.connection.register("piece", piece)
+            self.connection.execute(f"insert into {self.name} select stage, code, key, n from piece")
+            self.connection.unregister("piece")
+        self.held = []
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:

@@ -25,16 +25,30 @@ def strings(keys: Sequence[str]) -> pa.StringArray:
 
 
 def fitted(
-    stages: Sequence[Sequence[str]], min_count: int = 1, max_size: int | None = None, kind: Kind | None = "text"
+    stages: Sequence[Sequence[str]],
+    min_count: int = 1,
+    max_size: int | None = None,
+    kind: Kind | None = "text",
+    max_count: int | None = None,
 ) -> tuple[Vocabulary, list[list[int]]]:
-    """The vocabulary of stages of keys, and the id of each of a stage's distinct keys. Without a kind it is found."""
-    with duckdb.connect() as connection:
-        fit = VocabularyFit(connection, "words")
-        for stage in stages:
-            counts = Counter(stage)
-            fit.add(strings([*counts, "never counted"]), np.array([*counts.values(), 0]))
-        vocabulary = fit.finish(min_count, max_size, kind or fit.spell())
-        return vocabulary, [fit.ids(i)[: len(set(stage))].tolist() for i, stage in enumerate(stages)]
+    """The vocabulary of stages of keys, and the id of each of a stage's distinct keys. Without a kind it is found.
+
+    It is the same whether the keys are held in memory, handed over to DuckDB, or handed over halfway.
+    """
+    found = []
+    for held in (1 << 20, 0, 200):
+        with duckdb.connect() as connection, pytest.MonkeyPatch.context() as patch:
+            patch.setattr("feat2vec.vocabulary.HELD_BYTES", held)
+            fit = VocabularyFit(connection, "words")
+            for stage in stages:
+                counts = Counter(stage)
+                fit.add(strings([*counts, "never counted"]), np.array([*counts.values(), 0]))
+            vocabulary = fit.finish(min_count, max_size, kind or fit.spell(), max_count)
+            ids = [fit.ids(i)[: len(set(stage))].tolist() for i, stage in enumerate(stages)]
+            found.append((vocabulary, ids))
+    facts = [(v.table((8, 64)), v.unseen, v.kind, v.too_frequent, ids) for v, ids in found]
+    assert facts[0] == facts[1] == facts[2]
+    return found[0]
 
 
 def counts_of(vocabulary: Vocabulary) -> dict[str, int]:
@@ -49,6 +63,17 @@ def test_ids_are_by_count_then_bytes() -> None:
     assert [vocabulary.key(i) for i in range(len(vocabulary))] == [None, None, *expected]
     assert ids == [expected.index(key) + FIRST for key in dict.fromkeys(keys)]
     assert vocabulary.ids(strings(["東", "new", "c", ""])).tolist() == [7, UNSEEN, 2, UNSEEN]
+
+
+def test_too_frequent_keys_have_no_id() -> None:
+    vocabulary, ids = fitted([list("aaabbc"), list("abbbd")], max_count=4)
+    assert counts_of(vocabulary) == {"a": 4, "c": 1, "d": 1}
+    assert (vocabulary.too_frequent, vocabulary.unseen) == (["b"], 0)
+    assert ids == [[2, 0, 3], [2, 0, 4]]
+    vocabulary, ids = fitted([list("aaabbc"), list("abbbd")], min_count=2, max_count=3)
+    assert counts_of(vocabulary) == {}
+    assert (vocabulary.too_frequent, vocabulary.unseen) == (["a", "b"], 2)
+    assert ids == [[0, 0, 1], [0, 0, 1]]
 
 
 def test_left_out_keys_are_counted() -> None:
