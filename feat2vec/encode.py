@@ -253,7 +253,7 @@ def fit(
             )  # fmt: skip
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # the longest first, so that they end together
-            list(pool.map(finish, sorted(fits, key=lambda name: -fits[name].work)))
+            list(pool.map(finish, sorted(fits, key=lambda name: fits[name].work)))
         interleave(folder, [pieces[name] for name in schema.groups if name in pieces], rows)
         for name, tally in tallies.items():
             if tally.missing == rows:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.columns import MISSING_NUMBERS, Ints, Kind
+from feat2vec.columns import MISSING_NUMBERS, Ints, Kind, concat
 from feat2vec.keys import respell
 
 PADDING, UNSEEN, FIRST = 0, 1, 2
@@ -92,29 +92,31 @@ def levels(counts: Counts, ranks: Sequence[int]) -> npt.NDArray[np.int8]:
 
 
 class VocabularyFit:
-    """Counts keys stage by stage: a few in memory, many in DuckDB, which spills to disk."""
+    """Counts keys stage by stage: in memory while the distinct ones are few, else in DuckDB, which spills to disk."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         self.connection = connection.cursor()
         self.name = name
-        self.sizes: list[int] = []
-        self.held: list[pa.Table] = []
-        self.stored = False
-        self.places: list[Ints] = []  # of the held keys, among the distinct ones
+        self.sizes: list[int] = []  # how many keys each stage has
+        self.held: list[tuple[pa.StringArray, Counts]] = []  # of the last stages
+        self.keys = pa.array([], pa.string())  # the distinct ones of the stages before,
+        self.counts: Counts = np.zeros(0, np.int64)  # how often each occurs,
+        self.places: list[Ints] = []  # and where each of a stage's keys is among them, -1 for one that never occurs
         self.id_of: Ints = np.zeros(0, np.int32)
+        self.stored = False
 
-    def add(self, keys: pa.StringArray, counts: npt.NDArray[np.intp]) -> None:
+    def add(self, keys: pa.StringArray, counts: Counts) -> None:
         """The keys of a stage and how often each occurs; their order is remembered for `ids`."""
-        stage = len(self.sizes)
         self.sizes.append(len(keys))
-        codes = np.arange(len(keys), dtype=np.int32)
-        if not counts.all():
-            codes = codes[counts > 0]
-            keys, counts = keys.take(pa.array(codes)), counts[codes]
-        some = {"stage": np.full(len(codes), stage, np.int32), "code": codes, "key": keys, "n": counts}
-        self.held.append(pa.table(some))
-        if self.stored or sum(piece.nbytes for piece in self.held) > HELD_BYTES:
-            self._store()
+        if self.stored:
+            some = np.flatnonzero(counts)
+            self._insert(len(self.sizes) - 1, some, keys.take(pa.array(some)), counts[some])
+            return
+        self.held.append((keys, counts))
+        if sum(some.nbytes for some, _ in self.held) > HELD_BYTES:
+            self._merge()
+            if self.keys.nbytes > HELD_BYTES:
+                self._store()
 
     def spell(self) -> Kind:
         """What kind of keys a table of text holds: all booleans, all numbers, or text; numbers are spelled anew."""
@@ -138,7 +140,12 @@ class VocabularyFit:
         return kind
 
     def finish(self, min_count: int, max_size: int | None, kind: Kind, max_count: int | None = None) -> Vocabulary:
-        counted = self._counted()
+        counted = f"(select key, sum(n)::bigint n, 0 place from {self.name} group by key)"
+        if not self.stored:
+            self._merge()
+            places = np.arange(len(self.keys), dtype=np.int32)
+            self.connection.register("counted", pa.table({"key": self.keys, "n": self.counts, "place": places}))
+            counted = "(from counted where n > 0)"
         limit = "" if max_size is None else f"limit {max_size}"
         at_most = "" if max_count is None else f"and n <= {max_count}"
         kept = self.connection.sql(
@@ -158,49 +165,58 @@ class VocabularyFit:
             known = pa.concat_tables([kept, frequent]).append_column("id", pa.array(np.concatenate([ids, none])))
             self.connection.register("known", known)
         else:
+            self.connection.unregister("counted")
+            self.id_of = np.full(len(self.keys) + 1, UNSEEN, np.int32)
             self.id_of[kept["place"].to_numpy()] = ids
-            self.id_of[frequent["place"].to_numpy()] = PADDING
+            self.id_of[frequent["place"].to_numpy()] = self.id_of[-1] = PADDING
         return Vocabulary(keys, counts, unseen, kind, frequent["key"].to_pylist())
 
     def ids(self, stage: int) -> Ints:
-        """The id of each key of a stage, in the order in which `add` had them."""
+        """The id of each key of a stage, in the order in which `add` had them; 0 for one that never occurs."""
+        if not self.stored:
+            ids: Ints = self.id_of[self.places[stage]]
+            return ids
+        found = self.connection.sql(
+            f"select code, coalesce(id, {UNSEEN})::int id from (from {self.name} where stage = {stage})"
+            f" left join known using (key)"
+        ).to_arrow_table()
         ids = np.full(self.sizes[stage], PADDING, np.int32)
-        if self.stored:
-            found = self.connection.sql(
-                f"select code, coalesce(id, {UNSEEN})::int id from (from {self.name} where stage = {stage})"
-                f" left join known using (key)"
-            ).to_arrow_table()
-            ids[found["code"].to_numpy()] = found["id"].to_numpy()
-        else:
-            ids[self.held[stage]["code"].to_numpy()] = self.id_of[self.places[stage]]
+        ids[found["code"].to_numpy()] = found["id"].to_numpy()
         return ids
 
-    def _counted(self) -> str:
-        """SQL for the distinct keys, how often each occurs and the place of one that is held."""
-        if self.stored:
-            return f"(select key, sum(n)::bigint n, 0 place from {self.name} group by key)"
-        chunks = [piece["key"].chunk(0) for piece in self.held if piece.num_rows]
+    def _merge(self) -> None:
+        """Find the keys that are held among the distinct ones."""
+        chunks = [self.keys, *(keys for keys, _ in self.held)]
         encoded = pa.chunked_array(chunks, pa.string()).dictionary_encode()
-        keys = encoded.chunk(0).dictionary if chunks else pa.array([], pa.string())
-        n, places = np.zeros(len(keys), np.int64), iter(encoded.chunks)
-        for piece in self.held:
-            own = next(places).indices.to_numpy() if piece.num_rows else np.zeros(0, np.int32)
-            np.add.at(n, own, piece["n"].to_numpy())  # a stage may spell a key in two ways
-            self.places.append(own)
-        self.id_of = np.full(len(keys), UNSEEN, np.int32)
-        self.connection.register("counted", pa.table({"key": keys, "n": n, "place": np.arange(len(keys))}))
-        return "counted"
+        self.keys = encoded.chunk(0).dictionary if encoded.num_chunks else self.keys
+        self.counts = np.concatenate([self.counts, np.zeros(len(self.keys) - len(self.counts), np.int64)])
+        codes = concat([chunk.indices for chunk in encoded.chunks])
+        ends = np.cumsum([len(chunk) for chunk in chunks])
+        for places, (_, counts) in zip(np.split(codes, ends[:-1])[1:], self.held, strict=True):
+            np.add.at(self.counts, places, counts)  # a stage may spell a key in two ways
+            self.places.append(np.where(counts > 0, places, -1))
+        self.held = []
 
     def _store(self) -> None:
-        """Hand what is held over to DuckDB."""
-        if not self.stored:
-            self.connection.execute(f"create table {self.name} (stage int, code int, key varchar, n bigint)")
-            self.stored = True
-        for piece in self.held:
-            self.connection.register("piece", piece)
-            self.connection.execute(f"insert into {self.name} select stage, code, key, n from piece")
-            self.connection.unregister("piece")
-        self.held = []
+        """Hand everything over to DuckDB."""
+        if self.stored:
+            return
+        self._merge()
+        self.stored = True
+        self.connection.execute(f"create table {self.name} (stage int, code int, key varchar, n bigint)")
+        some = np.flatnonzero(self.counts)
+        self._insert(-1, some, self.keys.take(pa.array(some)), self.counts[some])
+        for stage, places in enumerate(self.places):
+            codes = np.flatnonzero(places >= 0)
+            keys = self.keys.take(pa.array(places[codes]))
+            self._insert(stage, codes, keys, np.zeros(len(codes), np.int64))  # they are counted
+        self.keys, self.counts, self.places = self.keys.slice(0, 0), self.counts[:0], []
+
+    def _insert(self, stage: int, codes: npt.NDArray[np.intp], keys: pa.StringArray, counts: Counts) -> None:
+        piece = pa.table({"code": codes, "key": keys, "n": counts})
+        self.connection.register("piece", piece)
+        self.connection.execute(f"insert into {self.name} select {stage}, code, key, n from piece")
+        self.connection.unregister("piece")
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
