@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from feat2vec.interactions import Level
+from feat2vec.keyed import Column, column
 from feat2vec.optimizers import by_row, distinct
 from feat2vec.specs import ExtractorSpec
 
@@ -40,6 +41,7 @@ class Extracted(NamedTuple):
     # weights, which every row shares.
     square: Any
     linear_square: Any = 0.0  # and what `l2_linear` counts: the squares of linear terms over their occurrences
+    columns: tuple[Column, ...] = ()  # in place of levels, where `keyed` asked for them
 
 
 class Extractor(keras.layers.Layer):
@@ -160,10 +162,11 @@ class LookupExtractor(Extractor):
             self.linear = by_row(self.add_weight(shape=(size, 1), initializer="zeros", name="linear", autocast=False))
         super().build(None)
 
-    def call(self, entries: Any, training: bool | None = None, seed: Any = None, compact: bool = False) -> Extracted:
+    def call(self, entries: Any, training: bool | None = None, seed: Any = None, keyed: bool = False) -> Extracted:
         """`seed` [2] decides what dropout drops in training, so that a step can be repeated.
 
-        With `compact` the last level has only the rows that reach it.
+        With `keyed` there are columns in place of levels: a group with one item a row is read no more than once a key,
+        and the last level of bags has only the rows that reach it.
         """
         width = entries.shape[1] or tf.shape(entries)[1]  # bags of new rows may be wider
         width = width // 2 if self.shape.weighted else width
@@ -180,13 +183,17 @@ class LookupExtractor(Extractor):
             weights = tf.gather(tf.reshape(weights, [-1, 1]), places)
         items = Items(slots, bags, weights)
         counts, batch = tf.cast(counts, self.compute_dtype), tf.shape(entries)[0]
-        linear, linear_square, squares = None, 0.0, []
+        linear, linear_square = None, 0.0
+        squares: list[Any] = []
         if self.bias:
             terms = self.gather(self.linear, distinct(keys - UNSEEN))
             linear_square = _count_squares(terms, counts)
             linear = _sum_bags(terms, items, batch)
             linear = (linear if share is None else linear * share)[:, 0]
-        levels = []
+        if keyed and weights is None and entries.shape[1] == 1:
+            columns, squares = self._columns(keys, items, counts, batch)
+            return Extracted((), linear, tf.add_n(squares), linear_square, tuple(columns))
+        levels, columns = [], []
         for level, (rows, active, some) in enumerate(self._active(keys, items, batch)):
             vectors = self.gather(self.tables[level], distinct(rows))
             squares.append(_count_squares(vectors, counts if active is None else tf.gather(counts, active)))
@@ -194,14 +201,41 @@ class LookupExtractor(Extractor):
                 sums = tf.split(_sum_bags(vectors, some, 2 * batch), 2)
                 levels.append(Level(*(part if share is None else part * share for part in sums)))
                 continue
-            reach = None
-            if compact:
+            if keyed and level > 0:
                 reach, bags = tf.unique(some.bags)
-                some, batch = some._replace(bags=bags), tf.size(reach)
-                share = None if share is None else tf.gather(share, reach)
+                whole = _sum_bags(vectors, some._replace(bags=bags), tf.size(reach))
+                place = tf.scatter_nd(reach[:, None], tf.range(1, tf.size(reach) + 1), [batch])
+                columns.append(Column(whole if share is None else whole * tf.gather(share, reach), place))
+                continue
             whole = _sum_bags(vectors, some, batch)
-            levels.append(Level(whole if share is None else whole * share, None, reach))
+            levels.append(Level(whole if share is None else whole * share))
+        if keyed:
+            return Extracted((), linear, tf.add_n(squares), linear_square, (*map(column, levels), *columns))
         return Extracted(tuple(levels), linear, tf.add_n(squares), linear_square)
+
+    def _columns(self, keys: Any, items: Items, counts: Any, batch: Any) -> tuple[list[Column], list[Any]]:
+        """The levels as columns, and |v|^2 over the occurrences."""
+        place = tf.scatter_nd(items.bags[:, None], items.slots + 1, [batch])  # among the keys
+        tops, columns, squares = self._tops(keys), [], []
+        for level, table in enumerate(self.tables):
+            rows, own, count = keys - UNSEEN, place, counts
+            if tops is not None:
+                active = tf.where(tops >= level)[:, 0]
+                rows, count = tf.gather(rows - (level > 0), active), tf.gather(counts, active)
+                here = tf.cumsum(tf.cast(tops >= level, tf.int32))
+                own = _placed(tf.where(tops == level, here, 0), place)
+            vectors = self.gather(table, distinct(rows))
+            squares.append(_count_squares(vectors, count))
+            last = level == len(self.tables) - 1
+            columns.append(Column(vectors, own, None if last else _placed(tf.where(tops > level, here, 0), place)))
+        return columns, squares
+
+    def _tops(self, keys: Any) -> Any:
+        """The top level of each key; None where there is one level."""
+        if len(self.tables) == 1:
+            return None
+        number = keys - (UNSEEN + 1)  # -1 for an unseen one, whose top level is the first
+        return tf.add_n([tf.cast((number >= 0) & (number < size), tf.int32) for size in self.shape.sizes[1:]])
 
     def _weights(self, entries: Any, width: int) -> tuple[Any, Any]:
         """Weights of items [batch, width] and what a bag's sum is multiplied by [batch, 1]; None where each is 1."""
@@ -223,12 +257,10 @@ class LookupExtractor(Extractor):
 
         Below the last level the items that end there come first; those that go higher follow, in bags of their own.
         """
-        rows = keys - UNSEEN
-        if len(self.tables) == 1:
+        rows, tops = keys - UNSEEN, self._tops(keys)
+        if tops is None:
             yield rows, None, items
             return
-        number = keys - (UNSEEN + 1)  # -1 for an unseen one, whose top level is the first
-        tops = tf.add_n([tf.cast((number >= 0) & (number < size), tf.int32) for size in self.shape.sizes[1:]])
         top = tf.gather(tops, items.slots)  # [items]
         for level in range(len(self.tables)):
             own = items.at(tf.where(top == level)[:, 0])
@@ -241,7 +273,12 @@ class LookupExtractor(Extractor):
                 continue
             active = tf.where(tops >= level)[:, 0]
             slots = tf.cumsum(tf.cast(tops >= level, tf.int32)) - 1
-            yield tf.gather(number, active), active, own._replace(slots=tf.gather(slots, own.slots))
+            yield tf.gather(rows - 1, active), active, own._replace(slots=tf.gather(slots, own.slots))
+
+
+def _placed(numbers: Any, place: Any) -> Any:
+    """`numbers` [keys] at places that are counted from 1, 0 at no place."""
+    return tf.gather(tf.concat([[0], numbers], axis=0), place)
 
 
 def _sum_bags(vectors: Any, items: Items, batch: Any) -> Any:

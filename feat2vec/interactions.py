@@ -24,15 +24,15 @@ Reduce: TypeAlias = Callable[[Tensor], Tensor]
 Dependents: TypeAlias = Literal["joint", "strict"]
 
 _sum_groups = partial(ops.sum, axis=-2)  # [..., groups, rank] -> [..., rank]
+_sum_all = partial(ops.sum, axis=(-2, -1))  # [..., groups, rank] -> [...]
 _to_groups = partial(ops.expand_dims, axis=-2)  # and back, [..., 1, rank]
 
 
 class Level(NamedTuple):
-    """The groups' vectors at one level: [..., groups, rank], or only the active ones, [entries, rank], with `rows`."""
+    """The groups' vectors at one level: [..., groups, rank]."""
 
     free: Tensor  # from values whose top level this is
     dependent: Tensor | None = None  # from values of higher levels, same shape; None = there are none
-    rows: Tensor | None = None  # [entries], ascending: the row of each entry, one entry for an active (row, group)
 
 
 class Submodels(NamedTuple):
@@ -48,7 +48,7 @@ def interaction(vectors: Tensor) -> Tensor:
     >>> interaction(ops.convert_to_tensor([[[1.0, 2.0], [3.0, 4.0], [0.0, 1.0]]])).numpy()
     array([[ 3., 14.]], dtype=float32)
     """
-    return _settled(vectors, _Sums(_sum_groups, _to_groups, _sum_groups, _to_groups, _sum_groups))[0]
+    return _settled(vectors, _Sums(_sum_groups, _to_groups))[0]
 
 
 def pairwise(vectors: Tensor) -> Tensor:
@@ -57,12 +57,12 @@ def pairwise(vectors: Tensor) -> Tensor:
     >>> pairwise(ops.convert_to_tensor([[[1.0, 2.0], [3.0, 4.0], [0.0, 1.0]]])).numpy()  # 11 + 2 + 4
     array([17.], dtype=float32)
     """
-    return _settled(vectors, _dense_sums(None))[0]
+    return _settled(vectors, _sums(None))[0]
 
 
 def submodels(
     levels: Sequence[Level],
-    linear: Tensor,  # [...], bias included; its length is the batch size of levels with `rows`
+    linear: Tensor,  # [...], bias included
     dependents: Dependents = "joint",
     masks: Sequence[Tensor] | None = None,  # a level: [..., rank], factors of the interaction vector's coordinates
 ) -> Submodels:
@@ -72,20 +72,20 @@ def submodels(
     In `joint`, as in the authors' code, the top loss also reaches d^(p) through its pairs with f^(p), and the low
     losses also reach the linear part. What a level learns from is without masks.
     """
-    low = linear if _is_joint(dependents) else ops.stop_gradient(linear)
+    low = linear if is_joint(dependents) else ops.stop_gradient(linear)
     each = zip(levels, masks or [None] * len(levels), strict=True)
-    parts = [_level_scores(level, mask, linear, dependents) for level, mask in each]
-    return _chain(parts, [low] * len(parts), linear)
+    parts = [_level_scores(level, mask, dependents) for level, mask in each]
+    return chain(parts, [low] * len(parts), linear)
 
 
 def truncated(levels: Sequence[Level], linear: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
     """DiFacto's scores: level p's free part holds coordinates D_{p-1}..D_p of the values that have them."""
-    return submodels([Level(level.free, None, level.rows) for level in levels], linear, masks=masks).scores[-1]
+    return submodels([Level(level.free) for level in levels], linear, masks=masks).scores[-1]
 
 
 def context(levels: Sequence[Level]) -> list[Level]:
     """The sum of the groups' vectors at each level: [..., groups, rank] -> [..., rank]."""
-    return [Level(*(None if part is None else _sum_groups(part) for part in level[:2])) for level in levels]
+    return [Level(*(None if part is None else _sum_groups(part) for part in level)) for level in levels]
 
 
 def cross(target: Sequence[Level], around: Sequence[Level], dependents: Dependents = "joint") -> Tensor:
@@ -94,7 +94,7 @@ def cross(target: Sequence[Level], around: Sequence[Level], dependents: Dependen
     Candidates of each row, [n, k, rank] -> [n, k]; or a pool that all rows share, [K, rank] -> [n, K]. One level gives
     the plain dot product. Gradients are those of the top loss.
     """
-    hold = (lambda part: part) if _is_joint(dependents) else ops.stop_gradient
+    hold = (lambda part: part) if is_joint(dependents) else ops.stop_gradient
     pieces: list[tuple[Tensor, Tensor]] = []
     for level, other in zip(target, around, strict=True):
         pieces.append((level.free, other.free if other.dependent is None else other.free + hold(other.dependent)))
@@ -107,14 +107,15 @@ def replaced(
     base: Submodels, target: Sequence[Level], around: Sequence[Level], linear: Tensor, dependents: Dependents = "joint"
 ) -> Submodels:
     """Submodels of rows with each candidate, as in `cross`; `base` is of the other groups, `linear` the candidates'."""
-    low = linear if _is_joint(dependents) else ops.stop_gradient(linear)
+    low = linear if is_joint(dependents) else ops.stop_gradient(linear)
     pairs = [([level], [other]) for level, other in zip(target, around, strict=True)]
-    parts = [_Part(cross(*pair, dependents), _dot([(_low(pair[0][0]), _low(pair[1][0]))])) for pair in pairs]
+    parts = [Part(cross(*pair, dependents), _dot([(_low(pair[0][0]), _low(pair[1][0]))])) for pair in pairs]
     scores = [ops.expand_dims(score, 1) for score in base.scores]
-    return _chain(parts, [score + low for score in scores], scores[-1] + linear)
+    return chain(parts, [score + low for score in scores], scores[-1] + linear)
 
 
-def _is_joint(dependents: str) -> bool:
+def is_joint(dependents: str) -> bool:
+    """Whether dependents learn as in the authors' code."""
     if dependents not in ("joint", "strict"):
         raise ValueError(f"`dependents` must be 'joint' or 'strict'. Received: dependents={dependents!r}")
     return dependents == "joint"
@@ -135,43 +136,25 @@ def _dot(pieces: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
     return sum(products[1:], products[0])
 
 
-class _Part(NamedTuple):  # what a level adds to a row's score
+class Part(NamedTuple):
+    """What a level adds to a row's score."""
+
     settled: Tensor  # the pairs that meet here
     every: Tensor  # all of its pairs, as the low loss sees them
     unmasked: tuple[Tensor, Tensor] | None = None  # both without the mask, no gradients; None: there was none
 
 
-class _Sums(NamedTuple):  # what differs between dense and compact levels
-    total: Reduce  # vectors -> the sum of each row's groups
-    spread: Reduce  # and back: a row's sum for each of its groups
+class _Sums(NamedTuple):  # with or without a mask
     score: Reduce  # products of coordinates -> their sum for each row
     share: Reduce  # and back: a row's number for each coordinate, times the mask
-    unmasked: Reduce  # products of coordinates -> their sum for each row, without the mask
 
 
-def _dense_sums(mask: Tensor | None) -> _Sums:
+def _sums(mask: Tensor | None) -> _Sums:
     if mask is None:
-        every = partial(ops.sum, axis=(-2, -1))
-        return _Sums(_sum_groups, _to_groups, every, partial(ops.expand_dims, axis=(-2, -1)), every)
+        return _Sums(_sum_all, partial(ops.expand_dims, axis=(-2, -1)))
     return _Sums(
-        total=_sum_groups,
-        spread=_to_groups,
         score=lambda products: ops.sum(_sum_groups(products) * mask, axis=-1),
         share=lambda scores: _to_groups(ops.expand_dims(scores, -1) * mask),
-        unmasked=partial(ops.sum, axis=(-2, -1)),
-    )
-
-
-def _compact_sums(rows: Tensor, mask: Tensor | None, batch: Tensor) -> _Sums:
-    # Rows that have entries are counted from 0 (3 3 7 -> 0 0 1): sums then cost what the entries cost, not the batch.
-    slots = ops.cumsum(ops.concatenate([rows[:1] * 0, ops.cast(rows[1:] != rows[:-1], rows.dtype)], axis=0))
-    times: Reduce = (lambda part: part) if mask is None else partial(ops.multiply, ops.take(mask, rows, axis=0))
-    return _Sums(
-        total=partial(ops.segment_sum, segment_ids=slots, sorted=True),
-        spread=partial(ops.take, indices=slots, axis=0),
-        score=lambda products: ops.segment_sum(ops.sum(times(products), axis=-1), rows, num_segments=batch),
-        share=lambda scores: times(ops.expand_dims(ops.take(scores, rows, axis=0), -1)),
-        unmasked=lambda products: ops.segment_sum(ops.sum(products, axis=-1), rows, num_segments=batch),
     )
 
 
@@ -182,7 +165,7 @@ def _settled(vectors: Tensor, sums: _Sums, also: Reduce | None = None) -> list[T
     """
 
     def meet(vectors: Tensor) -> tuple[list[Tensor], Callable[..., Tensor]]:
-        rest = sums.spread(sums.total(vectors)) - vectors
+        rest = _to_groups(_sum_groups(vectors)) - vectors
         products = 0.5 * vectors * rest
         scores = [add_up(products) for add_up in (sums.score, also) if add_up is not None]
         return scores, lambda upstream, *_: sums.share(upstream) * rest
@@ -191,23 +174,23 @@ def _settled(vectors: Tensor, sums: _Sums, also: Reduce | None = None) -> list[T
     return scores
 
 
-def _level_scores(level: Level, mask: Tensor, linear: Tensor, dependents: Dependents) -> _Part:
+def _level_scores(level: Level, mask: Tensor | None, dependents: Dependents) -> Part:
     """Two scores a row in one pass: of the pairs settled at this level, and of all its pairs as the low loss sees."""
-    sums = _dense_sums(mask) if level.rows is None else _compact_sums(level.rows, mask, ops.shape(linear)[0])
+    sums = _sums(mask)
     if level.dependent is None:
-        settled, *others = _settled(level.free, sums, also=None if mask is None else sums.unmasked)
+        settled, *others = _settled(level.free, sums, also=None if mask is None else _sum_all)
         unmasked = ops.stop_gradient(others[0]) if others else None
-        return _Part(settled, ops.stop_gradient(settled), (unmasked, unmasked) if others else None)
+        return Part(settled, ops.stop_gradient(settled), (unmasked, unmasked) if others else None)
 
     def meet(free: Tensor, dependent: Tensor) -> tuple[tuple[Tensor, ...], Callable[..., tuple[Tensor, Tensor]]]:
-        rest_free = sums.spread(sums.total(free)) - free
-        rest_dependent = sums.spread(sums.total(dependent)) - dependent
+        rest_free = _to_groups(_sum_groups(free)) - free
+        rest_dependent = _to_groups(_sum_groups(dependent)) - dependent
         here, above = (0.5 * free + dependent) * rest_free, 0.5 * dependent * rest_dependent
         settled = sums.score(here)
         scores: tuple[Tensor, ...] = (settled, settled + sums.score(above))
         if mask is not None:
-            settled = sums.unmasked(here)
-            scores += (settled, settled + sums.unmasked(above))
+            settled = _sum_all(here)
+            scores += (settled, settled + _sum_all(above))
 
         def gradient(top: Tensor, low: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
             rest, top = rest_free + rest_dependent, sums.share(top)
@@ -217,10 +200,10 @@ def _level_scores(level: Level, mask: Tensor, linear: Tensor, dependents: Depend
         return scores, gradient
 
     settled, every, *unmasked = ops.custom_gradient(meet)(level.free, level.dependent)
-    return _Part(settled, every, tuple(map(ops.stop_gradient, unmasked)) if unmasked else None)
+    return Part(settled, every, tuple(map(ops.stop_gradient, unmasked)) if unmasked else None)
 
 
-def _chain(parts: Sequence[_Part], low: Sequence[Tensor], top: Tensor) -> Submodels:
+def chain(parts: Sequence[Part], low: Sequence[Tensor], top: Tensor) -> Submodels:
     """B_{1,p} = low + settled below p (a constant) + all pairs at p; the last has every gradient: the model."""
     settled = list(accumulate(part.settled for part in parts))
     plain = [part.unmasked or (ops.stop_gradient(part.settled), ops.stop_gradient(part.every)) for part in parts]

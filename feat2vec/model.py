@@ -84,7 +84,7 @@ class Feat2Vec(Scores):
         """The mean loss over the rows that have one, and their groups' vectors."""
         if self.implicit is None:
             label, more = truth, 0.0
-            extracted: Sequence[Extracted] = self.extract(inputs, training, compact=self.is_compact)
+            extracted: Sequence[Extracted] = self.extract(inputs, training, keyed=self.is_keyed)
         else:
             rows, label = truth
             more, extracted = self._implicit_loss(inputs, rows, seed, training)
@@ -167,7 +167,7 @@ class Feat2Vec(Scores):
         merged = [self._merged(one.levels) for one in extracted]
         sums = [
             Level(*(None if parts[0] is None else tf.add_n([x * share for x, share in zip(parts, shares, strict=True)])
-                    for parts in zip(*(level[:2] for level in levels), strict=True)))
+                    for parts in zip(*levels, strict=True)))
             for levels in zip(*merged, strict=True)
         ]  # fmt: skip
         return Submodels([tf.zeros_like(kept[:, 0])] * len(sums), []), sums
@@ -430,7 +430,7 @@ def _joined(entries: Sequence[Any]) -> Any:
 
 def _slices(level: Level, sizes: Any) -> list[Level]:
     """A level's rows in slices."""
-    parts = [[None] * sizes.shape[0] if part is None else tf.split(part, sizes) for part in level[:2]]
+    parts = [[None] * sizes.shape[0] if part is None else tf.split(part, sizes) for part in level]
     return [Level(*pair) for pair in zip(*parts, strict=True)]
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -18,6 +16,7 @@ from feat2vec.document import parse_document
 from feat2vec.encode import Encoder
 from feat2vec.extractors import Extracted, Extractor, Shape, build_extractor
 from feat2vec.interactions import Level, Submodels, context, replaced, submodels
+from feat2vec.keyed import Keyed, column, keyed_submodels, merged, side_by_side
 from feat2vec.memory import dims_of, key_sizes
 from feat2vec.mlp import MlpHead
 from feat2vec.schema import Logistic, Mlp, Nce, Schema, Softmax, read_schema
@@ -83,27 +82,20 @@ class Scores(keras.Model):
         """The scores at every level."""
         return self._submodels(self.extract(inputs, training), training)
 
-    def extract(self, inputs: Mapping[str, Any], training: bool = False, *, compact: bool = False) -> list[Extracted]:
-        """Each group's vectors; with `compact` a lookup's last level has only the rows that reach it."""
+    def extract(self, inputs: Mapping[str, Any], training: bool = False, *, keyed: bool = False) -> list[Extracted]:
+        """Each group's vectors; with `keyed` those of lookups are columns, for `_submodels` only."""
         pairs = zip(self.groups, self.extractors, strict=True)
-        return [self._run(extractor, inputs[name], training, compact=compact) for name, extractor in pairs]
+        return [self._run(extractor, inputs[name], training, keyed=keyed) for name, extractor in pairs]
 
     def vectors(self, group: str, entries: Any) -> Extracted:
         """A group's vectors for entries [batch, width]."""
         return self._run(self.extractors[self.groups.index(group)], entries, training=False)
 
-    @cached_property
-    def is_compact(self) -> bool:
-        """Whether a step is faster if the last level holds only the rows that reach it, and can do with that."""
+    @property
+    def is_keyed(self) -> bool:
+        """Whether a labelled step can read its vectors once a key: nothing but the pairs' sum needs them."""
         plain = self.head is None and not isinstance(self.schema.objective, Softmax) and self.implicit is None
-        if not plain or len(self.dims) == 1 or self.encoder is None:
-            return False
-        reach = total = 0
-        for name, codec in self.encoder.codecs.items():
-            counts = codec.vocabulary.counts if isinstance(codec, ItemsCodec) else np.ones(1)
-            keys = self.shapes[name].sizes[-1] if isinstance(codec, ItemsCodec) else 1
-            reach, total = reach + counts[:keys].sum(), total + counts.sum()
-        return bool(reach < COMPACT * total)
+        return plain and self.compute_dtype == "float32"  # squares of shorter numbers overflow
 
     def head_score(self, extracted: Sequence[Extracted]) -> Any:
         """What the head adds to the pairs' score, outside of training: [batch], or [batch, classes]."""
@@ -121,17 +113,21 @@ class Scores(keras.Model):
         """The number of weights of each group's extractor."""
         return [extractor.params() for extractor in self.extractors]
 
-    def _run(self, extractor: Extractor, entries: Any, training: bool, *, compact: bool = False) -> Extracted:
+    def _run(self, extractor: Extractor, entries: Any, training: bool, *, keyed: bool = False) -> Extracted:
         place = tf.constant([0, 1 << 40], tf.int64)
         return run_extractor(
             extractor, entries, training, lambda: self._seed(3) + place * self.extractors.index(extractor),
-            compact=compact,
+            keyed=keyed,
         )  # fmt: skip
 
     def _submodels(self, extracted: Sequence[Extracted], training: bool) -> Submodels:
-        levels, linear = self._stack(extracted)
         dependents = self.schema.model.dependents
-        masks = self._interaction_masks(levels, tf.shape(linear)[0]) if training else None
+        if any(one.columns for one in extracted):
+            keyed, linear = self._side_by_side(extracted)
+            masks = self._interaction_masks(tf.shape(linear)[0]) if training else None
+            return keyed_submodels(keyed, linear + self._bias(), dependents, masks)
+        levels, linear = self._stack(extracted)
+        masks = self._interaction_masks(tf.shape(linear)[0]) if training else None
         if isinstance(self.schema.objective, Softmax):
             around = context(levels)
             nothing = [ops.zeros_like(around[0].free[:, 0])] * len(levels)
@@ -142,7 +138,7 @@ class Scores(keras.Model):
             scores = submodels(levels, tf.reduce_sum(linear, axis=1) + self._bias(), dependents, masks)
         return scores if self.head is None else add_to_top(scores, self._head(levels, masks, training))
 
-    def _interaction_masks(self, levels: Sequence[Level], batch: Any) -> list[Any] | None:
+    def _interaction_masks(self, batch: Any) -> list[Any] | None:
         """Factors of the interaction vector's coordinates, 0 where they are dropped.
 
         The rate is the top level's. A sum of fewer coordinates suffers more, so that a lower level's odds of being
@@ -152,12 +148,12 @@ class Scores(keras.Model):
         if not top:
             return None
         masks = []
-        for i, (level, dim) in enumerate(zip(levels, self.dims, strict=True)):
+        for i, dim in enumerate(self.dims):
             share = 1.0 if self.schema.model.level_sharing == "truncate" else dim / self.dims[-1]
             rate = top * share / (1 - top + top * share)
             seed = self._seed(2) + tf.constant([0, 1 << 40], tf.int64) * i
             kept = tf.random.stateless_uniform([batch, dim], seed) >= rate
-            masks.append(tf.cast(kept, level.free.dtype) / (1 - rate))
+            masks.append(tf.cast(kept, self.compute_dtype) / (1 - rate))
         return masks
 
     def _head(self, levels: Sequence[Level], masks: Sequence[Any] | None, training: bool) -> Any:
@@ -180,15 +176,24 @@ class Scores(keras.Model):
         """The groups side by side: levels [batch, groups, D_k] and linear terms [batch, groups]."""
         levels = []
         for parts in zip(*(self._merged(one.levels) for one in extracted), strict=True):
-            if any(part.rows is not None for part in parts):
-                levels.append(_side_by_side(parts, tf.shape(extracted[0].levels[0].free)[0]))
-                continue
             free = tf.stack([part.free for part in parts], axis=1)
             dependent = None if parts[0].dependent is None else tf.stack([part.dependent for part in parts], axis=1)
             levels.append(Level(free, dependent))
         if not self.schema.model.bias:
             return levels, tf.zeros(tf.shape(levels[0].free)[:2], levels[0].free.dtype)
         return levels, tf.stack([one.linear for one in extracted], axis=1)
+
+    def _side_by_side(self, extracted: Sequence[Extracted]) -> tuple[list[Keyed], Any]:
+        """The groups' columns at each level, and their linear terms' sum [batch]."""
+        levels = []
+        each_level = zip(*(one.columns or map(column, one.levels) for one in extracted), strict=True)
+        for k, columns in enumerate(each_level):
+            if self.schema.model.level_sharing == "truncate":
+                columns = tuple(map(merged, columns))
+            levels.append(side_by_side(columns, sparse=k > 0))
+        if not self.schema.model.bias:
+            return levels, tf.zeros(tf.shape(columns[0].free), self.compute_dtype)
+        return levels, tf.add_n([one.linear for one in extracted])
 
     def _merged(self, levels: Sequence[Level]) -> list[Level]:
         """With truncation a level's free and dependent parts are one."""
@@ -233,13 +238,11 @@ class Scores(keras.Model):
 
 
 PURPOSES = 8  # that random draws of one step may have
-COMPACT = 0.85  # of the occurrences reach the last level: above that, leaving the others out costs more than it saves
 
 
 def each(change: Callable[[Any], Any], level: Level) -> Level:
     """A level with both of its parts changed."""
-    free, dependent = (None if part is None else change(part) for part in level[:2])
-    return Level(free, dependent, level.rows)
+    return Level(*(None if part is None else change(part) for part in level))
 
 
 def add_to_top(scores: Submodels, more: Any) -> Submodels:
@@ -248,45 +251,22 @@ def add_to_top(scores: Submodels, more: Any) -> Submodels:
     return Submodels([*scores.scores[:-1], scores.scores[-1] + more], targets)
 
 
-def _side_by_side(parts: Sequence[Level], batch: Any) -> Level:
-    """The entries of the rows that reach a level, group by group in each row."""
-    places, size = [], tf.constant(0)
-    for part in parts:
-        rows = tf.range(batch) if part.rows is None else part.rows
-        numbers = size + 1 + tf.range(tf.size(rows))  # 0 is none
-        places.append(tf.scatter_nd(rows[:, None], numbers, [batch]))
-        size += tf.size(rows)
-    place = tf.stack(places, axis=1)  # [batch, groups]
-    rows, groups = tf.unstack(tf.cast(tf.where(place > 0), tf.int32), num=2, axis=1)
-    order = tf.gather_nd(place, tf.stack([rows, groups], axis=1)) - 1
-    return Level(_reordered(tf.concat([part.free for part in parts], axis=0), order), None, rows)
-
-
-def _reordered(vectors: Any, order: Any) -> Any:
-    """`vectors[order]` for a permutation, whose gradient is another one and not a sum."""
-
-    @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def reorder(vectors: Any) -> Any:
-        back = tf.scatter_nd(order[:, None], tf.range(tf.size(order)), tf.shape(order))
-        return tf.gather(vectors, order), lambda upstream: tf.gather(upstream, back)
-
-    return reorder(vectors)
-
-
 def run_extractor(
-    extractor: Extractor, entries: Any, training: bool, seed: Callable[[], Any], *, compact: bool = False
+    extractor: Extractor, entries: Any, training: bool, seed: Callable[[], Any], *, keyed: bool = False
 ) -> Extracted:
     """A group's vectors, times its gain; `seed` is for the dropout of training."""
     known = inspect.signature(extractor.call).parameters
     options = {"training": training} if "training" in known else {}
-    if compact and "compact" in known:
-        options["compact"] = True
+    if keyed and "keyed" in known:
+        options["keyed"] = True
     if "seed" in known and training:
         options["seed"] = seed()
     extracted: Extracted = extractor(entries, **options)
     gain = extractor.spec.get("gain", 1.0)
     if gain != 1:
-        return extracted._replace(levels=tuple(each(lambda x: x * gain, level) for level in extracted.levels))
+        columns = tuple(column._replace(vectors=column.vectors * gain) for column in extracted.columns)
+        levels = tuple(each(lambda x: x * gain, level) for level in extracted.levels)
+        return extracted._replace(levels=levels, columns=columns)
     return extracted
 
 

@@ -209,7 +209,6 @@ def test_shapes_and_types(case: Case, levels: str, bias: bool, dtype: str) -> No
     dims = DIMS[levels]
     for number, (level, dim) in enumerate(zip(extracted.levels, dims, strict=True), start=1):
         assert level.free.shape == (7, dim)
-        assert level.rows is None
         assert (level.dependent is None) == (number == len(dims))
         assert level.dependent is None or level.dependent.shape == (7, dim)
     assert (extracted.linear is not None) == bias

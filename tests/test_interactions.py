@@ -13,7 +13,6 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keras import ops
 
 from feat2vec import interactions
 from feat2vec.interactions import (
@@ -27,6 +26,7 @@ from feat2vec.interactions import (
     submodels,
     truncated,
 )
+from feat2vec.keyed import Both, Column, Keyed, Occurrences, keyed_submodels, side_by_side
 from tests import reference
 from tests.reference import Array, BagRow
 
@@ -45,34 +45,64 @@ def dense(parts: Sequence[tuple[Array, Array]]) -> list[Level]:
     return [Level(tf.constant(f), None if p == last else tf.constant(d)) for p, (f, d) in enumerate(parts)]
 
 
-def active(level: Level) -> npt.NDArray[np.bool_]:
-    """[rows, groups]: which entries a compact level keeps."""
-    parts = [np.asarray(part) for part in level[:2] if part is not None]
-    found: npt.NDArray[np.bool_] = np.any([(part != 0).any(-1) for part in parts], axis=0)
+def active(part: Tensor) -> npt.NDArray[np.bool_]:
+    """[rows, groups]: where there is a vector."""
+    found: npt.NDArray[np.bool_] = (np.asarray(part) != 0).any(-1)
     return found
 
 
-def compact(levels: Sequence[Level]) -> list[Level]:
-    """Only the active (row, group) entries, in the order of rows; the vectors elsewhere are 0."""
+def keyed(levels: Sequence[Level]) -> list[Keyed]:
+    """Each vector as a key's, in the order of rows; the last level has only the rows that reach it."""
     found = []
     for level in levels:
-        kept = active(level)
-        free, dependent = (None if part is None else tf.constant(part.numpy()[kept]) for part in level[:2])
-        found.append(Level(free, dependent, tf.constant(np.nonzero(kept)[0].astype(np.int32))))
+        free, dependent = (None if part is None else active(part) for part in level)
+        assert free is not None
+        parts, count = [level.free.numpy()[free]], int(free.sum())
+        own = occurrences(free, 0)
+        if dependent is None:
+            reach, rows = tf.unique(own.rows)
+            found.append(Keyed(tf.constant(parts[0]), own._replace(rows=rows), reach=reach))
+            continue
+        assert level.dependent is not None
+        parts.append(level.dependent.numpy()[dependent])
+        places = [np.cumsum(free).reshape(free.shape) - 1, np.cumsum(dependent).reshape(free.shape) - 1 + count]
+        bags = free & dependent
+        both = Both(*(tf.constant(x.astype(np.int32)) for x in (places[0][bags], places[1][bags], np.nonzero(bags)[0])))
+        vectors = tf.constant(np.concatenate(parts))
+        found.append(Keyed(vectors, own, occurrences(dependent, count), both if bags.any() else None))
     return found
+
+
+def occurrences(there: npt.NDArray[np.bool_], start: int) -> Occurrences:
+    places = np.arange(start, start + there.sum(), dtype=np.int32)
+    return Occurrences(tf.constant(places), tf.constant(np.nonzero(there)[0].astype(np.int32)))
+
+
+def scored(levels: Sequence[Level] | Sequence[Keyed], *args: Any) -> Submodels:
+    """`submodels` of vectors in either form."""
+    if isinstance(levels[0], Keyed):
+        return keyed_submodels(cast(list[Keyed], levels), *args)
+    return submodels(cast(list[Level], levels), *args)
 
 
 def spread(levels: Sequence[Level], grads: Sequence[Tensor]) -> list[Array]:
-    """Gradients of compact entries back in their dense places, zeros elsewhere."""
-    places = [active(level) for level in levels for part in level[:2] if part is not None]
-    found = [np.zeros((*place.shape, grad.shape[-1])) for place, grad in zip(places, grads, strict=True)]
-    for whole, place, grad in zip(found, places, grads, strict=True):
-        whole[place] = grad
+    """Gradients of keys back in their dense places, zeros elsewhere."""
+    found = []
+    for level, grad in zip(levels, grads, strict=True):
+        at = 0
+        for part in level:
+            if part is not None:
+                place = active(part)
+                found.append(np.zeros((*place.shape, grad.shape[-1])))
+                found[-1][place] = grad[at : at + place.sum()]
+                at += place.sum()
     return found
 
 
-def parts_of(levels: Sequence[Level]) -> list[Tensor]:
-    return [part for level in levels for part in level[:2] if part is not None]
+def parts_of(levels: Sequence[Level] | Sequence[Keyed]) -> list[Tensor]:
+    if isinstance(levels[0], Keyed):
+        return [level.vectors for level in cast(list[Keyed], levels)]
+    return [part for level in cast(list[Level], levels) for part in level if part is not None]
 
 
 def gradients(function: Callable[..., Tensor], sources: Sequence[Tensor], *args: Any) -> list[Tensor]:
@@ -151,7 +181,7 @@ def test_submodels_are_those_of_the_paper(m: int, dependents: interactions.Depen
     items, levels, linear = case(m, m, rows=8, groups=5)
     items[0], items[1] = [[] for _ in items[0]], [*items[1][:1], *([] for _ in items[1][1:])]  # empty, one group only
     levels = dense(reference.levels(items, RANKS[:m]))
-    result = submodels(compact(levels) if packed else levels, linear, dependents)
+    result = scored(keyed(levels) if packed else levels, linear, dependents)
     assert len(result.scores) == m
     for p, got in enumerate(result.scores, start=1):
         close(got, [reference.b(row, 1, p) + float(w) for row, w in zip(items, linear, strict=True)])
@@ -237,14 +267,14 @@ def test_each_loss_reaches_the_factors_that_it_trains(
 ) -> None:
     items, levels, linear = case(10 + m, m)
     labels = np.random.default_rng(m).integers(0, 2, size=len(items)).astype(float)
-    given_levels = compact(levels) if packed else levels
+    given_levels = keyed(levels) if packed else levels
     scores = [np.array([reference.b(row, 1, p) for row in items]) + linear.numpy() for p in range(1, m + 1)]
     reached: set[tuple[bool, bool]] = set()
     for p in range(1, m + 1):  # one loss at a time
         sources = [*parts_of(given_levels), linear]
 
         def loss(p: int) -> Tensor:
-            return loss_of(submodels(given_levels, linear, dependents), labels, p, kind)
+            return loss_of(scored(given_levels, linear, dependents), labels, p, kind)
 
         *grads, to_linear = gradients(loss, sources, p)
         grads = spread(levels, grads) if packed else grads
@@ -327,11 +357,11 @@ def test_masks_scale_the_coordinates_of_the_interaction_vector(
     rng = np.random.default_rng(0)
     masks = [tf.constant(rng.integers(0, 2, size=(6, rank)) * 1.25) for rank in RANKS[:3]]
     scaled = [
-        Level(*(None if part is None else part * tf.sqrt(mask)[:, None] for part in level[:2]))
+        Level(*(None if part is None else part * tf.sqrt(mask)[:, None] for part in level))
         for level, mask in zip(levels, masks, strict=True)
     ]
-    given_levels = compact(levels) if packed else levels
-    expected, got = submodels(scaled, linear, dependents), submodels(given_levels, linear, dependents, masks)
+    given_levels = keyed(levels) if packed else levels
+    expected, got = submodels(scaled, linear, dependents), scored(given_levels, linear, dependents, masks)
     plain = submodels(levels, linear, dependents)
     close(got.scores[-1], expected.scores[-1])
     for one, other in zip(got.targets, plain.targets, strict=True):  # a level learns from what has lost nothing
@@ -350,7 +380,7 @@ def test_masks_scale_the_coordinates_of_the_interaction_vector(
     upstream = tf.constant(rng.normal(size=6))
     for p in range(3):
         grads = gradients(
-            lambda p: tf.reduce_sum(submodels(given_levels, linear, dependents, masks).scores[p] * upstream),
+            lambda p: tf.reduce_sum(scored(given_levels, linear, dependents, masks).scores[p] * upstream),
             parts_of(given_levels),
             p,
         )
@@ -359,7 +389,7 @@ def test_masks_scale_the_coordinates_of_the_interaction_vector(
         wanted = gradients(
             lambda p: tf.reduce_sum(submodels(scaled, linear, dependents).scores[p] * upstream), parts_of(scaled), p
         )
-        places = [active(levels[q])[..., None] | (not packed) for q in (0, 0, 1, 1, 2)]
+        places = [active(part)[..., None] | (not packed) for part in parts_of(levels)]
         for one, other, root, place in zip(grads, wanted, roots, places, strict=True):
             close(one, other * root * place)
 
@@ -370,8 +400,8 @@ def test_masks_scale_the_coordinates_of_the_interaction_vector(
 def split(levels: Sequence[Level], target: int) -> tuple[list[Level], list[Level]]:
     """The target group's vectors, [n, rank], and the other groups', [n, groups - 1, rank]."""
     keep = [g for g in range(levels[0].free.shape[1]) if g != target]
-    one = [Level(*(None if part is None else part[:, target] for part in level[:2])) for level in levels]
-    rest = [Level(*(None if p is None else tf.gather(p, keep, axis=1) for p in level[:2])) for level in levels]
+    one = [Level(*(None if part is None else part[:, target] for part in level)) for level in levels]
+    rest = [Level(*(None if p is None else tf.gather(p, keep, axis=1) for p in level)) for level in levels]
     return one, rest
 
 
@@ -494,7 +524,7 @@ def test_truncated_pairs_use_the_common_prefix(m: int, packed: bool) -> None:
     items, _, linear = case(50 + m, m)
     levels = [Level(tf.constant(part)) for part in reference.blocks(items, RANKS[:m])]
     expected = [reference.truncated(row, RANKS[:m]) + float(w) for row, w in zip(items, linear, strict=True)]
-    close(truncated(compact(levels) if packed else levels, linear), expected)
+    close(scored(keyed(levels), linear).scores[-1] if packed else truncated(levels, linear), expected)
     _, rest = split(levels, target=0)
     candidates = [Level(tf.reverse(split(levels, target=0)[0][p].free, [0])[:, None]) for p in range(m)]
     got = truncated(rest, linear)[:, None] + cross(candidates, context(rest))
@@ -536,8 +566,8 @@ def test_properties(drawing: tuple[list[BagRow], int, int]) -> None:
     scores = submodels(dense(parts), linear).scores
 
     def equal(others: Sequence[tuple[Array, Array]], pack: bool = False) -> None:
-        levels = compact(dense(others)) if pack else dense(others)
-        for got, expected in zip(submodels(levels, linear).scores, scores, strict=True):
+        levels = keyed(dense(others)) if pack else dense(others)
+        for got, expected in zip(scored(levels, linear).scores, scores, strict=True):
             close(got, expected)
 
     close(scores[-1] - linear, [reference.score(row) for row in items])  # pair by pair at the lower level
@@ -551,43 +581,113 @@ def test_properties(drawing: tuple[list[BagRow], int, int]) -> None:
             close(got[0], expected[r])
 
 
-# Compact levels
+# Keys
 
 
-def test_compact_levels_without_entries_and_without_rows() -> None:
+def test_levels_without_occurrences_and_without_rows() -> None:
+    none = Occurrences(tf.zeros([0], tf.int32), tf.zeros([0], tf.int32))
+    nobody = tf.zeros([0], tf.int32)
     levels = [
-        Level(tf.zeros([0, 2], tf.float64), tf.zeros([0, 2], tf.float64), tf.zeros([0], tf.int32)),
-        Level(tf.zeros([0, 3], tf.float64), None, tf.zeros([0], tf.int32)),
+        Keyed(tf.zeros([0, 2], tf.float64), none, none),
+        Keyed(tf.zeros([0, 3], tf.float64), none, reach=nobody),
     ]
     for batch in (0, 3):
         linear = tf.ones([batch], tf.float64)
-        for score in submodels(levels, linear).scores:
+        for score in keyed_submodels(levels, linear).scores:
             np.testing.assert_array_equal(score, np.ones(batch))
+        grads = gradients(
+            lambda linear: tf.reduce_sum(keyed_submodels(levels, linear).scores[-1]), parts_of(levels), linear
+        )
+        assert [grad.shape for grad in grads] == [(0, 2), (0, 3)]
 
 
-def test_levels_may_be_dense_below_and_compact_above() -> None:
-    _, levels, linear = case(70, 3)
-    mixed = [levels[0], *compact(levels)[1:]]
-    for got, expected in zip(submodels(mixed, linear).scores, submodels(levels, linear).scores, strict=True):
-        close(got, expected)
+@pytest.mark.parametrize("masked", [False, True])
+def test_keys_that_occur_in_no_row_learn_nothing(masked: bool) -> None:
+    none = tf.zeros([3], tf.int32)
+    masks = [tf.ones([3, 64], tf.float64), tf.ones([3, 32], tf.float64)] if masked else None
+    for _ in range(5):
+        stale = tf.fill([20, 64], tf.constant(np.nan, tf.float64))  # what freed memory may hold
+        vectors = [tf.ones([20, 64], tf.float64), tf.ones([20, 32], tf.float64)]
+        del stale
+
+        def total(*vectors: Tensor) -> Tensor:
+            levels = [
+                side_by_side([Column(vectors[0], none, none)]),
+                side_by_side([Column(vectors[1], none)], sparse=True),
+            ]
+            scores = keyed_submodels(levels, tf.zeros([3], tf.float64), "joint", masks).scores
+            return tf.add_n([tf.reduce_sum(score) for score in scores])
+
+        for grad in gradients(total, vectors, *vectors):
+            np.testing.assert_array_equal(grad, np.zeros_like(grad))
 
 
-def test_compact_levels_make_no_tensor_of_batch_times_rank() -> None:
-    """At 3 entries, 1,000 rows and rank 64, nothing of rank 64 may have more than the 3 entries' rows."""
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dependents", MODES)
+def test_a_key_learns_from_all_of_its_rows(dependents: interactions.Dependents, masked: bool) -> None:
+    """Columns, whose keys come again and again, against dense vectors made of them."""
+    rng = np.random.default_rng(4)
+    rows, keys, groups, ranks = 30, 5, 4, (3, 6)
+    tables = [[tf.constant(rng.normal(size=(keys, rank))) for rank in ranks] for _ in range(groups)]
+    ids = rng.integers(0, keys + 1, (rows, groups))  # 0 is none
+    tops = rng.integers(0, 2, (groups, keys + 1)) * (np.arange(keys + 1) > 0)
+    top = np.stack([tops[g][ids[:, g]] for g in range(groups)], axis=1)
+    linear, upstream = tf.constant(rng.normal(size=rows)), tf.constant(rng.normal(size=(2, rows)))
+    masks = [tf.constant(rng.integers(0, 2, (rows, rank)) * 2.0) for rank in ranks] if masked else None
+
+    def by_columns(tables: Sequence[Sequence[Tensor]]) -> Submodels:
+        levels = []
+        for k in range(2):
+            free, dependent = ([tf.constant(np.where(chosen, ids, 0)[:, g], tf.int32) for g in range(groups)]
+                               for chosen in (top == k, top > k))  # fmt: skip
+            some = [Column(tables[g][k], free[g], dependent[g] if k == 0 else None) for g in range(groups)]
+            levels.append(side_by_side(some, sparse=k > 0))
+        return keyed_submodels(levels, linear, dependents, masks)
+
+    def by_vectors(tables: Sequence[Sequence[Tensor]]) -> Submodels:
+        levels = []
+        for k in range(2):
+            whole = tf.stack([tf.gather(tf.pad(tables[g][k], [[1, 0], [0, 0]]), ids[:, g]) for g in range(groups)], 1)
+            free, dependent = (whole * chosen[..., None] for chosen in (top == k, top > k))
+            levels.append(Level(free, dependent if k == 0 else None))
+        return submodels(levels, linear, dependents, masks)
+
+    flat = [table for tables_of in tables for table in tables_of]
+    found = []
+    for scores_of in (by_columns, by_vectors):
+        scores = scores_of(tables)
+        slopes = gradients(
+            lambda scores_of=scores_of: tf.add_n(
+                [tf.reduce_sum(score * up) for score, up in zip(scores_of(tables).scores, upstream, strict=True)]
+            ),
+            flat,
+        )  # fmt: skip
+        found.append([*scores.scores, *scores.targets, *slopes])
+    for one, other in zip(*found, strict=True):
+        close(one, other)
+
+
+def test_of_a_sparse_level_only_the_rows_that_reach_it_are_computed() -> None:
+    """At 3 occurrences, 1,000 rows and rank 64, nothing of rank 64 may have more than the 3 occurrences' rows."""
     seen: list[int] = []
-    kept = ops.segment_sum
+    kept = tf.sparse.segment_sum
 
     def watched(data: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         result = kept(data, *args, **kwargs)
         seen.append(int(np.prod(result.shape)))
         return result
 
-    rows = tf.constant([5, 5, 900])
-    level = Level(tf.random.stateless_normal([3, 64], [0, 0]), None, rows)
+    place = np.zeros(1000, np.int32)
+    place[[5, 900]] = [1, 2]
+    again = np.where(place == 1, 1, 0).astype(np.int32)
+    vectors = tf.random.stateless_normal([2, 64], [0, 0])
+    level = side_by_side([Column(vectors, tf.constant(place)), Column(vectors, tf.constant(again))], sparse=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ops, "segment_sum", watched)
-        submodels([level], tf.zeros([1000]))
-    assert max(size for size in seen if size != 1000) == 2 * 64
+        patch.setattr(tf.sparse, "segment_sum", watched)
+        (score,) = keyed_submodels([level], tf.zeros([1000])).scores
+    assert max(seen) == 2 * 64
+    assert np.flatnonzero(score).tolist() == [5]
+    assert float(score[5]) == pytest.approx(float(tf.reduce_sum(vectors[0] ** 2)), rel=1e-5)
 
 
 # Numbers at the edge, graphs, mistakes
@@ -617,13 +717,9 @@ def test_float32_is_as_exact_as_its_terms() -> None:
     assert error.max() < 1e-6 * np.square(vectors).sum((-2, -1)).max()
 
 
-@pytest.mark.parametrize("pack", [list, compact])
-def test_new_batch_sizes_are_not_traced_again(pack: Callable[[Sequence[Level]], list[Level]]) -> None:
+def test_new_batch_sizes_are_not_traced_again() -> None:
     traces = []
-    template = pack(case(0, 2)[1])
-
-    def flat(levels: Sequence[Level]) -> list[Tensor]:
-        return [part for level in levels for part in level if part is not None]
+    template = case(0, 2)[1]
 
     def traced(parts: list[Tensor], linear: Tensor) -> Tensor:
         traces.append(1)
@@ -635,13 +731,12 @@ def test_new_batch_sizes_are_not_traced_again(pack: Callable[[Sequence[Level]], 
             loss = tf.reduce_sum(result.scores[-1]) + tf.reduce_sum((result.scores[0] - result.targets[0]) ** 2)
         return tape.gradient(loss, parts_of(levels))
 
-    specs = [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in flat(template)]
+    specs = [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in parts_of(template)]
     step = tf.function(traced, input_signature=[specs, tf.TensorSpec([None], tf.float64)])
     traces.clear()
     for rows in (7, 9, 3, 7):
         _, levels, linear = case(rows, 2, rows=rows)
-        levels = pack(levels)
-        for got, part in zip(step(flat(levels), linear), parts_of(levels), strict=True):
+        for got, part in zip(step(parts_of(levels), linear), parts_of(levels), strict=True):
             assert got.shape == part.shape
     assert len(traces) == 1
 

@@ -527,41 +527,55 @@ def test_a_bias_begins_at_the_targets_mean(objective: Any, start: float) -> None
     assert float(model.bias) == pytest.approx(start, rel=1e-5)
 
 
-@pytest.mark.parametrize("sharing", ["separate", "truncate"])
+@pytest.mark.parametrize("ranks", [[16], [2, 16], [2, 4, 16]])
+@pytest.mark.parametrize("sharing", ["separate", "strict", "truncate"])
 @pytest.mark.parametrize("groups", [("who", "place"), ("who", "tags", "place"), ("who", "size", "tags")])
-def test_a_last_level_of_the_rows_that_reach_it_is_the_whole_one(sharing: str, groups: tuple[str, ...]) -> None:
+def test_a_step_that_reads_each_key_once_is_the_plain_one(
+    sharing: str, groups: tuple[str, ...], ranks: list[int]
+) -> None:
     """The same loss and gradients, with masks, bags, and groups that are no lookups beside."""
+    levels = {"dependents": "strict"} if sharing == "strict" else {"level_sharing": sharing}
     case = {
         "version": 1, "objective": {"type": "logistic", "target": "label"},
-        "model": {"ranks": [2, 16], "bias": True, "level_sharing": sharing},
+        "model": {"bias": True} | ({"dim": 16} if len(ranks) == 1 else {"ranks": ranks, **levels}),
         "groups": with_options({name: (GROUPS | LOOKUPS)[name] for name in groups}, combiner={"tags": "mean"}),
         "training": {"l2": 0.1, "interaction_dropout": 0.5},
     }  # fmt: skip
     rows = fit(read_schema(case), TABLE)
     model = Feat2Vec.from_encoder(rows.encoder)
     model.compile()
+    assert model.is_keyed
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(rng.normal(size=weight.shape, scale=0.3).astype(np.float32))
     inputs, target = one_batch(model, rows)
     found = []
-    for compact in (True, False):
-        model.__dict__["is_compact"] = compact
-        with tf.GradientTape() as tape:
+    for keyed in (True, False):
+        with pytest.MonkeyPatch.context() as patch, tf.GradientTape() as tape:
+            patch.setattr(Feat2Vec, "is_keyed", keyed)
             loss = model.step_loss(inputs, target, None, tf.constant([1, 2], tf.int64), True)
         gradients = tape.gradient(loss, [variable.value for variable in model.trainable_variables])
         found.append([float(loss), *(tf.convert_to_tensor(gradient).numpy() for gradient in gradients)])
-    levels = [one.levels[-1] for one in model.extract(inputs, compact=True)]
-    assert any(level.rows is not None and len(level.rows) < len(rows) for level in levels)
     for one, other in zip(*found, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-8)
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
-def test_levels_are_compact_where_few_rows_reach_the_last() -> None:
-    for ranks, expected in (([2, 512], True), ([1, 2], False)):
-        rows = encoded({"objective": {"type": "logistic", "target": "label"}, "model": {"ranks": ranks}}, LOOKUPS)
-        assert Feat2Vec.from_encoder(rows.encoder).is_compact == expected
-    rows = encoded({"objective": "nce", "model": {"ranks": [2, 512]}}, LOOKUPS)
-    assert Feat2Vec.from_encoder(rows.encoder).is_compact  # says what is cheaper; only labelled steps use it
-    case = {"objective": {"type": "logistic", "target": "label"}, "model": {"ranks": [2, 512]}, "head": {"type": "mlp"}}
-    assert not Feat2Vec.from_encoder(encoded(case, LOOKUPS).encoder).is_compact
+def test_steps_that_need_more_than_the_sum_of_pairs_are_not_keyed() -> None:
+    label = {"objective": {"type": "logistic", "target": "label"}}
+    cases: list[tuple[dict[str, Any], bool]] = [
+        (label, True),
+        ({**label, "head": {"type": "mlp"}}, False),
+        ({"objective": {"type": "softmax", "target": "label"}}, False),
+        ({"objective": {"type": "logistic", "target": "label", "implicit": "who"}}, False),
+    ]
+    for case, expected in cases:
+        assert Feat2Vec.from_encoder(encoded(case, LOOKUPS).encoder).is_keyed == expected
+    encoder = encoded(label, LOOKUPS).encoder
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        assert not Feat2Vec.from_encoder(encoder).is_keyed
+    finally:
+        keras.config.set_dtype_policy("float32")
 
 
 def test_the_odds_of_losing_a_coordinate_are_in_proportion_to_the_rank() -> None:
@@ -571,8 +585,7 @@ def test_the_odds_of_losing_a_coordinate_are_in_proportion_to_the_rank() -> None
     }  # fmt: skip
     model = Feat2Vec.from_encoder(encoded(case, LOOKUPS).encoder)
     model.compile()
-    levels = model._stack(model.extract(one_batch(model, encoded(case, LOOKUPS))[0]))[0]
-    masks = model._interaction_masks(levels, 192)
+    masks = model._interaction_masks(192)
     assert masks is not None
     for mask, odds in zip(masks, (0.75, 1.5, 3.0), strict=True):
         kept = 1 / (1 + odds)
