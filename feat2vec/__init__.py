@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from feat2vec.specs import extractor
     from feat2vec.table import Table, open_table
     from feat2vec.trainer import train
-    from feat2vec.tuner import finetune
+    from feat2vec.finetuning import finetune
 
 __version__ = version("feat2vec")
 KERAS_MODULES = ("interactions", "extractors", "objectives", "optimizers", "mlp", "scores", "model", "heads")
@@ -36,7 +36,7 @@ _HOMES = {
     "Table": "table",
     "UserError": "errors",
     "extractor": "specs",
-    "finetune": "tuner",
+    "finetune": "finetuning",
     "fit": "encode",
     "layer": "extractors",
     "load": "run",

@@ -18,7 +18,7 @@ from feat2vec.run import partial_folder
 from feat2vec.scores import vector_weights
 from feat2vec.table import open_table
 from feat2vec.trainer import train
-from feat2vec.tuner import finetune, objective_of
+from feat2vec.finetuning import finetune, objective_of
 from tests.commands import feat2vec as command
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -164,7 +164,7 @@ def test_an_interrupted_one_is_resumed(plain: feat2vec.Run, tmp_path: Path) -> N
     import keras
 
     from feat2vec.trainer import Start
-    from feat2vec.tuner import schema_of
+    from feat2vec.finetuning import schema_of
 
     rows, made = table(120, 1), ["training.epochs=3"]
     whole = plain.finetune(rows, "good", tmp_path / "whole", freeze=True, settings=made, quiet=True)

@@ -78,7 +78,7 @@ def finetune(
     """
     import_tensorflow()
     from feat2vec.run import load
-    from feat2vec.tuner import finetune
+    from feat2vec.finetuning import finetune
 
     with interruptible(out):
         tuned = finetune(
