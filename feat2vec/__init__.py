@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from feat2vec.encode import Encoder, fit
     from feat2vec.errors import UserError
     from feat2vec.extractors import layer
+    from feat2vec.finetuning import finetune
     from feat2vec.model import Feat2Vec
     from feat2vec.run import Run, load
     from feat2vec.schema import Schema, read_schema
     from feat2vec.specs import extractor
     from feat2vec.table import Table, open_table
     from feat2vec.trainer import train
-    from feat2vec.finetuning import finetune
 
 __version__ = version("feat2vec")
 KERAS_MODULES = ("interactions", "extractors", "objectives", "optimizers", "mlp", "scores", "model", "heads")

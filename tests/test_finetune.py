@@ -14,11 +14,11 @@ import pytest
 import feat2vec
 from feat2vec import evaluate
 from feat2vec.errors import UserError
+from feat2vec.finetuning import finetune, objective_of
 from feat2vec.run import partial_folder
 from feat2vec.scores import vector_weights
 from feat2vec.table import open_table
 from feat2vec.trainer import train
-from feat2vec.finetuning import finetune, objective_of
 from tests.commands import feat2vec as command
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -163,8 +163,8 @@ def test_the_objective_follows_from_the_column(values: list[Any], expected: str,
 def test_an_interrupted_one_is_resumed(plain: feat2vec.Run, tmp_path: Path) -> None:
     import keras
 
-    from feat2vec.trainer import Start
     from feat2vec.finetuning import schema_of
+    from feat2vec.trainer import Start
 
     rows, made = table(120, 1), ["training.epochs=3"]
     whole = plain.finetune(rows, "good", tmp_path / "whole", freeze=True, settings=made, quiet=True)

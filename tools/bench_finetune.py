@@ -33,9 +33,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import feat2vec
+from feat2vec.finetuning import HeadType, schema_of
 from feat2vec.run import Run
 from feat2vec.trainer import Start, train
-from feat2vec.finetuning import HeadType, schema_of
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
 GROUPS = ["title", "plot"]

@@ -77,8 +77,8 @@ def finetune(
     feat2vec evaluate runs/decades --data test.parquet --task predict
     """
     import_tensorflow()
-    from feat2vec.run import load
     from feat2vec.finetuning import finetune
+    from feat2vec.run import load
 
     with interruptible(out):
         tuned = finetune(
