@@ -121,6 +121,7 @@ def train(
     return run
 
 
+SHORTEST = 1.0  # seconds between checkpoints at the ends of epochs: writing one may take as long as a short epoch
 LEARNT_FROM = ("data", "validation", "start")
 
 
@@ -287,7 +288,8 @@ class Trainer(keras.callbacks.Callback):
         self.epoch, self.step, self.seconds_of_epoch = epoch + 1, 0, 0.0
         self._keep_best(logs.get("val_loss"))
         self.reporter.end(epoch, row)
-        self._save()
+        if self.writing is None or time.monotonic() - self.saved >= min(SHORTEST, self.spec.checkpoint_minutes * 60):
+            self._save()
 
     # --- the parts --------------------------------------------------------------------------------------------------
 
