@@ -527,17 +527,20 @@ def test_a_bias_begins_at_the_targets_mean(objective: Any, start: float) -> None
     assert float(model.bias) == pytest.approx(start, rel=1e-5)
 
 
-@pytest.mark.parametrize("ranks", [[16], [2, 16], [2, 4, 16]])
-@pytest.mark.parametrize("sharing", ["separate", "strict", "truncate"])
+@pytest.mark.parametrize(
+    "levels",
+    [
+        {"dim": 16},
+        {"ranks": [2, 4, 16]},
+        {"ranks": [2, 4, 16], "dependents": "strict"},
+        {"ranks": [2, 4, 16], "level_sharing": "truncate"},
+    ],
+)
 @pytest.mark.parametrize("groups", [("who", "place"), ("who", "tags", "place"), ("who", "size", "tags")])
-def test_a_step_that_reads_each_key_once_is_the_plain_one(
-    sharing: str, groups: tuple[str, ...], ranks: list[int]
-) -> None:
+def test_a_step_that_reads_each_key_once_is_the_plain_one(levels: dict[str, Any], groups: tuple[str, ...]) -> None:
     """The same loss and gradients, with masks, bags, and groups that are no lookups beside."""
-    levels = {"dependents": "strict"} if sharing == "strict" else {"level_sharing": sharing}
     case = {
-        "version": 1, "objective": {"type": "logistic", "target": "label"},
-        "model": {"bias": True} | ({"dim": 16} if len(ranks) == 1 else {"ranks": ranks, **levels}),
+        "version": 1, "objective": {"type": "logistic", "target": "label"}, "model": {"bias": True, **levels},
         "groups": with_options({name: (GROUPS | LOOKUPS)[name] for name in groups}, combiner={"tags": "mean"}),
         "training": {"l2": 0.1, "interaction_dropout": 0.5},
     }  # fmt: skip
