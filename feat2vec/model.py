@@ -145,32 +145,46 @@ class Feat2Vec(Scores):
         sizes = tf.stack([tf.shape(draw.rows)[0] for draw in draws])
         ends = tf.cumsum(sizes)
         kept = self._context_mask(noise, ends, seed, training)  # [batch, groups]
-        base, context_ = self._context(extracted, kept)
-        bases = zip(*(tf.split(score, sizes) for score in base.scores), strict=True)
-        arounds = zip(*(_slices(level, sizes) for level in context_), strict=True)
+        slices = list(zip(*(_parts(one, sizes) for one in extracted), strict=True))  # [units][groups]
+        if isinstance(self.schema.objective, Contrastive):
+            masks = tf.split(kept, sizes)
+            units = [self._sum(unit.groups, *some) for unit, *some in zip(noise.units, slices, masks, strict=True)]
+        else:
+            base, context_ = self._context(extracted, kept)
+            bases = zip(*(tf.split(score, sizes) for score in base.scores), strict=True)
+            arounds = zip(*(_slices(level, sizes) for level in context_), strict=True)
+            units = [(Submodels(list(some), []), list(around)) for some, around in zip(bases, arounds, strict=True)]
         total = 0.0
-        for u, (unit, draw, some, around) in enumerate(zip(noise.units, draws, bases, arounds, strict=True)):
-            own = [_rows(extracted[g], ends[u] - sizes[u], ends[u]) for g in unit.groups]
-            loss = self._unit_loss(unit.groups, draw, Submodels(list(some), []), list(around), own, drawn, training)
+        for unit, draw, some, (alone, around) in zip(noise.units, draws, slices, units, strict=True):
+            own = [some[g] for g in unit.groups]
+            loss = self._unit_loss(unit.groups, draw, alone, around, own, drawn, training)
             total += tf.reduce_sum(tf.where(draw.present, loss, tf.zeros_like(loss)))
         return total / tf.cast(tf.shape(rows)[0], kept.dtype), extracted
 
+    def _sum(self, unit: Sequence[int], some: Sequence[Extracted], kept: Any) -> tuple[Submodels, list[Level]]:
+        """`_context` of one unit's slice where rivals are compared with each other alone.
+
+        What they share cancels in their differences, so that no score is needed, nor the groups side by side; and each
+        slice of a group is used once, so that no gradients have to be added up.
+        """
+        outside = [g for g in range(len(some)) if g not in unit]
+        sums = []
+        for levels in zip(*(self._merged(one.levels) for one in some), strict=True):
+            parts = zip(*(levels[g] for g in outside), strict=True)
+            weighted = [
+                None if part[0] is None else [x * kept[:, g : g + 1] for x, g in zip(part, outside, strict=True)]
+                for part in parts
+            ]
+            nothing = [[tf.zeros_like(levels[0].free)]]
+            sums.append(Level(*(None if part is None else tf.add_n(part) for part in weighted or nothing)))
+        return Submodels([tf.zeros_like(kept[:, 0])] * len(sums), []), sums
+
     def _context(self, extracted: Sequence[Extracted], kept: Any) -> tuple[Submodels, list[Level]]:
         """The score of the groups that are kept [batch, groups], and the sum of their vectors."""
-        if not isinstance(self.schema.objective, Contrastive):
-            levels, linear = self._stack(extracted)
-            masked = [each(lambda x: x * kept[..., None], level) for level in levels]
-            linear = tf.reduce_sum(linear * kept, axis=1) + self._bias()
-            return submodels(masked, linear, self.schema.model.dependents), context(masked)
-        # What rivals share cancels in their differences, so no score is needed, nor the groups side by side.
-        shares = tf.split(kept, len(extracted), axis=1)
-        merged = [self._merged(one.levels) for one in extracted]
-        sums = [
-            Level(*(None if parts[0] is None else tf.add_n([x * share for x, share in zip(parts, shares, strict=True)])
-                    for parts in zip(*levels, strict=True)))
-            for levels in zip(*merged, strict=True)
-        ]  # fmt: skip
-        return Submodels([tf.zeros_like(kept[:, 0])] * len(sums), []), sums
+        levels, linear = self._stack(extracted)
+        masked = [each(lambda x: x * kept[..., None], level) for level in levels]
+        linear = tf.reduce_sum(linear * kept, axis=1) + self._bias()
+        return submodels(masked, linear, self.schema.model.dependents), context(masked)
 
     def _context_mask(self, noise: Noise, ends: Any, seed: Any, training: bool) -> Any:
         """1 for the groups that a row's target unit meets, [batch, groups]: neither in the unit nor dropped."""
@@ -432,12 +446,6 @@ def _slices(level: Level, sizes: Any) -> list[Level]:
     """A level's rows in slices."""
     parts = [[None] * sizes.shape[0] if part is None else tf.split(part, sizes) for part in level]
     return [Level(*pair) for pair in zip(*parts, strict=True)]
-
-
-def _rows(extracted: Extracted, start: Any, end: Any) -> Extracted:
-    """Some rows of a group."""
-    levels = tuple(each(lambda x: x[start:end], level) for level in extracted.levels)
-    return Extracted(levels, None if extracted.linear is None else extracted.linear[start:end], 0.0)
 
 
 def _parts(extracted: Extracted, sizes: Any) -> list[Extracted]:
