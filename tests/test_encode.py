@@ -33,7 +33,7 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from feat2vec import beside, columns, encode, fits, numbering, table, values
+from feat2vec import beside, columns, encode, fits, numbering, table, values, vocabulary
 from feat2vec.encode import Encoded, Encoder, fit
 from feat2vec.errors import UserError
 from feat2vec.schema import Schema, read_schema
@@ -313,6 +313,9 @@ def tiny_sizes(batch: int, stage: int, chunk: int) -> Iterator[None]:
         patch.setattr(columns, "STAGE_ROWS", stage)
         patch.setattr(numbering, "CHUNK", chunk)
         patch.setattr(values, "CHUNK", chunk)
+        for module in (fits, numbering):
+            patch.setattr(module, "BLOCK", chunk)
+        patch.setattr(vocabulary, "HELD_BYTES", stage * 8)  # so that keys are handed over to DuckDB on the way
         yield
 
 
