@@ -252,9 +252,10 @@ def fit(
                 lambda: _tallied(fits[name], tallies[name]), rows, None,
             )  # fmt: skip
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # the longest first, so that they end together
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # the large sorts last
             list(pool.map(finish, sorted(fits, key=lambda name: fits[name].work)))
-        interleave(folder, [pieces[name] for name in schema.groups if name in pieces], rows)
+        if pieces:  # else none could be fitted
+            interleave(folder, [pieces[name] for name in schema.groups if name in pieces], rows)
         for name, tally in tallies.items():
             if tally.missing == rows:
                 columns = ", ".join(schema.groups[name].columns)

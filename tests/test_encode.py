@@ -765,6 +765,14 @@ def test_keys_that_are_too_frequent_count_as_none(tmp_path: Path) -> None:
         assert vocabulary.too_frequent == ["p"]
 
 
+def test_groups_none_of_which_can_be_fitted_are_all_named() -> None:
+    rows = pa.table({"x": pa.array([None, None], pa.float64()), "y": pa.array([None, None], pa.float64())})
+    schema = schema_of({"x": ("x", "numeric"), "y": ("y", "numeric")})
+    with pytest.raises(UserError) as caught:
+        fit(schema, rows)
+    assert [problem.count("has no number in any row") for problem in caught.value.problems] == [1, 1]
+
+
 def test_a_share_is_exact() -> None:
     """0.29 * 100 is 28.999999999999996."""
     rows = pa.table({"a": ["x"] * 29 + ["y"] * 30 + [f"z{i}" for i in range(41)]})
