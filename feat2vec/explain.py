@@ -193,7 +193,10 @@ def _parts(model: Feat2Vec, extracted: Sequence[Extracted]) -> Iterator[Part]:
                 yield Part("linear", (name,), term)
     split = [(name, *_split(model, one)) for name, one in zip(model.groups, extracted, strict=True)]
     there = [(name, free, held) for name, free, held in split if any(map(np.any, (*free, *held)))]
+    partners = {name: names for names in model.schema.partners for name in names}
     for (name, free, held), (other, free_, held_) in combinations(there, 2):
+        if partners[name] == partners[other]:
+            continue
         meet = zip(free, held, free_, held_, strict=True)
         yield Part("pair", (name, other), sum(float(f @ f_ + f @ d_ + d @ f_) for f, d, f_, d_ in meet))
 

@@ -71,6 +71,13 @@ def merged(column: Column) -> Column:
     return Column(free + dependent, tf.range(1, tf.size(column.free) + 1))
 
 
+def added(columns: Sequence[Column]) -> Column:
+    """Groups whose vectors add up to one: each row has a sum of its own."""
+    level, rows = side_by_side(columns), tf.size(columns[0].free)
+    free, dependent = (of and _row_sums(level.vectors, of, rows) for of in (level.free, level.dependent))
+    return column(Level(free, dependent))
+
+
 def side_by_side(columns: Sequence[Column], *, sparse: bool = False) -> Keyed:
     """The groups' columns as a level; of a `sparse` one only the rows that have a vector are computed."""
     sizes = [tf.shape(column.vectors)[0] for column in columns]
@@ -178,6 +185,13 @@ def _part(level: Keyed, mask: Tensor | None, batch: Tensor, dependents: Dependen
 def _sums(vectors: Tensor, of: Occurrences, rows: Tensor) -> Tensor:
     """[rows, rank]."""
     return tf.sparse.segment_sum(vectors, of.places, of.rows, num_segments=rows)
+
+
+def _row_sums(vectors: Tensor, of: Occurrences, rows: Tensor) -> Tensor:
+    """`_sums`, with `_scattered` as its gradient."""
+    keys = tf.shape(vectors)[0]
+    add_up = tf.custom_gradient(lambda x: (_sums(x, of, rows), lambda upstream: _scattered(upstream, of, keys)))
+    return add_up(vectors)
 
 
 def _scattered(of_rows: Tensor, of: Occurrences, keys: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ def estimate(encoded: Encoded) -> Iterator[Part]:
 
 def _weights(encoder: Encoder) -> Iterator[Part]:
     schema = encoder.schema
-    copies = 1 + SLOTS[schema.training.optimizer.type]
+    copies = 1 + SLOTS[schema.training.optimizer.type] + (schema.training.averaging > 0)
     dims, smaller = dims_of(schema), f"use a smaller model.{size_of(schema)}"
     for name, codec in encoder.codecs.items():
         spec = schema.groups[name].extractor
@@ -89,7 +89,7 @@ def _weights(encoder: Encoder) -> Iterator[Part]:
         classes = len(encoder.classes.keys)
         yield Part(f"{classes:,} classes", NUMBER * copies * classes * sum(dims), smaller)
     if isinstance(schema.head, Mlp):
-        sizes = {"vectors": len(schema.groups) * sum(dims), "interactions": sum(dims)}
+        sizes = {"vectors": len(schema.partners) * sum(dims), "interactions": sum(dims)}
         layers = [sum(sizes[name] for name in schema.head.inputs), *schema.head.hidden]
         yield Part("the head's layers", NUMBER * copies * _chain(layers), f"{smaller}, or head.hidden")
 

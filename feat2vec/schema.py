@@ -113,6 +113,9 @@ class ModelSpec(Spec):
     scale: Annotated[float, Field(gt=0, le=10)] = 0.1
     ranks: Annotated[tuple[Dim, ...], Many, Field(min_length=1)] | None = None
     bias: bool = False
+    # Groups that tell of one thing, such as a film's id and its title: their vectors add up to one, which meets the
+    # other groups', so that there are no pairs among them.
+    together: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()
     dependents: Literal["joint", "strict"] = "joint"
     level_sharing: Literal["separate", "truncate"] = "separate"
 
@@ -263,6 +266,9 @@ class Training(Spec):
     l2_over: Literal["occurrences", "tables"] = "occurrences"  # the rows that a step reads, or every weight
     group_dropout: Share = 0.0
     interaction_dropout: Share = 0.0
+    # Above 0, what is measured and kept is a running average of the weights at the ends of epochs, of which an epoch
+    # fades by this factor in each later one; training itself goes on from its own weights.
+    averaging: Share = 0.0
     patience: Annotated[int, Field(ge=0, le=2**31 - 1)] = 5
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 10.0
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
@@ -296,6 +302,12 @@ class Schema(Spec):
     def weight(self) -> str | None:
         """The column with a weight for each row."""
         return self.objective.weight if isinstance(self.objective, _Supervised) else None
+
+    @property
+    def partners(self) -> list[tuple[str, ...]]:
+        """What meets in pairs: a group by itself, or the groups that are `together`, at the place of the first."""
+        sets = {name: names for names in self.model.together for name in names}
+        return list(dict.fromkeys(sets.get(name, (name,)) for name in self.groups))
 
     def resolved(self) -> str:
         """The schema as YAML, every default filled in."""
@@ -388,7 +400,9 @@ def _conflicts(schema: Schema, found: Findings) -> Iterator[Problem]:
     if not found.sound("groups", inside=False):
         return
     if found.sound("noise", "joint"):
-        yield from _joint_conflicts(schema.noise.joint, list(given))
+        yield from _set_conflicts(("noise", "joint"), schema.noise.joint, list(given), "joint noise", "is drawn")
+    if found.sound("model", "together"):
+        yield from _together_conflicts(schema, found, list(given))
     if found.sound("noise", "targets"):
         joint = schema.noise.joint if found.sound("noise", "joint") else ()
         yield from _target_conflicts(schema.noise.targets, joint, list(given))
@@ -451,17 +465,36 @@ def _logistic_conflicts(
         yield ("head",), "cannot be mlp with objective.implicit, whose negatives share a row's sums; use fm"
 
 
-def _joint_conflicts(joints: Sequence[Sequence[str]], names: Sequence[str]) -> Iterator[Problem]:
+def _set_conflicts(
+    here: KeyPath, sets: Sequence[Sequence[str]], names: Sequence[str], what: str, verb: str
+) -> Iterator[Problem]:
+    """Sets of two or more groups, each group in one of them."""
     seen: set[str] = set()
-    for i, joint in enumerate(joints):
-        if len(joint) < 2:
-            yield ("noise", "joint", i), f"names {len(joint)} of the groups; joint noise needs two or more"
-        for k, name in enumerate(joint):
+    for i, some in enumerate(sets):
+        if len(some) < 2:
+            yield (*here, i), f"names {len(some)} of the groups; {what} needs two or more"
+        for k, name in enumerate(some):
             if name not in names:
-                yield ("noise", "joint", i, k), f"names {name!r}, which is no group{suggest(name, names)}"
+                yield (*here, i, k), f"names {name!r}, which is no group{suggest(name, names)}"
             elif name in seen:
-                yield ("noise", "joint", i, k), f"names {name!r} again; a group is drawn once"
+                yield (*here, i, k), f"names {name!r} again; a group {verb} once"
             seen.add(name)
+
+
+def _together_conflicts(schema: Schema, found: Findings, names: Sequence[str]) -> Iterator[Problem]:
+    here, sets = ("model", "together"), schema.model.together
+    if (
+        sets
+        and found.sound("objective")
+        and isinstance(schema.objective, Nce | NegativeSampling | Contrastive | Softmax)
+    ):
+        yield (
+            here,
+            f"is for pairs that tell a number, by logistic, regression or glove; {schema.objective.type} is none",
+        )
+    if sets and isinstance(schema.objective, Logistic) and schema.objective.implicit is not None:
+        yield here, "cannot be combined with objective.implicit; remove one of them"
+    yield from _set_conflicts(here, sets, names, "a sum", "is added up")
 
 
 def _target_conflicts(

@@ -16,7 +16,7 @@ from feat2vec.document import parse_document
 from feat2vec.encode import Encoder
 from feat2vec.extractors import Extracted, Extractor, Shape, build_extractor
 from feat2vec.interactions import Level, Submodels, context, replaced, submodels
-from feat2vec.keyed import Keyed, column, keyed_submodels, merged, side_by_side
+from feat2vec.keyed import Keyed, added, column, keyed_submodels, merged, side_by_side
 from feat2vec.memory import dims_of, key_sizes
 from feat2vec.mlp import MlpHead
 from feat2vec.schema import Logistic, Mlp, Nce, Schema, Softmax, read_schema
@@ -39,6 +39,7 @@ class Scores(keras.Model):
             for i, (name, group) in enumerate(self.schema.groups.items())
         ]
         self.groups = list(self.schema.groups)
+        self.partners = [[self.groups.index(name) for name in names] for names in self.schema.partners]
         self.encoder: Encoder | None = None
         head = self.schema.head
         self.head = None
@@ -71,7 +72,7 @@ class Scores(keras.Model):
             ]
             self.class_bias = self.add_weight(shape=(self.classes,), initializer="zeros", name="class_bias")
         if self.head is not None:
-            self.head.build([(None, len(self.groups), dim) for dim in self.dims])
+            self.head.build([(None, len(self.partners), dim) for dim in self.dims])
         self.built = True
 
     def call(self, inputs: Mapping[str, Any], training: bool = False) -> Any:
@@ -99,7 +100,7 @@ class Scores(keras.Model):
 
     def head_score(self, extracted: Sequence[Extracted]) -> Any:
         """What the head adds to the pairs' score, outside of training: [batch], or [batch, classes]."""
-        return self._head(self._stack(extracted)[0], None, training=False)
+        return self._head(self._stack(self._partners(extracted))[0], None, training=False)
 
     def start_from(self, other: Scores, *, freeze: bool) -> None:
         """Begin with the vectors that another model has for these groups; linear terms are new. Frozen ones stay."""
@@ -121,7 +122,7 @@ class Scores(keras.Model):
         )  # fmt: skip
 
     def _submodels(self, extracted: Sequence[Extracted], training: bool) -> Submodels:
-        dependents = self.schema.model.dependents
+        dependents, extracted = self.schema.model.dependents, self._partners(extracted)
         if any(one.columns for one in extracted):
             keyed, linear = self._side_by_side(extracted)
             masks = self._interaction_masks(tf.shape(linear)[0]) if training else None
@@ -171,6 +172,11 @@ class Scores(keras.Model):
             return [Level(vectors.value) for vectors in self.class_vectors]
         below = [Level(tf.zeros_like(vectors), vectors.value) for vectors in self.class_vectors[:-1]]
         return [*below, Level(self.class_vectors[-1].value)]
+
+    def _partners(self, extracted: Sequence[Extracted]) -> list[Extracted]:
+        """What meets in pairs: the groups, those that are `together` added up. L2 counts them before that."""
+        each = ([extracted[g] for g in some] for some in self.partners)
+        return [some[0] if len(some) == 1 else add_up(some) for some in each]
 
     def _stack(self, extracted: Sequence[Extracted]) -> tuple[list[Level], Any]:
         """The groups side by side: levels [batch, groups, D_k] and linear terms [batch, groups]."""
@@ -243,6 +249,19 @@ PURPOSES = 8  # that random draws of one step may have
 def each(change: Callable[[Any], Any], level: Level) -> Level:
     """A level with both of its parts changed."""
     return Level(*(None if part is None else change(part) for part in level))
+
+
+def add_up(some: Sequence[Extracted]) -> Extracted:
+    """Groups whose vectors and linear terms add up to one's."""
+    linear = None if some[0].linear is None else tf.add_n([one.linear for one in some])
+    if any(one.columns for one in some):
+        each_level = zip(*(one.columns or map(column, one.levels) for one in some), strict=True)
+        return Extracted((), linear, 0.0, columns=tuple(map(added, each_level)))
+    levels = []
+    for parts in zip(*(one.levels for one in some), strict=True):
+        dependent = [part.dependent for part in parts if part.dependent is not None]
+        levels.append(Level(tf.add_n([part.free for part in parts]), tf.add_n(dependent) if dependent else None))
+    return Extracted(tuple(levels), linear, 0.0)
 
 
 def add_to_top(scores: Submodels, more: Any) -> Submodels:

@@ -214,6 +214,8 @@ class Trainer(keras.callbacks.Callback):
         self.history: list[dict[str, float]] = []
         self.best: float | None = None
         self.best_weights: list[Array] = []
+        # The other weights, if epochs are averaged: within an epoch the average, between epochs those of training.
+        self.aside: list[Array] = []
         self.seconds_of_epoch = self.timed_seconds = (
             0.0  # of training alone; timed are those after the first execution,
         )
@@ -264,7 +266,9 @@ class Trainer(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         del logs
         self.first = self.step
-        if self.step:
+        if not self.step:
+            self._swap()
+        else:
             for variable, value in zip(self.model.metrics_variables, self.metric_state, strict=True):
                 variable.assign(value)
         self.reporter.begin(epoch, self.step)
@@ -273,6 +277,8 @@ class Trainer(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         before, self.step = self.step, min(self.first + batch + 1, self.steps)
         self._check(logs or {})
+        if self.step == self.steps and self.spec.averaging:
+            self._average()
         self._tick(self.batches.bounds(self.step) - self.batches.bounds(before))
         self.reporter.step(self.step)
         due = time.monotonic() - self.saved > self.spec.checkpoint_minutes * 60
@@ -300,6 +306,27 @@ class Trainer(keras.callbacks.Callback):
             self.timed_seconds += now - self.clock
             self.timed_rows += rows
         self.clock, self.traced = now, True
+
+    def _average(self) -> None:
+        """Let the average be in the model: measured, kept, and seen by a user's callbacks."""
+        if not self.aside:
+            self.aside = [variable.numpy() for variable in self.model.weights]
+            return
+        fading = self.spec.averaging
+        share = (1 - fading) / (1 - fading ** (self.epoch + 1))  # of the new epoch; the first has all of it
+        self.aside = [
+            a + share * (variable.numpy() - a) for variable, a in zip(self.model.weights, self.aside, strict=True)
+        ]
+        self._swap()
+
+    def _swap(self) -> None:
+        """Put the weights that are aside into the model, and its own aside."""
+        if not self.aside:
+            return
+        own = [variable.numpy() for variable in self.model.weights]
+        for variable, other in zip(self.model.weights, self.aside, strict=True):
+            variable.assign(other)
+        self.aside = own
 
     def _check(self, logs: Mapping[str, Any]) -> None:
         """Stop at a loss that is not finite; the checkpoint before stays."""
@@ -340,6 +367,7 @@ class Trainer(keras.callbacks.Callback):
     def _save(self) -> None:
         arrays = {f"state {i}": variable.numpy() for i, variable in enumerate(self._state())}
         arrays |= {f"best {i}": array for i, array in enumerate(self.best_weights)}
+        arrays |= {f"aside {i}": array for i, array in enumerate(self.aside)}
         facts = {
             **self.facts, "epoch": self.epoch, "step": self.step, "history": self.history, "best": self.best,
             "waited": self.waited, "stopped": self.stopped,
@@ -362,7 +390,9 @@ class Trainer(keras.callbacks.Callback):
         for i, variable in enumerate(state):
             variable.assign(arrays[f"state {i}"])
         self.metric_state = [arrays[f"state {i}"] for i in range(len(state))][-len(self.model.metrics_variables) :]
-        self.best_weights = [arrays[name] for name in arrays if name.startswith("best ")]
+        self.best_weights, self.aside = (
+            [arrays[name] for name in arrays if name.startswith(kind)] for kind in ("best ", "aside ")
+        )
         self.epoch, self.step, self.history = facts["epoch"], facts["step"], facts["history"]
         self.best, self.waited, self.stopped = facts["best"], facts["waited"], facts["stopped"]
         self.timed_seconds, self.timed_rows = facts["timed"]

@@ -23,6 +23,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "fm": {"dim": 6, "bias": True},
     "rafm": {"ranks": [3, 6, 8], "bias": True},
     "difacto": {"ranks": [3, 6, 8], "bias": True, "level_sharing": "truncate"},
+    "together": {"ranks": [3, 6, 8], "bias": True, "together": [["who", "title"]]},
     "no bias": {"ranks": [3, 6, 8]},
 }
 OBJECTIVES: dict[str, dict[str, Any]] = {
@@ -33,10 +34,10 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "softmax mlp": {"objective": {"type": "softmax", "target": "kind"}, "head": {"type": "mlp", "hidden": [8]}},
 }
 CASES = [
-    *((model, "nce") for model in MODELS), *((model, "softmax") for model in MODELS), ("fm", "logistic"),
-    ("rafm", "mlp"), ("fm", "softmax mlp"),
+    *((model, told) for model in MODELS if model != "together" for told in ("nce", "softmax")), ("fm", "logistic"),
+    ("rafm", "mlp"), ("together", "mlp"), ("fm", "softmax mlp"),
 ]  # fmt: skip
-QUICK = [("rafm", "nce"), ("rafm", "mlp"), ("fm", "softmax mlp")]
+QUICK = [("rafm", "nce"), ("rafm", "mlp"), ("together", "mlp"), ("fm", "softmax mlp")]
 
 
 def table(rows: int = 200) -> pa.Table:
@@ -110,6 +111,7 @@ def test_the_parts_add_up_to_the_models_own_score(model: str, objective: str, ru
         assert sum(part.kind == "head" for part in found.parts) == ("mlp" in objective)
         assert (found.rows[0]["who"] is None) == (i % 11 == 0)
         assert not any("who" in part.groups for part in found.parts) or i % 11
+        assert model != "together" or ("who", "title") not in [part.groups for part in found.parts]
 
 
 def test_a_pair_is_the_two_groups_alone(runs: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -536,11 +537,23 @@ def test_a_bias_begins_at_the_targets_mean(objective: Any, start: float) -> None
         {"ranks": [2, 4, 16], "level_sharing": "truncate"},
     ],
 )
-@pytest.mark.parametrize("groups", [("who", "place"), ("who", "tags", "place"), ("who", "size", "tags")])
-def test_a_step_that_reads_each_key_once_is_the_plain_one(levels: dict[str, Any], groups: tuple[str, ...]) -> None:
-    """The same loss and gradients, with masks, bags, and groups that are no lookups beside."""
+@pytest.mark.parametrize(
+    ("groups", "together"),
+    [
+        (("who", "place"), []),
+        (("who", "tags", "place"), []),
+        (("who", "size", "tags"), []),
+        (("who", "place", "tags"), [["tags", "who"]]),
+        (("who", "size", "place"), [["who", "size"]]),
+    ],
+)
+def test_a_step_that_reads_each_key_once_is_the_plain_one(
+    levels: dict[str, Any], groups: tuple[str, ...], together: list[list[str]]
+) -> None:
+    """The same loss and gradients, with masks, bags, and groups that are no lookups beside, or are added to others."""
     case = {
-        "version": 1, "objective": {"type": "logistic", "target": "label"}, "model": {"bias": True, **levels},
+        "version": 1, "objective": {"type": "logistic", "target": "label"},
+        "model": {"bias": True, "together": together, **levels},
         "groups": with_options({name: (GROUPS | LOOKUPS)[name] for name in groups}, combiner={"tags": "mean"}),
         "training": {"l2": 0.1, "interaction_dropout": 0.5},
     }  # fmt: skip
@@ -561,6 +574,42 @@ def test_a_step_that_reads_each_key_once_is_the_plain_one(levels: dict[str, Any]
         found.append([float(loss), *(tf.convert_to_tensor(gradient).numpy() for gradient in gradients)])
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("levels", [{"dim": 4}, {"ranks": [2, 4, 16]}, {"ranks": [2, 4], "level_sharing": "truncate"}])
+@pytest.mark.parametrize("is_keyed", [True, False])
+def test_groups_together_make_no_pairs_with_each_other(
+    levels: dict[str, Any], is_keyed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Feat2Vec, "is_keyed", is_keyed)
+    together = [["place", "title"], ["size", "tags"]]
+    case = {
+        "version": 1, "objective": {"type": "regression", "target": "score"},
+        "model": {"bias": True, "together": together, **levels},
+        "groups": {name: (GROUPS | LOOKUPS)[name] for name in ("who", "tags", "title", "size", "place")},
+    }  # fmt: skip
+    rows = fit(read_schema(case), TABLE)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    assert model.schema.partners == [("who",), ("size", "tags"), ("place", "title")]
+    rng = np.random.default_rng(1)
+    for weight in model.weights:
+        weight.assign(rng.normal(size=weight.shape, scale=0.3).astype(np.float32))
+    inputs, _ = one_batch(model, rows)
+    each = {name: model.vectors(name, inputs[name]) for name in model.groups}
+    expected = float(model.bias) + sum(one.linear.numpy().astype(float) for one in each.values())
+    for name, other in itertools.combinations(each, 2):
+        if any(name in some and other in some for some in together):
+            continue
+        for here, there in zip(each[name].levels, each[other].levels, strict=True):
+            f, d, f_, d_ = (
+                np.zeros_like(like) if part is None else part.numpy().astype(float)
+                for one, like in ((here, here.free.numpy()), (there, there.free.numpy())) for part in one
+            )  # fmt: skip
+            if "level_sharing" in levels:
+                f, d, f_, d_ = f + d, 0 * d, f_ + d_, 0 * d_
+            expected = expected + (f * f_ + f * d_ + d * f_).sum(axis=1)
+    found = model._submodels(model.extract(inputs, keyed=model.is_keyed), training=False).scores[-1]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_steps_that_need_more_than_the_sum_of_pairs_are_not_keyed() -> None:

@@ -109,6 +109,7 @@ def test_every_default() -> None:
             "scale": 0.1,
             "ranks": None,
             "bias": False,
+            "together": [],
             "dependents": "joint",
             "level_sharing": "separate",
         },
@@ -132,6 +133,7 @@ def test_every_default() -> None:
             "l2_over": "occurrences",
             "group_dropout": 0.0,
             "interaction_dropout": 0.0,
+            "averaging": 0.0,
             "patience": 5,
             "checkpoint_minutes": 10.0,
             "seed": 0,
@@ -1027,6 +1029,29 @@ noise: {negatives: 5.5}
 
 noise: {sharing: bacth}
     ! noise.sharing: expected 'record' or 'batch', received bacth; did you mean 'batch'?
+
+model: {together: [[a]]}
+objective: {type: logistic, target: y}
+    ! model.together[0]: names 1 of the groups; a sum needs two or more
+
+model: {together: [[a, a], [b, c]]}
+objective: {type: logistic, target: y}
+    ! model.together[0][1]: names 'a' again; a group is added up once
+    ! model.together[1][1]: names 'c', which is no group
+
+model: {together: [[a, b]]}
+    ! model.together: is for pairs that tell a number, by logistic, regression or glove; nce is none
+
+model: {together: [[a, b]]}
+objective: {type: softmax, target: y}
+    ! model.together: is for pairs that tell a number, by logistic, regression or glove; softmax is none
+
+model: {together: [[a, b]]}
+objective: {type: logistic, target: y, implicit: a}
+    ! model.together: cannot be combined with objective.implicit; remove one of them
+
+training: {averaging: 1}
+    ! training.averaging: must be less than 1, received 1
 
 noise: {joint: [[a]]}
     ! noise.joint[0]: names 1 of the groups; joint noise needs two or more

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import feat2vec
+from feat2vec import evaluate
 from feat2vec.errors import FailedError, UserError
 from feat2vec.run import partial_folder
 from feat2vec.trainer import train
@@ -63,7 +64,8 @@ LABELLED = {
     "model": {"ranks": [2, 8], "bias": True},
     "training": {"epochs": 4, "batch_size": 64, "interaction_dropout": 0.1, "optimizer": "adam"},
 }
-CASES = {"noise": SCHEMA, "labels": LABELLED}
+AVERAGED = {**SCHEMA, "training": {**SCHEMA["training"], "averaging": 0.6}}
+CASES = {"noise": SCHEMA, "labels": LABELLED, "averaged": AVERAGED}
 
 
 def weights(run: feat2vec.Run) -> list[Any]:
@@ -142,7 +144,7 @@ def test_the_planted_structure_is_found() -> None:
     assert np.mean(right) > 0.9
 
 
-@pytest.mark.parametrize("case", ["noise", pytest.param("labels", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", ["noise", "averaged", pytest.param("labels", marks=pytest.mark.slow)])
 def test_an_interrupted_run_resumes_to_the_same_bytes(case: str, tmp_path: Path) -> None:
     rows, held = table(500), table(90, 1)
     settings = ["training.checkpoint_minutes=1e-9", "training.batch_size=16"]  # 32 steps, two executions an epoch
@@ -158,6 +160,45 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(case: str, tmp_path: Path)
     assert same(whole, run)
     again = train(CASES[case], rows, tmp_path / "run", held, settings=settings, quiet=True, resume=True)
     assert same(whole, again)
+
+
+class Seen(keras.callbacks.Callback):
+    """Keeps the weights at the ends of epochs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epochs: list[list[Any]] = []
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        del epoch, logs
+        self.epochs.append([variable.numpy() for variable in self.model.trainable_variables])
+
+
+def test_averaging_keeps_the_mean_of_epochs_that_fade() -> None:
+    rows, held, seen, means = table(300), table(90, 1), Seen(), Seen()
+    plain = ["training.epochs=4", "training.patience=0"]
+    train(SCHEMA, rows, validation=held, quiet=True, callbacks=[seen], settings=plain)
+    run = train(AVERAGED, rows, validation=held, quiet=True, callbacks=[means], settings=plain)
+    for epoch, found in enumerate(means.epochs):
+        fading = 0.6 ** np.arange(epoch, -1, -1)
+        for of_epochs, mean in zip(zip(*seen.epochs[: epoch + 1], strict=True), found, strict=True):
+            np.testing.assert_allclose(mean, np.average(of_epochs, axis=0, weights=fading), atol=1e-6)
+    for variable, mean in zip(run.model.trainable_variables, means.epochs[-1], strict=True):
+        np.testing.assert_array_equal(variable.numpy(), mean)
+    assert not np.allclose(means.epochs[-1][0], seen.epochs[-1][0])
+
+
+def test_what_is_validated_is_the_average(tmp_path: Path) -> None:
+    held = table(90, 1)
+    run = train(
+        {**LABELLED, "training": {**LABELLED["training"], "averaging": 0.8}},
+        table(300),
+        tmp_path / "run",
+        held,
+        quiet=True,
+    )
+    found = evaluate.predict(run, held)
+    assert found["log_loss"] == pytest.approx(run.history[run.metrics["kept_epoch"] - 1]["val_loss"], rel=1e-5)
 
 
 @pytest.mark.slow
