@@ -20,7 +20,7 @@ import tensorflow as tf
 
 REFUSED = {
     "weight_decay": "it would touch every row in every step; put L2 into the loss (training.l2)",
-    "use_ema": "its average would touch every row in every step; average checkpoints instead",
+    "use_ema": "its average would touch every row in every step; give a schema training.averaging",
     "gradient_accumulation_steps": "its accumulators are dense; use a larger batch",
     "loss_scale_factor": "it is for float16; train in float32 (the `float32` dtype policy)",
 }

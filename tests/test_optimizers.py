@@ -489,7 +489,7 @@ def test_a_constraint_holds_for_a_dense_gradient() -> None:
     ("arguments", "message"),
     [
         ({"weight_decay": 0.1}, "takes no `weight_decay`: .*put L2 into the loss.* Received: weight_decay=0.1"),
-        ({"use_ema": True}, "takes no `use_ema`: .*average checkpoints instead. Received: use_ema=True"),
+        ({"use_ema": True}, "takes no `use_ema`: .*give a schema training.averaging. Received: use_ema=True"),
         ({"gradient_accumulation_steps": 2}, "takes no `gradient_accumulation_steps`: .*use a larger batch. Received"),
         ({"loss_scale_factor": 2.0}, "takes no `loss_scale_factor`: .*train in float32.* Received"),
         ({"epsilon": -1.0}, "`epsilon` must be at least 0. Received: -1.0"),

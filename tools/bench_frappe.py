@@ -37,10 +37,11 @@ from feat2vec.metrics import auc, log_loss
 SCHEMAS = Path(__file__).parents[1] / "schemas"
 RARE = 3  # positive training rows of an app, at most
 AGAIN = 0.3  # of the rows of rare apps, added once more as rows of new apps
-PAGE = ("category", "downloads", "description")
+PAGE = ("category", "downloads", "language", "developer", "description")
+NUMBERS = ("price", "rating")
 PROTOCOL: dict[str, Any] = {
     "batch_size": 256, "optimizer": {"type": "adam", "learning_rate": 0.001, "decay": "none"}, "l2": 5e-6,
-    "l2_over": "tables", "interaction_dropout": 0.0,
+    "l2_over": "tables", "interaction_dropout": 0.0, "averaging": 0.0,
 }  # fmt: skip
 RANKS = [32, 64, 128, 256]
 SIZES: dict[str, dict[str, Any]] = {
@@ -71,9 +72,13 @@ def known_of_apps(path: str) -> pa.Table:
     """What each app's page says; nothing where the page is not known."""
     apps = pq.read_table(path)
     known = {"item": apps["item"].cast(pa.string())}
-    for name in PAGE:
+    for name in (*PAGE, *NUMBERS):
         column = apps[name].cast(pa.string())
         known[f"app_{name}"] = pc.if_else(pc.equal(column, "unknown"), pa.scalar(None, pa.string()), column)
+    for name in NUMBERS:  # "Free", "$2.99", "CHF 3.00", "4.5"
+        text = pc.replace_substring(known[f"app_{name}"], "Free", "0")
+        found = pc.struct_field(pc.extract_regex(text, r"(?P<number>\d+(?:[.,]\d+)?)"), "number")
+        known[f"app_{name}"] = pc.replace_substring(found, ",", ".").cast(pa.float64())
     return pa.table(known)
 
 
@@ -161,7 +166,7 @@ def main() -> None:
         result["best"] = {name: several(given, tables, options.seeds) for name, given in schemas.items()}
     if "levels" in options.only:
         ranks, training = schema("frappe")["model"]["ranks"], schema("frappe")["training"]
-        found = {"rafm": several(schema("frappe"), tables, options.seeds)}
+        found = {"rafm": result.get("best", {}).get("frappe") or several(schema("frappe"), tables, options.seeds)}
         for rank in ranks[:-1]:
             odds = training["interaction_dropout"] / (1 - training["interaction_dropout"]) * rank / ranks[-1]
             own = schema("frappe", {"dim": rank}, {"interaction_dropout": odds / (1 + odds)})
@@ -178,7 +183,8 @@ def main() -> None:
         }
         whole, new = (train, validation, test), (with_new_apps(train), validation, test)
         both = schema("frappe_texts")
-        ids = {**both, "groups": {name: both["groups"][name] for name in schema("frappe")["groups"]}}
+        alone = {key: value for key, value in both["model"].items() if key != "together"}
+        ids = {**both, "model": alone, "groups": schema("frappe")["groups"]}
         result["texts"] = {
             name: several(given, rows, options.seeds, slices)
             for name, given, rows in (
