@@ -144,7 +144,9 @@ def test_the_planted_structure_is_found() -> None:
     assert np.mean(right) > 0.9
 
 
-@pytest.mark.parametrize("case", ["noise", "averaged", pytest.param("labels", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "case", ["averaged", pytest.param("noise", marks=pytest.mark.slow), pytest.param("labels", marks=pytest.mark.slow)]
+)
 def test_an_interrupted_run_resumes_to_the_same_bytes(case: str, tmp_path: Path) -> None:
     rows, held = table(500), table(90, 1)
     settings = ["training.checkpoint_minutes=1e-9", "training.batch_size=16"]  # 32 steps, two executions an epoch
