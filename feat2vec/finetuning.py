@@ -75,6 +75,7 @@ def schema_of(
     del data["noise"]
     if data["id"] == target or data["id"] not in table.columns:
         data["id"] = None
+    data["model"]["together"] = [] if kind_of_objective == "softmax" else _sets_left(first, list(data["groups"]))
     data["model"]["bias"] = kind_of_objective != "softmax"  # classes have biases of their own, and no linear terms
     data["objective"] = {"type": kind_of_objective, "target": target}
     data["head"] = {"type": head}
@@ -123,6 +124,12 @@ def _without(first: Schema, target: str, groups: Sequence[str] | None) -> dict[s
         remedy = "train another run" if every else "name others"
         raise UserError(f"--target: {'every group' if every else 'each of --groups'} holds {target!r} itself; {remedy}")
     return left
+
+
+def _sets_left(first: Schema, groups: Sequence[str]) -> list[list[str]]:
+    """What is together of the groups, unless it is all of them."""
+    sets = [[name for name in names if name in groups] for names in first.model.together]
+    return [names for names in sets if 1 < len(names) < len(groups)]
 
 
 def _columns(group: Any) -> tuple[str, ...]:

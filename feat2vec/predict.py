@@ -41,12 +41,12 @@ class Predictor:
         if level is not None and not 1 <= level <= levels:
             there = f"the levels are 1 to {levels}" if levels > 1 else "this model has one level"
             raise UserError(f"--level: there is no level {level}; {there}")
-        at = levels if level is None else level
+        at = -1 if level is None or levels == 1 else level - 1  # parts of a truncated model are no models
         specs = {name: entries_spec(encoder, name) for name in encoder.codecs}
 
         @tf.function(input_signature=[specs])  # type: ignore[untyped-decorator]
         def scores(inputs: Mapping[str, Any]) -> Any:
-            return tf.cast(model.submodels(inputs).scores[at - 1], tf.float32)
+            return tf.cast(model.submodels(inputs).scores[at], tf.float32)
 
         self.scores = scores
 

@@ -266,8 +266,8 @@ class Training(Spec):
     l2_over: Literal["occurrences", "tables"] = "occurrences"  # the rows that a step reads, or every weight
     group_dropout: Share = 0.0
     interaction_dropout: Share = 0.0
-    # Above 0, what is measured and kept is a running average of the weights at the ends of epochs, of which an epoch
-    # fades by this factor in each later one; training itself goes on from its own weights.
+    # Above 0, what `train` measures and keeps is a running average of the weights at the ends of epochs, of which an
+    # epoch fades by this factor in each later one; training itself goes on from its own weights.
     averaging: Share = 0.0
     patience: Annotated[int, Field(ge=0, le=2**31 - 1)] = 5
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 10.0
@@ -482,18 +482,13 @@ def _set_conflicts(
 
 
 def _together_conflicts(schema: Schema, found: Findings, names: Sequence[str]) -> Iterator[Problem]:
-    here, sets = ("model", "together"), schema.model.together
-    if (
-        sets
-        and found.sound("objective")
-        and isinstance(schema.objective, Nce | NegativeSampling | Contrastive | Softmax)
-    ):
-        yield (
-            here,
-            f"is for pairs that tell a number, by logistic, regression or glove; {schema.objective.type} is none",
-        )
-    if sets and isinstance(schema.objective, Logistic) and schema.objective.implicit is not None:
+    here, sets, objective = ("model", "together"), schema.model.together, schema.objective
+    if sets and found.sound("objective") and isinstance(objective, Nce | NegativeSampling | Contrastive | Softmax):
+        yield here, f"is for pairs that tell a number, by logistic, regression or glove; {objective.type} is none"
+    elif sets and isinstance(objective, Logistic) and objective.implicit is not None:
         yield here, "cannot be combined with objective.implicit; remove one of them"
+    elif any(set(names) <= set(some) for some in sets):
+        yield here, "has every group in one sum, which leaves no pairs; leave a group out"
     yield from _set_conflicts(here, sets, names, "a sum", "is added up")
 
 

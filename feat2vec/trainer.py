@@ -210,7 +210,7 @@ class Trainer(keras.callbacks.Callback):
         self.set_model(model)
         self.reporter = Reporter(self.steps, self.spec.epochs, quiet=quiet)
         self.epoch = self.step = self.waited = 0
-        self.stopped = self.traced = False
+        self.stopped = self.traced = self.averaged = False
         self.history: list[dict[str, float]] = []
         self.best: float | None = None
         self.best_weights: list[Array] = []
@@ -251,8 +251,8 @@ class Trainer(keras.callbacks.Callback):
                     self.batches.dataset(endless=True), steps_per_epoch=self.steps - self.step, validation_data=held,
                     initial_epoch=first, epochs=last, verbose=0, callbacks=[self, *callbacks],
                 )  # fmt: skip
-                if self.epoch == first:
-                    break  # a user's callback stopped it
+                if self.model.stop_training:
+                    break  # patience, or a user's callback
             self._written()
         finally:
             self.writer.shutdown()
@@ -266,6 +266,7 @@ class Trainer(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         del logs
         self.first = self.step
+        self.averaged = False
         if not self.step:
             self._swap()
         else:
@@ -277,8 +278,6 @@ class Trainer(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         before, self.step = self.step, min(self.first + batch + 1, self.steps)
         self._check(logs or {})
-        if self.step == self.steps and self.spec.averaging:
-            self._average()
         self._tick(self.batches.bounds(self.step) - self.batches.bounds(before))
         self.reporter.step(self.step)
         due = time.monotonic() - self.saved > self.spec.checkpoint_minutes * 60
@@ -286,7 +285,12 @@ class Trainer(keras.callbacks.Callback):
             self._save()
             self.clock = time.perf_counter()
 
+    def on_test_begin(self, logs: Any = None) -> None:
+        del logs
+        self._average()
+
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._average()
         logs = {key: float(value) for key, value in (logs or {}).items()}
         speed = len(self.rows) / self.seconds_of_epoch
         row = {"epoch": epoch + 1, **logs, "seconds": round(self.seconds_of_epoch, 3), "rows_per_second": round(speed)}
@@ -308,7 +312,10 @@ class Trainer(keras.callbacks.Callback):
         self.clock, self.traced = now, True
 
     def _average(self) -> None:
-        """Let the average be in the model: measured, kept, and seen by a user's callbacks."""
+        """Let the average be in the model, once an epoch: measured, kept, and seen by a user's callbacks."""
+        if self.averaged or not self.spec.averaging:
+            return
+        self.averaged = True
         if not self.aside:
             self.aside = [variable.numpy() for variable in self.model.weights]
             return

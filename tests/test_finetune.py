@@ -14,8 +14,9 @@ import pytest
 import feat2vec
 from feat2vec import evaluate
 from feat2vec.errors import UserError
-from feat2vec.finetuning import finetune, objective_of
+from feat2vec.finetuning import finetune, objective_of, schema_of
 from feat2vec.run import partial_folder
+from feat2vec.schema import read_schema
 from feat2vec.scores import vector_weights
 from feat2vec.table import open_table
 from feat2vec.trainer import train
@@ -163,7 +164,6 @@ def test_the_objective_follows_from_the_column(values: list[Any], expected: str,
 def test_an_interrupted_one_is_resumed(plain: feat2vec.Run, tmp_path: Path) -> None:
     import keras
 
-    from feat2vec.finetuning import schema_of
     from feat2vec.trainer import Start
 
     rows, made = table(120, 1), ["training.epochs=3"]
@@ -186,6 +186,22 @@ def test_an_interrupted_one_is_resumed(plain: feat2vec.Run, tmp_path: Path) -> N
     for one, other in zip(whole.model.weights, cut.model.weights, strict=True):
         assert one.numpy().tobytes() == other.numpy().tobytes()
     assert plain.finetune(rows, "good", tmp_path / "cut", freeze=True, **options).history == cut.history  # was finished
+
+
+def test_what_is_together_stays_so_where_groups_are_left_and_pairs_are_asked_for() -> None:
+    first = read_schema({
+        "version": 1, "groups": {name: {"column": name} for name in ("a", "b", "c", "d")},
+        "model": {"together": [["a", "b", "c"]]}, "objective": {"type": "logistic", "target": "y"},
+    })  # fmt: skip
+    rows = open_table(pa.table({**{name: ["u", "v"] for name in "abcd"}, "score": [0.5, 1.5]}))
+
+    def together(target: str, groups: list[str] | None = None) -> Any:
+        return schema_of(first, rows, target, groups=groups).model.together
+
+    assert together("score") == (("a", "b", "c"),)
+    assert together("score", ["a", "c", "d"]) == (("a", "c"),)
+    assert together("score", ["a", "d"]) == together("score", ["a", "b"]) == ()
+    assert together("d") == together("a") == ()  # a text's objective is softmax
 
 
 def test_mistakes_are_said(plain: feat2vec.Run, tmp_path: Path) -> None:

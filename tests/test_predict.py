@@ -15,6 +15,7 @@ import feat2vec
 from feat2vec import evaluate, metrics
 from feat2vec.errors import UserError
 from feat2vec.predict import sigmoid, softmax
+from feat2vec.space import dense
 from feat2vec.trainer import train
 from tests.commands import feat2vec as command
 
@@ -184,6 +185,17 @@ def test_a_level_is_the_submodel_of_that_level(tmp_path: Path) -> None:
     for level in (0, 3):
         with pytest.raises(UserError, match=f"no level {level}; the levels are 1 to 2"):
             run.predict(rows, level=level)
+
+
+def test_a_truncated_model_is_predicted_by_all_of_its_parts() -> None:
+    rows = table(200, 0)
+    spec = {**schema("logistic"), "model": {"ranks": [2, 4, 6], "bias": True, "level_sharing": "truncate"}}
+    run = train(spec, rows, validation=rows, quiet=True)
+    (entries,) = run.fitted.entries(rows)
+    expected = run.model.call({name: dense(some) for name, some in entries.items()}).numpy()
+    np.testing.assert_allclose(run.predict(rows)["score"], expected, rtol=1e-5, atol=1e-6)
+    found = evaluate.predict(run, rows)
+    assert found["log_loss"] == pytest.approx(run.history[run.metrics["kept_epoch"] - 1]["val_loss"], rel=1e-5)
 
 
 def test_what_cannot_be_measured_is_said(runs: Any) -> None:

@@ -1039,6 +1039,10 @@ objective: {type: logistic, target: y}
     ! model.together[0][1]: names 'a' again; a group is added up once
     ! model.together[1][1]: names 'c', which is no group
 
+model: {together: [[b, a]]}
+objective: {type: logistic, target: y}
+    ! model.together: has every group in one sum, which leaves no pairs; leave a group out
+
 model: {together: [[a, b]]}
     ! model.together: is for pairs that tell a number, by logistic, regression or glove; nce is none
 

@@ -164,6 +164,33 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(case: str, tmp_path: Path)
     assert same(whole, again)
 
 
+class Halt(keras.callbacks.Callback):
+    """Asks for the end of training after so many executions, or at the end of an epoch."""
+
+    def __init__(self, executions: int = 0, epoch: int | None = None) -> None:
+        super().__init__()
+        self.left, self.epoch = executions, epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        del batch, logs
+        self.left -= 1
+        self.model.stop_training |= self.left == 0
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        del logs
+        self.model.stop_training |= epoch == self.epoch
+
+
+@pytest.mark.parametrize(("halt", "held"), [(Halt(executions=3), None), (Halt(epoch=1), table(90, 1))])
+def test_a_users_callback_ends_training_with_the_average(halt: Halt, held: Any) -> None:
+    seen = Seen()
+    settings = ["training.batch_size=16", "training.patience=0"]  # 32 steps, two executions an epoch
+    run = train(AVERAGED, table(500), None, held, quiet=True, callbacks=[halt, seen], settings=settings)
+    assert run.metrics["epochs"] == len(run.history) == 2
+    for variable, mean in zip(run.model.trainable_variables, seen.epochs[-1], strict=True):
+        np.testing.assert_array_equal(variable.numpy(), mean)
+
+
 class Seen(keras.callbacks.Callback):
     """Keeps the weights at the ends of epochs."""
 
