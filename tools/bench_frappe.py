@@ -3,13 +3,13 @@
 python tools/bench_frappe.py TRAIN.parquet VALIDATION.parquet TEST.parquet [--apps APPS.parquet] [--seeds 3]
     [--only protocol best levels texts] > frappe.json
 
-protocol: the RaFM authors' training (Adam 1e-3, batches of 256, L2 5e-6 on whole tables). best: the schemas frappe.yaml
-and frappe_large.yaml, FM and DiFacto trained as they are. levels: each level's submodel of frappe.yaml, beside an FM of
-that rank trained alone with the level's own dropout. texts: frappe_texts.yaml (all that an app's page says, added up with
-its id), against its ids alone (the same schema without the page) and frappe.yaml, on the test rows of apps with at most
-three positive training rows; new_apps: the same with training rows in which such apps are new (`with_new_apps`). Every model
-stops early by the validation rows and is measured on the test rows. Numbers are means over the seeds, with the spread
-(largest less smallest) beside them.
+protocol: the RaFM authors' training (Adam 1e-3, batches of 256, L2 5e-6 on whole tables). best: the schemas
+frappe.yaml and frappe_large.yaml, FM and DiFacto trained as they are. levels: each level's submodel of frappe.yaml,
+beside an FM of that rank trained alone with the level's own dropout. texts: frappe_texts.yaml (all that an app's page
+says, added up with its id), against its ids alone (the same schema without the page) and frappe.yaml, on the test rows
+of apps with at most three positive training rows; new_apps: the same with training rows in which such apps are new
+(`with_new_apps`). Every model stops early by the validation rows and is measured on the test rows. Numbers are means
+over the seeds, with the spread (largest less smallest) beside them.
 """
 
 from __future__ import annotations
