@@ -190,8 +190,8 @@ def _sums(vectors: Tensor, of: Occurrences, rows: Tensor) -> Tensor:
 def _row_sums(vectors: Tensor, of: Occurrences, rows: Tensor) -> Tensor:
     """`_sums`, with `_scattered` as its gradient."""
     keys = tf.shape(vectors)[0]
-    add_up = tf.custom_gradient(lambda x: (_sums(x, of, rows), lambda upstream: _scattered(upstream, of, keys)))
-    return add_up(vectors)
+    sums = tf.custom_gradient(lambda x: (_sums(x, of, rows), lambda upstream: _scattered(upstream, of, keys)))
+    return sums(vectors)
 
 
 def _scattered(of_rows: Tensor, of: Occurrences, keys: Tensor) -> Tensor:

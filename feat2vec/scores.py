@@ -176,10 +176,10 @@ class Scores(keras.Model):
     def _partners(self, extracted: Sequence[Extracted]) -> list[Extracted]:
         """What meets in pairs: the groups, those that are `together` added up. L2 counts them before that."""
         each = ([extracted[g] for g in some] for some in self.partners)
-        return [some[0] if len(some) == 1 else add_up(some) for some in each]
+        return [some[0] if len(some) == 1 else added_up(some) for some in each]
 
     def _stack(self, extracted: Sequence[Extracted]) -> tuple[list[Level], Any]:
-        """The groups side by side: levels [batch, groups, D_k] and linear terms [batch, groups]."""
+        """Groups, or partners, side by side: levels [batch, groups, D_k] and linear terms [batch, groups]."""
         levels = []
         for parts in zip(*(self._merged(one.levels) for one in extracted), strict=True):
             free = tf.stack([part.free for part in parts], axis=1)
@@ -251,7 +251,7 @@ def each(change: Callable[[Any], Any], level: Level) -> Level:
     return Level(*(None if part is None else change(part) for part in level))
 
 
-def add_up(some: Sequence[Extracted]) -> Extracted:
+def added_up(some: Sequence[Extracted]) -> Extracted:
     """Groups whose vectors and linear terms add up to one's."""
     linear = None if some[0].linear is None else tf.add_n([one.linear for one in some])
     if any(one.columns for one in some):

@@ -99,7 +99,7 @@ def with_new_apps(train: pa.Table, seed: int = 0) -> pa.Table:
     used = positives(train, train)
     again = (used > 0) & (used <= RARE) & (np.random.default_rng(seed).random(len(used)) < AGAIN)
     new = train.filter(pa.array(again))
-    names = pa.array([f"new {i}" for i in range(len(new))])  # each rarer than the schema's min_count
+    names = pa.array([f"new {i}" for i in range(len(new))])  # each rarer than the min_count of frappe_texts.yaml
     new = new.set_column(new.column_names.index("item"), "item", names)
     return pa.concat_tables([train.filter(pa.array(used > 0)), new])
 
@@ -184,7 +184,7 @@ def main() -> None:
         whole, new = (train, validation, test), (with_new_apps(train), validation, test)
         both = schema("frappe_texts")
         alone = {key: value for key, value in both["model"].items() if key != "together"}
-        ids = {**both, "model": alone, "groups": schema("frappe")["groups"]}
+        ids = {**both, "model": alone, "groups": {name: both["groups"][name] for name in schema("frappe")["groups"]}}
         result["texts"] = {
             name: several(given, rows, options.seeds, slices)
             for name, given, rows in (
