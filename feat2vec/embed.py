@@ -11,10 +11,10 @@ level's space is what the levels up to it hold, side by side, and the default is
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,10 +29,10 @@ from feat2vec.encode import Encoder
 from feat2vec.errors import UserError, suggest
 from feat2vec.interactions import Level
 from feat2vec.model import Feat2Vec
-from feat2vec.places import file_place
 from feat2vec.schema import ModelSpec
 from feat2vec.space import ROWS, blocks, dense
 from feat2vec.table import Table, open_table
+from feat2vec.writing import SIGNATURE, new_file
 
 Floats = npt.NDArray[np.float32]
 Item = TypeVar("Item")
@@ -146,8 +146,7 @@ def parquet_file(
     """
     import pyarrow.parquet as pq
 
-    out = file_place(out, force=force)
-    partial = out.with_name(f".{out.name}-{os.urandom(8).hex()}")
+    schema = schema.with_metadata({**(schema.metadata or {}), SIGNATURE: version("feat2vec")})
     options = {"use_dictionary": list(names) or False, "write_statistics": list(names) or False, "compression": "none"}
     held: list[pa.RecordBatch] = []
 
@@ -161,15 +160,9 @@ def parquet_file(
             file.write_table(pa.Table.from_batches(held, schema))
             held.clear()
 
-    try:
-        with pq.ParquetWriter(partial, schema, **options) as file:
-            yield write
-            flush()
-        partial.replace(out)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink()
-        raise
+    with new_file(out, force=force) as partial, pq.ParquetWriter(partial, schema, **options) as file:
+        yield write
+        flush()
 
 
 def chosen(names: Sequence[str], groups: Sequence[str] | None) -> list[str]:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,15 +25,16 @@ from feat2vec.columns import STAGE_BYTES, Stage, stages
 from feat2vec.errors import UserError, suggest
 from feat2vec.fits import CodecFit, codec_fit
 from feat2vec.numbering import EntryFiles, interleave, number_group
-from feat2vec.places import folder_place
 from feat2vec.schema import Group, Schema, Softmax, read_schema
 from feat2vec.table import Table, open_table
 from feat2vec.table.csv import DELIMITERS
 from feat2vec.values import Array, Values, file_name, open_array, open_values, read_values, write_values
 from feat2vec.vocabulary import Vocabulary, write_parquet
+from feat2vec.writing import discard_temporary, folder_place, new_folder, scratch_folder
 
 FORMAT = 1
 MEMORY = "1GB"
+STAGING = ".staging"  # the folder, below the one that is written, of what encoding spills
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,7 +121,7 @@ class Encoder:
         with _workspace(out, memory) as (folder, connection):
             side = Beside(self.schema, table, folder, self.classes, connection if self.classes is None else None)
             parts = {
-                name: EntryFiles(folder / ".staging", f"g{i}", codec, self.schema.groups[name])
+                name: EntryFiles(folder / STAGING, f"g{i}", codec, self.schema.groups[name])
                 for i, (name, codec) in enumerate(self.codecs.items())
             }
             columns = _columns(groups.values(), side.columns, among=table)
@@ -146,10 +145,11 @@ class Encoder:
 
     def save(self, folder: str | Path) -> None:
         """Write the encoder as Parquet and JSON, whole or not at all; the folder must be new."""
-        with new_folder(folder) as partial:
-            self._write(partial)
+        with new_folder(folder_place(folder, None)) as partial:
+            self.write(partial)
 
-    def _write(self, folder: Path) -> None:
+    def write(self, folder: Path) -> None:
+        """Write the encoder's files into a folder that is there."""
         (folder / "schema.yaml").write_text(self.schema.resolved(), encoding="utf-8")
         ranks = self.schema.model.ranks or (self.schema.model.dim,)
         for name, codec in self.codecs.items():
@@ -230,7 +230,7 @@ def fit(
     with _workspace(out, memory) as (folder, connection):
         side = Beside(schema, table, folder, None, connection)
         fits = {
-            name: codec_fit(connection, folder / ".staging", f"g{i}", group)
+            name: codec_fit(connection, folder / STAGING, f"g{i}", group)
             for i, (name, group) in enumerate(schema.groups.items())
         }
         rows = _stage_all(stages(table, _columns(schema.groups.values(), side.columns)), [side, *fits.values()])
@@ -330,32 +330,12 @@ def _tallied(fit: CodecFit, tally: Tally) -> Iterator[Entries]:
 
 
 @contextmanager
-def new_folder(out: str | Path | None) -> Iterator[Path]:
-    """A folder that gets its name when it is whole; None is a temporary one, which keeps the name it has."""
-    if out is not None:
-        folder_place(out)
-    place = Path(tempfile.gettempdir(), "feat2vec") if out is None else Path(out).absolute()
-    folder = place.with_name(f".{place.name}-{os.urandom(8).hex()}")
-    try:  # an interrupt leaves nothing behind, whenever it comes
-        place.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700 if out is None else 0o777)
-        yield folder
-        if out is not None:
-            folder.rename(place)
-    except BaseException as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, OSError) and error.filename is None:  # a full disk, told by who knows no place
-            remedy = "make room, or choose another folder" + (" by TMPDIR" if out is None else "")
-            raise OSError(error.errno, f"{error.strerror or error}; {remedy}", str(place.parent)) from error
-        raise
-
-
-@contextmanager
 def _workspace(out: str | Path | None, memory: str) -> Iterator[tuple[Path, duckdb.DuckDBPyConnection]]:
     """A new folder, and a DuckDB that spills into it."""
-    with new_folder(out) as folder:
-        staging = folder / ".staging"
-        staging.mkdir()
+    with (
+        new_folder(None if out is None else folder_place(out, None)) as folder,
+        scratch_folder(folder, STAGING) as staging,
+    ):
         config: dict[str, str | bool | int | float | list[str]] = {"temp_directory": str(staging / "spill")}
         with duckdb.connect(config=config | {"autoinstall_known_extensions": False}) as connection:
             connection.execute("set enable_progress_bar = false")  # it would go to standard output
@@ -367,7 +347,6 @@ def _workspace(out: str | Path | None, memory: str) -> Iterator[tuple[Path, duck
                 yield folder, connection
             except duckdb.OutOfMemoryException as error:
                 raise UserError(f"{memory} of memory is too little to encode this table; raise it") from error
-        shutil.rmtree(staging)
 
 
 def _opened(
@@ -380,7 +359,7 @@ def _opened(
     in_order = {name: tallies[name] for name in encoder.codecs}
     encoded = Encoded(encoder, folder, open_array(folder / "rows.npy"), values, known, in_order, target, weight)
     if temporary:
-        weakref.finalize(encoded, shutil.rmtree, folder, ignore_errors=True)
+        weakref.finalize(encoded, discard_temporary, folder)
     return encoded
 
 

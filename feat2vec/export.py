@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -17,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from feat2vec.embed import chosen, level_of, parquet_file
-from feat2vec.encode import Encoder, new_folder
+from feat2vec.encode import Encoder
 from feat2vec.errors import UserError, suggest
 from feat2vec.model import Feat2Vec
-from feat2vec.places import folder_place
 from feat2vec.saved_model import SIGNATURE, write_saved_model
 from feat2vec.search import EF_CONSTRUCTION, INDEXED, LINKS, import_faiss
 from feat2vec.space import Floats, blocks, candidates
 from feat2vec.spellings import earlier
 from feat2vec.values import Array, file_name
 from feat2vec.vectors import group_vectors
+from feat2vec.writing import folder_place, new_folder
 
 Format = Literal["parquet", "npz", "word2vec", "projector", "faiss", "saved_model", "sql"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -67,7 +64,7 @@ def export(
         "format": format, "feat2vec": version("feat2vec"), "metric": "cosine",
         "normalised": normalise or format == "faiss", "dimension": dim, "level": space, **NOTES.get(format, {}),
     }  # fmt: skip
-    with _folder(Path(out), force) as folder:
+    with new_folder(folder_place(out, "export", force=force)) as folder:
         if format == "saved_model":
             facts["groups"] = write_saved_model(model, encoder, folder, names, level, normalise=normalise)
         else:
@@ -99,35 +96,6 @@ def _vectors(model: Feat2Vec, encoder: Encoder, group: str, level: int | None, *
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         vectors = np.divide(vectors, norms[:, None], out=np.zeros_like(vectors), where=norms[:, None] > 0)
     return Exported(found.strings, vectors, found.counts, found.levels)
-
-
-@contextmanager
-def _folder(out: Path, force: bool) -> Iterator[Path]:
-    """A new folder that gets its name when it is whole; with `force` it takes the place of an earlier export."""
-    folder_place(out, "export", _is_export, force=force)
-    if not out.exists():
-        with new_folder(out) as folder:
-            yield folder
-        return
-    suffix = os.urandom(8).hex()
-    made, old = out.with_name(f".{out.name}-{suffix}.new"), out.with_name(f".{out.name}-{suffix}.old")
-    with new_folder(made) as folder:
-        yield folder
-    out.rename(old)
-    try:
-        made.rename(out)
-    except BaseException:
-        old.rename(out)
-        shutil.rmtree(made, ignore_errors=True)
-        raise
-    shutil.rmtree(old)
-
-
-def _is_export(out: Path) -> bool:
-    try:
-        return json.loads((out / "manifest.json").read_text(encoding="utf-8"))["format"] in FORMATS
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
 
 
 # --- for Python -----------------------------------------------------------------------------------------------------

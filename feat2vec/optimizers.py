@@ -159,6 +159,7 @@ class RowSparse(keras.optimizers.Optimizer):
         for argument, reason in REFUSED.items():
             value = kwargs.get(argument)
             _require(not value, f"{type(self).__name__} takes no `{argument}`: {reason}", f"{argument}={value!r}")
+        kwargs.setdefault("name", type(self).__name__)  # not counted up by Keras: a saved model holds it
         super().__init__(learning_rate=learning_rate, **kwargs)
 
     def build(self, variables: Sequence[Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from feat2vec.recipe import PARTS, Ask, CorpusSpec, Recipe, Split
 from feat2vec.table import Table, open_table
 from feat2vec.table.files import find_files, parquet_part
 from feat2vec.table.types import is_supported
+from feat2vec.writing import remove_inside
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def learning_parts(
     """The parts train and validation, made once: a folder that holds them whole is read again."""
     index = folder / "parts.json"
     if not index.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        remove_inside(folder.parent, folder.name)
+        folder.mkdir()
         made = make_parts(recipe, sources, folder, rows).tables
         facts = {
             name: {"file": Path(made[name].name).name, "typed": made[name].typed}

@@ -15,6 +15,7 @@ from feat2vec.ranges import Tune, tune_conflicts, unfit
 from feat2vec.schema import Schema, read_schema
 from feat2vec.specs import Count, Many, Share, Text
 from feat2vec.validate import Findings, Problem, Spec, validate
+from feat2vec.writing import is_component
 
 Peer = Literal["popularity", "gradient_boosting", "word2vec"]
 PEERS: Mapping[str, str] = {"popularity": "rank", "gradient_boosting": "predict", "word2vec": "pairs"}  # their tasks
@@ -126,6 +127,14 @@ class Recipe(Spec):
         for name, finetuning in self.finetune.items():
             yield from ((("finetune", name, "evaluate", i), each) for i, each in enumerate(finetuning.evaluate))
 
+    def named_exports(self) -> dict[str, ExportSpec]:
+        """The exports by the names of their folders: the format, with a number from the second of a format on."""
+        named: dict[str, ExportSpec] = {}
+        for spec in self.export:
+            count = sum(earlier.format == spec.format for earlier in named.values()) + 1
+            named[spec.format if count == 1 else f"{spec.format}-{count}"] = spec
+        return named
+
     def parts(self) -> set[str]:
         """The names that a measurement can have as its `data`."""
         made = {"train"} | {part for part in ("validation", "test") if getattr(self.split, part)}
@@ -194,6 +203,13 @@ def _below(document: Document, key: str) -> Document:
 
 def _conflicts(recipe: Recipe, found: Findings) -> Iterator[Problem]:
     """What is wrong although each key is right by itself."""
+    names: list[tuple[KeyPath, str]] = [(("name",), recipe.name)]
+    names += [(("data", name), name) for name in recipe.data]
+    names += [(("finetune", name), name) for name in recipe.finetune]
+    for path, name in names:
+        if found.sound(path[0]) and not is_component(name):
+            what = "expected one part of a path, of letters, digits, spaces, `-`, `_` or `.`"
+            yield path, f"names files or folders of the run; {what}; received {name!r}"
     if found.sound("data"):
         alone = len(recipe.data) == 1 or "train" in recipe.data
         if recipe.rows is None and not alone and found.sound("rows"):

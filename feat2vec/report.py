@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
@@ -13,9 +12,9 @@ import numpy as np
 from feat2vec import charts, evaluate
 from feat2vec.diagnose import SHARES, class_bounds, counts_of, isotropy, levels, norms, stability
 from feat2vec.errors import UserError
-from feat2vec.places import file_place
 from feat2vec.run import Run
 from feat2vec.space import candidates, is_keyed
+from feat2vec.writing import new_file
 
 OFTEN, RARE, NEAR = 5, 3, 5  # keys, and neighbours of each, that are shown
 BOUNDS = ((1, 1), (5, 1), (5, None))  # negatives, and classes that a row is told from
@@ -34,14 +33,9 @@ def report(
     out = Path(out)
     if label is not None and data is None:
         raise UserError("--label: is a column of --data; name the rows too")
-    file_place(out, force=force)
-    facts = facts_of(run, data, label, other)
-    partial = out.with_name(f".{out.name}-{os.urandom(8).hex()}")
-    try:
-        partial.write_text(page(facts), encoding="utf-8")
-        partial.replace(out)
-    finally:
-        partial.unlink(missing_ok=True)
+    with new_file(out, force=force) as file:
+        facts = facts_of(run, data, label, other)
+        file.write_text(page(facts), encoding="utf-8")
     return facts
 
 

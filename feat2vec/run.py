@@ -20,6 +20,7 @@ from feat2vec.encode import Encoded, Encoder
 from feat2vec.errors import UserError
 from feat2vec.schema import Schema
 from feat2vec.values import CHUNK, Array
+from feat2vec.writing import folder_place, new_folder, partial_folder
 
 if TYPE_CHECKING:
     import keras
@@ -253,11 +254,6 @@ def load(folder: str | Path) -> Run:
     return run
 
 
-def is_run(folder: Path) -> bool:
-    """Whether a folder is a run, be it damaged: `force` replaces nothing else."""
-    return (folder / "manifest.json").is_file() and (folder / "schema.yaml").is_file()
-
-
 def unwritten(model: Feat2Vec) -> Run:
     """A model that no folder holds, such as one in training, to be measured as a run is."""
     run = Run(Path(), {}, {})
@@ -265,28 +261,24 @@ def unwritten(model: Feat2Vec) -> Run:
     return run
 
 
-def partial_folder(out: Path) -> Path:
-    """Where a run is while it trains."""
-    return out.with_name(f"{out.name}.partial")
-
-
 def write_run(
     folder: Path, model: Feat2Vec, metrics: Mapping[str, Any], history: Sequence[Mapping[str, Any]],
     learnt_from: Mapping[str, Any],
 ) -> None:  # fmt: skip
-    """Write a run into a folder that does not exist."""
+    """Write a run into a folder that does not exist, whole or not at all."""
     if model.encoder is None:
         raise ValueError("the model has no encoder")
-    model.encoder.save(folder)
-    model.save(folder / "model.keras")
     versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
     manifest = {"format": FORMAT, "versions": versions, **learnt_from, "seed": model.schema.training.seed}
-    for name, facts in (("manifest", manifest), ("metrics", metrics)):
-        (folder / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    with (folder / "history.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(history[-1]) if history else ["epoch"])
-        writer.writeheader()
-        writer.writerows(history)
+    with new_folder(folder_place(folder, "run")) as made:
+        model.encoder.write(made)
+        model.save(made / "model.keras")
+        for name, facts in (("manifest", manifest), ("metrics", metrics)):
+            (made / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        with (made / "history.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(history[-1]) if history else ["epoch"])
+            writer.writeheader()
+            writer.writerows(history)
 
 
 # --- what a run was trained on --------------------------------------------------------------------------------------

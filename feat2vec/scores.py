@@ -28,7 +28,7 @@ class Scores(keras.Model):
     def __init__(
         self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, trusted: bool = False, **kwargs: Any
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**{"name": "feat2vec", **kwargs})  # not counted up by Keras: a saved model's bytes hold it
         self.schema: Schema = read_schema(parse_document(schema), plugins=trusted)
         self.shapes = {name: Shape(int(s[0]), tuple(s[1]), bool(s[2])) for name, s in shapes.items()}
         self.classes = classes
@@ -235,7 +235,9 @@ class Scores(keras.Model):
     def save_assets(self, dir_path: str) -> None:
         """Write the encoder beside the weights."""
         if self.encoder is not None:
-            self.encoder.save(Path(dir_path) / "encoder")
+            folder = Path(dir_path) / "encoder"
+            folder.mkdir()
+            self.encoder.write(folder)
 
     def load_assets(self, dir_path: str) -> None:
         """Read the encoder."""

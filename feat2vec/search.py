@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from feat2vec.errors import UserError
 from feat2vec.values import Array
+from feat2vec.writing import file_in
 
 Floats = npt.NDArray[np.float32]
 IndexKind = Literal["exact", "hnsw", "ivf"]
@@ -242,19 +242,12 @@ def _read(faiss: Any, path: Path, digest: bytes) -> Any:
 
 
 def _write(faiss: Any, index: Any, path: Path, digest: bytes) -> None:
-    partial = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        faiss.write_index(index, str(partial))
+    # The run may be read-only or not feat2vec's own, or the disk full: then the index serves from memory.
+    with suppress(OSError, RuntimeError, UserError), file_in(path.parents[1], f"{path.parent.name}/{path.name}") as new:
+        faiss.write_index(index, str(new))
         whole = hashlib.blake2b(digest_size=DIGEST)
-        with partial.open("r+b") as file:
+        with new.open("r+b") as file:
             while piece := file.read(1 << 20):
                 whole.update(piece)
             whole.update(digest)
             file.write(digest + whole.digest())
-        partial.replace(path)
-    except (OSError, RuntimeError):  # the run may be read-only, or the disk full: the index serves from memory
-        pass
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)

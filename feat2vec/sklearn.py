@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import tempfile
 import weakref
 import zipfile
@@ -23,6 +22,7 @@ from feat2vec.propose import propose
 from feat2vec.run import Run, load
 from feat2vec.schema import Schema, read_schema
 from feat2vec.trainer import train
+from feat2vec.writing import discard_temporary, temporary_folder
 
 # What a process has opened for itself: no part of a transformer, so that it is neither pickled nor compared.
 OPENED: weakref.WeakKeyDictionary[Any, Run] = weakref.WeakKeyDictionary()
@@ -95,11 +95,11 @@ class Feat2VecTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """The run, in a temporary folder of this process."""
         check_is_fitted(self)
         if self not in OPENED:
-            folder = tempfile.mkdtemp(prefix="feat2vec-")
+            folder = temporary_folder()
             with zipfile.ZipFile(io.BytesIO(self.archive_)) as file:
-                file.extractall(folder)
-            OPENED[self] = load(folder)
-            weakref.finalize(OPENED[self], shutil.rmtree, folder, ignore_errors=True)
+                file.extractall(folder / "run")
+            OPENED[self] = load(folder / "run")
+            weakref.finalize(OPENED[self], discard_temporary, folder)
         return OPENED[self]
 
     def __sklearn_tags__(self) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,23 @@ from feat2vec.measurement import METRICS
 from feat2vec.parts import Parts, make_parts, sources_of
 from feat2vec.recipe import Bound, Evaluation, ExportSpec, Finetuning, Neighbours, Recipe, read_recipe
 from feat2vec.run import Run
-from feat2vec.trainer import train
+from feat2vec.table import open_table
+from feat2vec.trainer import Training, is_finished
+from feat2vec.writing import (
+    FolderPlace,
+    file_in,
+    folder_place,
+    mark_folder,
+    partial_folder,
+    publish_folder,
+    read_mark,
+    record_all,
+    refuse_bad_folder,
+    refuse_inputs_inside,
+    refuse_links_inside,
+    unmarked,
+    work_folder,
+)
 
 Tell = Callable[[str], None]
 Facts = dict[str, Any]
@@ -45,39 +60,53 @@ def run_recipe(
     recipe, schema = read_recipe(path, settings)
     sources = sources_of(recipe, data)
     out = Path("runs", recipe.name) if out is None else Path(out)
-    if out.exists() and not resume and not force:
-        raise UserError(f"{out}: is there already; --force replaces it, --resume goes on, --out names another folder")
+    place = _checked_place(out, sources, resume=resume, force=force)
     began = time.perf_counter()
     if quiet:
         tell = _silent
     if recipe.about:
         tell(" ".join(recipe.about.split()))
-    folder = out.with_name(f"{out.name}.data")  # until the run is whole
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    try:
+    with work_folder(out, resume=resume, force=force) as partial:
+        folder = partial / "data"  # until the run is whole
+        mark_folder(folder, "data", ())
         try:
             parts = make_parts(recipe, sources, folder, rows)
         except UserError as error:
             ours = (f"{path}: {told}" if told.startswith("rows: ") else told for told in error.problems)
             raise UserError(*ours) from None
         tables = parts.tables
-        run = train(
-            schema, tables["train"], out, tables.get("validation"), resume=resume, force=force, quiet=quiet
-        )  # fmt: skip
+        training = Training(schema, tables.get("validation"), resume, force, quiet)
+        run = (
+            training.finished(out, tables["train"])
+            if place is None
+            else training.within(partial, place, tables["train"])
+        )
         steps = _Steps(recipe, run, parts, quiet, tell, check=rows is None)
         facts = steps.every()
         facts |= {"seconds": round(time.perf_counter() - began, 1), "missed": steps.missed}
-        (out / "results.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-        shutil.rmtree(out / "data", ignore_errors=True)
-        folder.rename(out / "data")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with file_in(out, "results.json") as file:
+            file.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        record_all(folder)
+        publish_folder(folder, folder_place(refuse_links_inside(out, "data"), "data", force=True))
     tell(f"\n{out}: the run, with data/ and results.json, in {facts['seconds']:.0f} s")
     if steps.missed:
         few = "one thing" if len(steps.missed) == 1 else f"{len(steps.missed)} things"
         raise MissedError("\n".join([f"{path}: {few} not as expected:", *steps.missed]), facts)
     return facts
+
+
+def _checked_place(out: Path, sources: Mapping[str, str], *, resume: bool, force: bool) -> FolderPlace | None:
+    """Where the run will be; None if it was finished, and only what follows training is left."""
+    if resume and force:
+        raise UserError("--resume goes on with a run, --force starts anew: give one of them")
+    if refuse_bad_folder(out).exists() and not resume and not force:
+        raise UserError(f"{out}: is there already; --force replaces it, --resume goes on, --out names another folder")
+    place = None if is_finished(out, resume=resume) else folder_place(out, "run", force=force)
+    if place is None and read_mark(out) is None:
+        raise UserError(f"{out}: {unmarked(out)}, so that nothing is added to it; choose another --out")
+    files = [file for source in sources.values() for file in open_table(source).files]
+    refuse_inputs_inside([out, partial_folder(out)], files)
+    return place
 
 
 def _silent(text: str) -> None:
@@ -103,7 +132,7 @@ class _Steps:
             "train": dict(run.metrics),
             "evaluate": [self._measure(run, each) for each in recipe.evaluate],
             "similar": [self._neighbours(each) for each in recipe.similar],
-            "export": [self._export(each) for each in recipe.export],
+            "export": [self._export(name, each) for name, each in recipe.named_exports().items()],
             "page": self._page(),
             "finetune": {name: self._finetune(name, each) for name, each in recipe.finetune.items()},
         }
@@ -145,13 +174,14 @@ class _Steps:
         found = [{"group": hit.group, "key": hit.key, "score": hit.score, "count": hit.count} for hit in hits]
         return {"group": each.group, "key": each.key, "found": found}
 
-    def _export(self, each: ExportSpec) -> Facts:
-        folder = self.run.folder / "exports" / each.format
+    def _export(self, name: str, each: ExportSpec) -> Facts:
+        name = f"exports/{name}"
+        folder = refuse_links_inside(self.run.folder, name)
         self.run.export(
             each.format, folder, each.groups, level=each.level, normalise=each.normalise, force=True
         )  # fmt: skip
         self.tell(f"{folder}: written")
-        return {"format": each.format, "folder": f"exports/{each.format}"}
+        return {"format": each.format, "folder": name}
 
     def _page(self) -> str | None:
         """A map to look at."""
@@ -161,7 +191,7 @@ class _Steps:
         from feat2vec.explore import Atlas, write_page
 
         data = None if page.data is None else self.parts.tables[page.data]
-        out = self.run.folder / "map.html"
+        out = refuse_links_inside(self.run.folder, "map.html")
         write_page(Atlas(self.run, page.groups, data, page.colour, page.map), out, force=True)
         self.tell(f"{out}: written, a page to look at")
         return out.name
@@ -169,9 +199,9 @@ class _Steps:
     def _finetune(self, name: str, each: Finetuning) -> Facts:
         """A run that predicts, and its measurements."""
         self.tell(f"\n{name}: {each.target}, learnt from the run's vectors")
-        tables = self.parts.tables
+        tables, out = self.parts.tables, refuse_links_inside(self.run.folder, f"finetuned/{name}")
         tuned = self.run.finetune(
-            tables["train"], each.target, self.run.folder / "finetuned" / name, tables.get("validation"),
+            tables["train"], each.target, out, tables.get("validation"),
             head=each.head, freeze=each.freeze, objective=each.objective, groups=each.groups, quiet=self.quiet,
             settings=[f"{key}={json.dumps(value)}" for key, value in each.set.items()], force=True,
         )  # fmt: skip

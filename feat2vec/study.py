@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,15 +22,15 @@ from feat2vec.ranges import Range, Tune
 from feat2vec.recipe import Recipe
 from feat2vec.run import differences
 from feat2vec.schema import Schema
+from feat2vec.writing import FILES, file_in, locked, mark_folder, read_mark, refuse_bad_folder, remove_inside, unmarked
 
 if TYPE_CHECKING:
     import optuna
 
 Facts = dict[str, Any]
 
-OWN = (  # what the folder holds
-    "lock", "lock-journal", "study.db", "study.db-journal", "data", "trial", "best.yaml", "best.new",
-)  # fmt: skip
+KIND = "tuning"
+NAMES = ("study.db", "study.db-journal", "data/", "trial/", "best.yaml")  # what the folder holds
 STARTUP = 5  # trials that come to their end before any is pruned
 WARMUP = 3  # tenths of a trial in which it is too early to judge it
 PATIENCE = 3  # times that a trial may be killed before another one takes its place
@@ -62,19 +61,15 @@ def what_made(recipe: Recipe, tune: Tune, schema: Schema, sources: Mapping[str, 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """The folder, which no other process tunes in; a kill frees it."""
-    there = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
-    if "study.db" not in there and (strange := sorted(there - set(OWN))):
-        raise UserError(f"{folder}: is no folder of `feat2vec tune`, as it holds {strange[0]}; --out names another one")
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = sqlite3.connect(folder / "lock", timeout=0, isolation_level=None)
-    try:
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError:
-            raise UserError(f"{folder}: another `feat2vec tune` is at work in it; name another --out") from None
+    folder = refuse_bad_folder(folder)
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        mark_folder(folder, KIND, [*NAMES, *FILES])
+    mark = read_mark(folder)
+    if mark is None or mark.kind != KIND:
+        why = unmarked(folder) if mark is None else f"is of the kind {mark.kind!r}"
+        raise UserError(f"{folder}: is no folder of `feat2vec tune`: it {why}; --out names another one")
+    with locked(folder, "another `feat2vec tune`"):
         yield
-    finally:
-        lock.close()
 
 
 @contextmanager
@@ -82,15 +77,16 @@ def opened_study(folder: Path, tune: Tune, made_of: Facts, *, force: bool) -> It
     """The folder's study, new or as it was left: a trial that was running has failed, and does not count."""
     path = folder / "study.db"
     if force:
-        for name in OWN[2:]:
-            here = folder / name
-            shutil.rmtree(here) if here.is_dir() else here.unlink(missing_ok=True)
-    shutil.rmtree(folder / "trial", ignore_errors=True)
+        for name in NAMES:
+            remove_inside(folder, name.rstrip("/"))
+    remove_inside(folder, "trial")
     import optuna
     from sqlalchemy.exc import DatabaseError
 
     try:
-        storage = optuna.storages.RDBStorage(f"sqlite:///{path.as_posix()}")
+        # the path goes to SQLite itself: a URL would end at a `?`, and Optuna fills in what is in braces
+        options = {"creator": lambda: sqlite3.connect(path, timeout=30, check_same_thread=False)}
+        storage = optuna.storages.RDBStorage(f"sqlite:///{path.name}", engine_kwargs=options)
     except (DatabaseError, RuntimeError):  # damaged, or of another version of Optuna
         raise UserError(f"{path}: is no study that can be read; --force starts anew") from None
     try:
@@ -101,7 +97,7 @@ def opened_study(folder: Path, tune: Tune, made_of: Facts, *, force: bool) -> It
         )  # fmt: skip
         before = study.user_attrs.get("made of")
         if before is None:
-            shutil.rmtree(folder / "data", ignore_errors=True)
+            remove_inside(folder, "data")
             study.set_user_attr("made of", made_of)
         elif changed := list(differences(before, made_of)):
             more = f"\n  and {len(changed) - 3} more" if len(changed) > 3 else ""
@@ -197,6 +193,5 @@ class BestRecipe:
             key, _, value = setting.partition("=")
             given[key] = parse_document(f"_: {value}").data["_"]
         every = {("schema", *key.split(".")): value for key, value in {**given, **values}.items()}
-        new = self.path.with_suffix(".new")
-        new.write_text(head + edited(self.text, every, self.below), encoding="utf-8")
-        new.replace(self.path)
+        with file_in(self.path.parent, self.path.name) as new:
+            new.write_text(head + edited(self.text, every, self.below), encoding="utf-8")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
-import tempfile
 import time
 import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,13 +24,25 @@ from feat2vec.encode import MEMORY, Encoded, check_columns, fit
 from feat2vec.errors import FailedError, UserError
 from feat2vec.memory import refuse_too_large
 from feat2vec.model import Feat2Vec
-from feat2vec.places import folder_place
 from feat2vec.progress import Reporter
-from feat2vec.run import Run, differences, fingerprints, hash_of, is_run, load, partial_folder, write_run
+from feat2vec.run import Run, differences, fingerprints, hash_of, load, write_run
 from feat2vec.schema import Logistic, Schema, Softmax, read_schema
 from feat2vec.specs import ItemsSpec
 from feat2vec.table import open_table
 from feat2vec.values import Array
+from feat2vec.writing import (
+    CHECKPOINT,
+    FolderPlace,
+    discard_temporary,
+    folder_place,
+    partial_folder,
+    publish_folder,
+    refuse_bad_folder,
+    refuse_inputs_inside,
+    remove_inside,
+    temporary_folder,
+    work_folder,
+)
 
 
 class Start(NamedTuple):
@@ -77,48 +87,93 @@ def train(
     >>> run.metrics["rows"], run.embed(films).shape
     (60, (60, 8))
     """
-    began = time.perf_counter()
     schema = read_schema(schema.resolved() if isinstance(schema, Schema) else schema, settings=settings)
-    temporary = tempfile.mkdtemp(prefix="feat2vec-") if out is None else None
-    out = Path(temporary or "") / "run" if out is None else Path(out)
-    if resume and force:
-        raise UserError("--resume goes on with a run, --force starts anew: give one of them")
     share_cores(schema)
-    encode = fit if start is None else start.encode
-    if out.exists() and resume:  # it was finished
-        run = load(out)
-        rows = encode(schema, data, None, memory)
-        held = None if validation is None else _held_out(rows, validation, None, memory)
-        before = {"schema": run.schema.resolved(), **{key: run.manifest.get(key) for key in LEARNT_FROM}}
-        _refuse_other(out, before, _facts(rows, held, start))
-        Reporter(1, 1, quiet=quiet).say(f"{out}: was finished already")
+    work = Training(schema, validation, resume, force, quiet, tuple(callbacks), memory, start)
+    if out is None:
+        temporary = temporary_folder()
+        try:
+            run = work.into(temporary / "run", data)
+        except BaseException:
+            discard_temporary(temporary)
+            raise
+        weakref.finalize(run, discard_temporary, temporary)
         return run
-    partial = _begin(out, resume=resume, force=force)
-    try:
+    return work.into(Path(out), data)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What `train` is asked for, but for the rows and the place: the arguments have its names."""
+
+    schema: Schema
+    validation: object = None
+    resume: bool = False
+    force: bool = False
+    quiet: bool = False
+    callbacks: tuple[keras.callbacks.Callback, ...] = ()
+    memory: str = MEMORY
+    start: Start | None = None
+
+    def into(self, out: Path, data: object) -> Run:
+        """Train into a place that is checked before anything is read, and read rows before anything is removed."""
+        if self.resume and self.force:
+            raise UserError("--resume goes on with a run, --force starts anew: give one of them")
+        if is_finished(out, resume=self.resume):
+            return self.finished(out, data)
+        place = folder_place(out, "run", force=self.force)
         table = open_table(data)
-        rows = encode(schema, table, partial / "rows", memory)
-        held = None if validation is None else _held_out(rows, validation, partial / "validation", memory)
-        facts = _facts(rows, held, start)
+        inputs: list[str | Path] = list(table.files)
+        if self.validation is not None:
+            inputs += open_table(self.validation).files
+        if self.start is not None:
+            inputs.append(self.start.run.folder)
+        refuse_inputs_inside([out, partial_folder(out)], inputs)
+        with work_folder(out, resume=self.resume, force=self.force) as partial:
+            return self.within(partial, place, table)
+
+    def finished(self, out: Path, data: object) -> Run:
+        """The run that is there, if it was learnt from the same schema and rows."""
+        run = load(out)
+        rows = self._encode(data, None)
+        held = None if self.validation is None else _held_out(rows, self.validation, None, self.memory)
+        before = {"schema": run.schema.resolved(), **{key: run.manifest.get(key) for key in LEARNT_FROM}}
+        _refuse_other(out, before, _facts(rows, held, self.start))
+        Reporter(1, 1, quiet=self.quiet).say(f"{out}: was finished already")
+        return run
+
+    def within(self, partial: Path, place: FolderPlace, data: object) -> Run:
+        """Train in a work folder, and give the run its name."""
+        began, table = time.perf_counter(), open_table(data)
+        rows = self._encode(table, partial / "rows")
+        held = (
+            None if self.validation is None else _held_out(rows, self.validation, partial / "validation", self.memory)
+        )
+        facts = _facts(rows, held, self.start)
         _refuse_one_class(rows, table.name)
         refuse_too_large(rows)
-        trainer = Trainer(rows, held, partial / "checkpoint.npz", facts, quiet=quiet, start=start)
-        if not quiet:
+        trainer = Trainer(rows, held, partial / CHECKPOINT, facts, quiet=self.quiet, start=self.start)
+        if not self.quiet:
             trainer.reporter.say(rows.summary())
-        trainer.fit(callbacks, began)
+        trainer.fit(self.callbacks, began)
         learnt_from = {key: facts[key] for key in LEARNT_FROM}
         write_run(partial / "run", trainer.model, trainer.metrics(began), trainer.history, learnt_from)
-    except BaseException:
-        if not (partial / "checkpoint.npz").exists():  # nothing to go on with
-            shutil.rmtree(partial, ignore_errors=True)
-        raise
-    if out.exists():
-        shutil.rmtree(out)
-    (partial / "run").rename(out)
-    shutil.rmtree(partial)
-    run = load(out)
-    if temporary is not None:
-        weakref.finalize(run, shutil.rmtree, temporary, ignore_errors=True)
-    return run
+        try:
+            publish_folder(partial / "run", place)
+        except FailedError as error:
+            remedy = f"the run is kept in {partial}: when {place.path} is free, --resume gives it its name"
+            raise FailedError(f"{error}\n{remedy}") from None
+        remove_inside(partial, CHECKPOINT)  # nothing is left to go on with
+        return load(place.path)
+
+    def _encode(self, data: object, folder: Path | None) -> Encoded:
+        encode = fit if self.start is None else self.start.encode
+        return encode(self.schema, data, folder, self.memory)
+
+
+def is_finished(out: Path, *, resume: bool) -> bool:
+    """Whether a run that is gone on with was finished already."""
+    return refuse_bad_folder(out).exists() and resume
 
 
 SHORTEST = 1.0  # seconds between checkpoints at the ends of epochs: writing one may take as long as a short epoch
@@ -161,22 +216,6 @@ def share_cores(schema: Schema) -> None:
         with suppress(RuntimeError):  # TensorFlow has begun already: it stays as it is
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(os.cpu_count() or 1)
-
-
-def _begin(out: Path, *, resume: bool, force: bool) -> Path:
-    """The folder to train in, without what an interrupted session left half-done."""
-    partial = partial_folder(out)
-    folder_place(out, "run", is_run, force=force)
-    if partial.exists() and force:
-        shutil.rmtree(partial)
-    if (partial / "checkpoint.npz").exists() and not resume:
-        remedy = "add --resume to go on with it, or --force to start anew"
-        raise UserError(f"{partial}: holds a run that was not finished; {remedy}")
-    partial.mkdir(parents=True, exist_ok=True)
-    for path in partial.iterdir():
-        if path.name != "checkpoint.npz":
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return partial
 
 
 def _refuse_other(where: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -10,7 +10,6 @@ import json
 import logging
 import math
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,8 +41,9 @@ from feat2vec.study import (
     suggested,
     what_made,
 )
-from feat2vec.table import Table
+from feat2vec.table import Table, open_table
 from feat2vec.trainer import train
+from feat2vec.writing import refuse_inputs_inside, remove_inside
 
 if TYPE_CHECKING:
     import optuna
@@ -77,6 +77,8 @@ def tune(
             raise UserError(f"--set {setting}: is what the recipe tunes; remove one of the two")
     sources = sources_of(recipe, data)
     out = Path("runs", f"{recipe.name}-tune") if out is None else Path(out)
+    files = [file for source in sources.values() for file in open_table(source).files]
+    refuse_inputs_inside([out], files)
     made_of = what_made(recipe, recipe.tune, schema, sources, rows)
     with alone(out), opened_study(out, recipe.tune, made_of, force=force) as study:
         source = schema_document(read_document(path), recipe)
@@ -204,7 +206,7 @@ class _Trials:
                 return measured(run, validation, self.tune.measure)
             return _finite("validation loss", run.history[run.metrics["kept_epoch"] - 1]["val_loss"])
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_inside(self.folder, "trial")
 
     def _line(self, trial: optuna.trial.FrozenTrial) -> str:
         facts, heads = trial.user_attrs, [_heading(key, self.tune.ranges) for key in self.tune.ranges]

@@ -301,7 +301,7 @@ def test_a_file_is_replaced_only_when_asked(folder: Path, tmp_path: Path, monkey
     write_page(small, tmp_path / "page.html", say=said.append)
     assert said == [f"who: {len(small.points('who').keys)} points"]
     assert set(Parts((tmp_path / "page.html").read_text()).data) == {"facts", "points/0", "map/0/pca", "near/0/0"}
-    with pytest.raises(UserError, match=r"--html: .*page\.html exists already; .* --force"):
+    with pytest.raises(UserError, match=r"--html: .*page\.html: exists already; .* --force"):
         write_page(small, tmp_path / "page.html")
     write_page(small, tmp_path / "page.html", force=True)
     with pytest.raises(UserError, match="is a folder"):

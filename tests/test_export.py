@@ -27,6 +27,7 @@ from feat2vec.export import FORMATS, words_of
 from feat2vec.search import import_faiss
 from feat2vec.trainer import train
 from feat2vec.vectors import Vectors
+from feat2vec.writing import MARK
 from tests.commands import feat2vec as command
 
 NAMES = [
@@ -117,7 +118,7 @@ def test_parquet_opens_in_duckdb_pandas_and_polars(run: feat2vec.Run, tmp_path: 
 
 def test_npz_needs_no_pickle(run: feat2vec.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run.export("npz", tmp_path / "out", ["who", "title"], normalise=True)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["manifest.json", "title.npz", "who.npz"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [MARK, "manifest.json", "title.npz", "who.npz"]
     for name in ("who", "title"):
         v = run.vectors(name)
         with np.load(tmp_path / "out" / f"{name}.npz", allow_pickle=False) as file:
@@ -289,7 +290,7 @@ def test_the_script_without_postgresql(run: feat2vec.Run, tmp_path: Path, monkey
     assert 'CREATE TABLE "a/""tag"" №1" (' in other.read_text(encoding="utf-8")
     monkeypatch.setattr(exports, "MOST_INDEXED", 5)
     run.export("sql", tmp_path / "out", ["who"], force=True)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["manifest.json", "who.sql"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [MARK, "manifest.json", "who.sql"]
     assert "hnsw" not in (tmp_path / "out" / "who.sql").read_text(encoding="utf-8")
     monkeypatch.setattr(exports, "MOST_SQL", 5)
     with pytest.raises(
@@ -359,12 +360,12 @@ def test_what_is_in_the_way(run: feat2vec.Run, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"out: exists already; choose another folder, or add --force to replace it$"):
         run.export("npz", tmp_path / "out", ["who"])
     run.export("npz", tmp_path / "out", ["who"], force=True)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["manifest.json", "who.npz"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [MARK, "manifest.json", "who.npz"]
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     (tmp_path / "empty").mkdir()
     run.export("npz", tmp_path / "empty", ["who"], force=True)
     for mine in (tmp_path, run.folder):
-        with pytest.raises(UserError, match=r"is no export, and --force replaces nothing else; choose another folder$"):
+        with pytest.raises(UserError, match=r"is no export, and --force replaces nothing else; choose another folder"):
             run.export("npz", mine, ["who"], force=True)
 
 
@@ -386,7 +387,7 @@ def test_the_command(run: feat2vec.Run, tmp_path: Path) -> None:
     done = command(*words, "--group", "score", "--group", "who", "--normalise")
     assert done.stdout == f"{out}: npz, {len(NAMES) + 9} vectors of 6 dimensions: who, score\n"
     assert not done.stderr
-    assert sorted(path.name for path in out.iterdir()) == ["manifest.json", "score.npz", "who.npz"]
+    assert sorted(path.name for path in out.iterdir()) == [MARK, "manifest.json", "score.npz", "who.npz"]
     done = command(*words, code=2)
     assert done.stdout == ""
     assert done.stderr == f"{out}: exists already; choose another folder, or add --force to replace it\n"

@@ -15,11 +15,11 @@ import feat2vec
 from feat2vec import evaluate
 from feat2vec.errors import UserError
 from feat2vec.finetuning import finetune, objective_of, schema_of
-from feat2vec.run import partial_folder
 from feat2vec.schema import read_schema
 from feat2vec.scores import vector_weights
 from feat2vec.table import open_table
 from feat2vec.trainer import train
+from feat2vec.writing import partial_folder
 from tests.commands import feat2vec as command
 
 MODELS: dict[str, dict[str, Any]] = {

@@ -13,6 +13,7 @@ import pytest
 from feat2vec import search
 from feat2vec.errors import UserError
 from feat2vec.search import Flat, Index
+from feat2vec.writing import mark_folder
 
 RNG = np.random.default_rng(0)
 VECTORS = RNG.standard_normal((3000, 8)).astype(np.float32)
@@ -98,7 +99,8 @@ def test_an_index_is_built_once_and_again_where_it_is_stale_or_damaged(tmp_path:
     built = []
     build = search._build
     monkeypatch.setattr(search, "_build", lambda *of: built.append(1) or build(*of))  # type: ignore[func-returns-value]
-    flat, path = FLATS["cosine"], tmp_path / "index" / "who.hnsw"
+    flat, path = FLATS["cosine"], tmp_path / "run" / "index" / "who.hnsw"
+    mark_folder(tmp_path / "run", "run", [])
     first = Index.open(flat, "hnsw", path).search(QUERIES, 5)
     np.testing.assert_array_equal(Index.open(flat, "hnsw", path).search(QUERIES, 5).ids, first.ids)
     assert len(built) == 1
@@ -117,10 +119,14 @@ def test_an_index_is_built_once_and_again_where_it_is_stale_or_damaged(tmp_path:
 
 def test_a_folder_that_takes_no_file_is_no_obstacle(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
-    (tmp_path / "index").write_text("in the way")
-    found = Index.open(FLATS["dot"], "ivf", tmp_path / "index" / "who.ivf").search(QUERIES, 5)
-    assert found.ids.shape == (7, 5)
-    assert (tmp_path / "index").read_text() == "in the way"
+    run = tmp_path / "run"
+    mark_folder(run, "run", [])
+    (run / "index").write_text("in the way")
+    for path in (run / "index" / "who.ivf", tmp_path / "index" / "who.ivf"):  # the second folder is not feat2vec's
+        found = Index.open(FLATS["dot"], "ivf", path).search(QUERIES, 5)
+        assert found.ids.shape == (7, 5)
+    assert (run / "index").read_text() == "in the way"
+    assert not (tmp_path / "index").exists()
 
 
 def test_without_faiss_the_message_says_what_to_install(monkeypatch: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import feat2vec
 from feat2vec.errors import FailedError, UserError
 from feat2vec.evaluate import evaluate
 from feat2vec.steps import run_recipe
+from feat2vec.writing import mark_folder
 from tests.commands import feat2vec as command
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -221,6 +224,60 @@ def test_an_earlier_run_is_not_replaced_unless_asked_and_resume_goes_on(tmp_path
     again = run_recipe(path, tmp_path / "run", quiet=True, resume=True)  # training is not done again, the rest is
     assert again["evaluate"] == first["evaluate"]
     assert again["train"] == first["train"]
+
+
+def test_what_lies_in_the_way_of_a_run_stays(tmp_path: Path) -> None:
+    """A folder beside the run, called as its work folder or as that of an earlier version."""
+    path = recipe(tmp_path)
+    for name in ("run.data", "run.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text("mine")
+    with pytest.raises(UserError, match=r"run\.partial: is where the run would train, but was not made by feat2vec"):
+        run_recipe(path, tmp_path / "run", quiet=True)
+    (tmp_path / "run.partial").rename(tmp_path / "else")
+    run_recipe(path, tmp_path / "run", quiet=True)
+    assert (tmp_path / "run.data" / "mine").exists()
+    assert (tmp_path / "else" / "mine").exists()
+    inside = tmp_path / "run" / "data" / "train.parquet"
+    for place in (inside, tmp_path / "run.partial" / "data" / "train.parquet"):
+        if place != inside:
+            mark_folder(tmp_path / "run.partial", "training", ["data/"])
+            place.parent.mkdir()
+            place.write_bytes(inside.read_bytes())
+        with pytest.raises(UserError, match=r"train\.parquet: lies in .*run(\.partial)?, which is replaced"):
+            run_recipe(path, tmp_path / "run", [f"rows={place}"], force=True, quiet=True)
+        assert place.exists()
+
+
+def test_exports_of_one_format_have_folders_of_their_own(tmp_path: Path) -> None:
+    path = recipe(tmp_path)
+    path.write_text(path.read_text() + "export:\n  - {format: npz, groups: [a]}\n  - {format: npz, groups: [b]}\n")
+    facts = run_recipe(path, tmp_path / "run", quiet=True)
+    assert [each["folder"] for each in facts["export"]] == ["exports/npz", "exports/npz-2"]
+    for folder, group in (("npz", "a"), ("npz-2", "b")):
+        assert (tmp_path / "run" / "exports" / folder / f"{group}.npz").exists()
+    (tmp_path / "else").mkdir()
+    shutil.rmtree(tmp_path / "run" / "exports")
+    (tmp_path / "run" / "exports").symlink_to(tmp_path / "else")
+    with pytest.raises(UserError, match="exports: is a link, which feat2vec neither follows nor replaces"):
+        run_recipe(path, tmp_path / "run", quiet=True, resume=True)
+    assert not list((tmp_path / "else").iterdir())
+
+
+def test_a_finetuned_model_has_the_same_bytes_when_the_run_is_gone_on_with(tmp_path: Path) -> None:
+    """Keras counts up the names of what it makes in a process; no part of a saved model depends on them."""
+    path = recipe(tmp_path)
+    path.write_text(path.read_text() + "finetune:\n  f: {target: b, head: mlp, set: {training.epochs: 1}}\n")
+    run_recipe(path, tmp_path / "run", quiet=True)
+    before = parts_of(tmp_path / "run" / "finetuned" / "f" / "model.keras")
+    run_recipe(path, tmp_path / "run", quiet=True, resume=True)
+    assert parts_of(tmp_path / "run" / "finetuned" / "f" / "model.keras") == before
+
+
+def parts_of(path: Path) -> dict[str, bytes]:
+    """What a saved model holds, but for the time at which it was saved."""
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist() if name != "metadata.json"}
 
 
 def test_nothing_is_left_of_rows_that_cannot_be_made(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ import pytest
 import feat2vec
 from feat2vec import evaluate
 from feat2vec.errors import FailedError, UserError
-from feat2vec.run import partial_folder
 from feat2vec.trainer import train
+from feat2vec.writing import partial_folder
 from tests.commands import PROGRAM
 from tests.commands import feat2vec as feat2vec_here
 
@@ -264,6 +265,84 @@ def test_resuming_another_schema_or_other_data_is_refused(tmp_path: Path) -> Non
     with pytest.raises(UserError, match="give one of them"):
         train(SCHEMA, table(300), run.folder, settings=quick, resume=True, force=True, quiet=True)
     train(SCHEMA, table(299), run.folder, settings=quick, force=True, quiet=True)
+
+
+def test_nothing_that_is_not_the_training_s_own_is_touched(tmp_path: Path) -> None:
+    quick: Any = {"settings": ["training.epochs=1"], "quiet": True}
+    (tmp_path / "foo.partial").mkdir()
+    (tmp_path / "foo.partial" / "mine").write_text("mine")
+    (tmp_path / "link").symlink_to("foo.partial")
+    tries: tuple[tuple[Any, Any], ...] = (
+        ("none.parquet", {}), ("none.parquet", {"force": True}), (table(50), {"force": True}),
+    )  # fmt: skip
+    for data, options in tries:
+        with pytest.raises(UserError, match=r"no such file|foo\.partial: is where the run would train"):
+            train(SCHEMA, data, tmp_path / "foo", **quick, **options)
+    for out, message in (("link", "is a link to foo.partial; feat2vec neither follows"), ("", "names no new folder")):
+        every: tuple[Any, ...] = ({}, {"force": True}, {"resume": True})
+        for options in every:
+            with pytest.raises(UserError, match=message):
+                train(SCHEMA, table(50), tmp_path / out if out else "", **quick, **options)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["foo.partial", "link"]
+    assert (tmp_path / "foo.partial" / "mine").read_text() == "mine"
+
+
+class Appear(keras.callbacks.Callback):
+    """Makes a user's folder while training runs."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self.place = place
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        del epoch, logs
+        self.place.mkdir(exist_ok=True)
+        (self.place / "mine").write_text("mine")
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_that_appears_while_training_runs_stays_and_the_run_is_kept(force: bool, tmp_path: Path) -> None:
+    out, quick = tmp_path / "run", ["training.epochs=1"]
+    with pytest.raises(FailedError, match=r"run: appeared while .*\nthe run is kept in .*--resume gives it its name"):
+        train(SCHEMA, table(100), out, settings=quick, quiet=True, force=force, callbacks=[Appear(out)])
+    assert (out / "mine").read_text() == "mine"
+    out.rename(tmp_path / "mine")
+    run = train(SCHEMA, table(100), out, settings=quick, quiet=True, resume=True)
+    assert same(run, train(SCHEMA, table(100), settings=quick, quiet=True))
+
+
+def test_two_trainings_of_one_run_do_not_meet(tmp_path: Path) -> None:
+    problems: list[str] = []
+
+    class Second(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            del epoch, logs
+            for options in ({"resume": True}, {"force": True}, {}):
+                code = (
+                    "import sys; from feat2vec.errors import UserError\nfrom feat2vec.writing import work_folder\n"
+                    "from pathlib import Path\ntry:\n"
+                    f"    with work_folder(Path({str(tmp_path / 'run')!r}), **{options!r}): print('held')\n"
+                    "except UserError as error: print(error)"
+                )
+                done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+                problems.append(done.stdout)
+
+    train(SCHEMA, table(100), tmp_path / "run", settings=["training.epochs=1"], quiet=True, callbacks=[Second()])
+    assert len(problems) == 3
+    assert all(f"another training is at work in it: process {os.getpid()} on" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("name", ["a?b%*[c]{SCHEMA_VERSION} #$HOME", "-ü\n~"])
+def test_a_run_of_any_name_lies_in_its_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "place").mkdir()
+    monkeypatch.chdir(tmp_path / "place")
+    quick: Any = {"settings": ["training.epochs=2", "training.checkpoint_minutes=1e-9"], "quiet": True}
+    with pytest.raises(StopError):
+        train(SCHEMA, table(100), name, callbacks=[StopAt(2)], **quick)
+    assert os.listdir() == [f"{name}.partial"]
+    train(SCHEMA, table(100), name, resume=True, **quick)
+    assert os.listdir() == [name]
+    assert os.listdir(tmp_path) == ["place"]
 
 
 def test_a_mistake_leaves_nothing_behind(tmp_path: Path) -> None:

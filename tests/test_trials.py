@@ -164,7 +164,7 @@ def test_what_is_asked_for_has_to_be_there(folder: Path, monkeypatch: pytest.Mon
         tune("plain.yaml", 1)
     (folder / "own").mkdir()
     (folder / "own" / "letter.txt").touch()
-    with pytest.raises(UserError, match=r"own: is no folder of `feat2vec tune`, as it holds letter.txt"):
+    with pytest.raises(UserError, match=r"own: is no folder of `feat2vec tune`: it was not made by feat2vec"):
         tune("r.yaml", 1, "own", force=True)
     real = builtins.__import__
 
@@ -190,7 +190,9 @@ def test_what_is_planted_is_found_and_the_best_recipe_runs_to_the_same_number() 
     assert facts["best"]["value"] < facts["trials"][0]["value"] / 3
     assert "the recipe's own values" in said[1]
     assert said[-1].endswith("feat2vec run runs/shelves-tune/best.yaml --out runs/shelves-tune-run")
-    assert {path.name for path in Path("runs/shelves-tune").iterdir()} == {"study.db", "lock", "data", "best.yaml"}
+    assert {path.name for path in Path("runs/shelves-tune").iterdir()} == {
+        ".feat2vec", "study.db", "lock", "lock.json", "data", "best.yaml",
+    }  # fmt: skip
     best = Path("runs/shelves-tune/best.yaml").read_text()
     assert best.splitlines()[0].startswith("# The best of 6 trials of `feat2vec tune`: trial ")
     assert best.split("\n", 1)[1] == RECIPE.replace("learning_rate: 1e-9", "learning_rate: 0.3")
@@ -346,6 +348,32 @@ def test_a_study_of_other_rows_or_another_recipe_is_refused(folder: Path, untrai
         tune("r.yaml", 3, "t", quiet=True)
     assert len(tune("r.yaml", 1, "t", force=True, quiet=True)["trials"]) == 1
     assert (folder / "t" / "data" / "parts.json").stat().st_mtime_ns != made
+
+
+def test_a_folder_of_something_else_stays_as_it_is(folder: Path, untrained: Any) -> None:
+    untrained(lambda values: values[RATE])
+    for name in ("data", "study.db", "trial"):
+        (folder / "proj").mkdir()
+        (folder / "proj" / name).mkdir()
+        (folder / "proj" / name / "mine").write_text("mine")
+        for force in (False, True):
+            with pytest.raises(UserError, match="proj: is no folder of `feat2vec tune`: it was not made by feat2vec"):
+                tune("r.yaml", 1, "proj", quiet=True, force=force)
+        assert [path.as_posix() for path in Path("proj").rglob("*")] == [f"proj/{name}", f"proj/{name}/mine"]
+        (folder / "proj").rename(folder / f"proj of {name}")
+    tune("r.yaml", 1, "t", quiet=True)
+    with pytest.raises(UserError, match=r"train\.parquet: lies in t, which is replaced"):
+        tune("r.yaml", 1, "t", ["rows=t/data/train.parquet"], quiet=True, force=True)
+
+
+@pytest.mark.parametrize("name", ["a?b%{SCHEMA_VERSION} #"])
+def test_a_study_of_any_name_lies_in_its_folder(folder: Path, untrained: Any, name: str) -> None:
+    untrained(lambda values: values[RATE])
+    before = {path.name for path in folder.iterdir()}
+    tune("r.yaml", 1, name, quiet=True)
+    assert {path.name for path in folder.iterdir()} == {*before, name}
+    assert {"study.db", "best.yaml", "data"} <= {path.name for path in (folder / name).iterdir()}
+    assert [trial["trial"] for trial in tune("r.yaml", 2, name, quiet=True)["trials"]] == [1, 2]
 
 
 def test_two_do_not_tune_in_one_folder_and_a_damaged_study_is_told(folder: Path) -> None:

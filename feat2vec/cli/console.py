@@ -54,12 +54,12 @@ def import_tensorflow() -> None:
 @contextmanager
 def interruptible(out: Path) -> Iterator[None]:
     """Training; one that is interrupted says whether it can go on."""
-    from feat2vec.run import partial_folder
+    from feat2vec.writing import CHECKPOINT, partial_folder
 
     try:
         yield
     except KeyboardInterrupt:
-        if (partial_folder(out) / "checkpoint.npz").exists():
+        if (partial_folder(out) / CHECKPOINT).exists():
             say("the checkpoint is kept: --resume goes on with it", error=True)
         raise
 

@@ -80,7 +80,7 @@ def explain(
     feat2vec explain runs/films --data films.parquet --index 17 --to-index 42 --json
     feat2vec explain runs/films --row '{"title": "The Gleaners and I"}' --to '{"title": "Faces Places"}'
     """
-    from feat2vec.places import file_place
+    from feat2vec.writing import file_place, new_file
 
     if (row is None) == (data is None):
         raise UserError("explain: give the row by --row, or by --data and --index")
@@ -106,7 +106,8 @@ def explain(
         level=level,
     )
     if plot is not None:
-        plot.write_text(alone(found.svg()) if plot.suffix == ".svg" else found.page(), encoding="utf-8")
+        with new_file(plot, force=True) as file:
+            file.write_text(alone(found.svg()) if plot.suffix == ".svg" else found.page(), encoding="utf-8")
     say(json.dumps(found.facts()) if as_json else found.text())
 
 

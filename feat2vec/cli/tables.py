@@ -23,16 +23,14 @@ def init(data: str, out: Path | None, force: bool) -> None:
     feat2vec init films.parquet -o films.yaml
     feat2vec init dataset:artworks
     """
-    from feat2vec.places import file_place
     from feat2vec.propose import propose
+    from feat2vec.writing import new_file
 
-    if out is not None:
-        file_place(out, force=force)
-    text = propose(data)
     if out is None:
-        say(text, end="")
+        say(propose(data), end="")
     else:
-        out.write_text(text, encoding="utf-8", errors="backslashreplace")
+        with new_file(out, force=force) as file:
+            file.write_text(propose(data), encoding="utf-8", errors="backslashreplace")
         say(f"{out}: written; next: feat2vec check {out} --data {data}")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from html import escape
@@ -15,6 +14,7 @@ from typing import Any
 
 from feat2vec.errors import UserError
 from feat2vec.explore.atlas import NEAR, Atlas
+from feat2vec.writing import file_place, new_file
 
 LARGEST = 6_000_000  # neighbours in a file: 64 MB of it
 Progress = Callable[[str], None]
@@ -69,11 +69,10 @@ def _block(path: str, answer: dict[str, Any]) -> str:
 def write_page(atlas: Atlas, out: str | Path, *, force: bool = False, say: Progress = lambda _: None) -> None:
     """Write the page as one file, whole or not at all."""
     out = Path(out)
-    if out.is_dir() or (out.exists() and not force):
-        remedy = "choose another name" + ("" if out.is_dir() else ", or add --force to replace it")
-        raise UserError(f"--html: {out} {'is a folder' if out.is_dir() else 'exists already'}; {remedy}")
-    if not out.parent.is_dir():
-        raise UserError(f"--html: there is no folder {out.parent}; make it first")
+    try:
+        file_place(out, force=force)
+    except UserError as error:
+        raise UserError(f"--html: {error}") from None
     sought = {name: len(atlas.points(name).places) * len(atlas.targets(name)) for name in atlas.names}
     total = NEAR * sum(sought.values())
     if total > LARGEST:
@@ -81,12 +80,8 @@ def write_page(atlas: Atlas, out: str | Path, *, force: bool = False, say: Progr
             f"--html: the file would hold {total:,} neighbours, {LARGEST:,} is the most; lower --limit"
             f" ({atlas.limit:,} points of a map now), name fewer groups by --group, or use the server"
         )
-    partial = out.with_name(f".{out.name}-{os.urandom(8).hex()}")
-    try:
-        partial.write_text(page(atlas, answers(atlas, say)), encoding="utf-8")
-        partial.replace(out)
-    finally:
-        partial.unlink(missing_ok=True)
+    with new_file(out, force=force) as file:
+        file.write_text(page(atlas, answers(atlas, say)), encoding="utf-8")
 
 
 def answers(atlas: Atlas, say: Progress = lambda _: None) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -56,6 +56,11 @@ class Table:
         self.columns = _common_columns(parts)
         self._parts = parts
 
+    @property
+    def files(self) -> list[str]:
+        """The files that the rows are read from; none for frames and for sources with a scheme, such as `tfds:`."""
+        return [part.source for part in self._parts if os.path.isfile(part.source)]
+
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         """Read these columns, or all of them, a batch at a time.
 

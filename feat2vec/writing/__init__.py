@@ -1,0 +1,67 @@
+"""Where results are written, and what may be replaced or removed: the only room that deletes anything.
+
+Comes in: the place that a user names. Goes out: files and folders that appear whole, and never take the place of what
+feat2vec cannot prove it wrote. A folder that feat2vec makes holds a mark (`marks.py`): its kind, a random id and the
+names of what was written. Nothing follows a link, and nothing is written outside of the place that was named.
+Open `places.py` first: it says what is wrong with a place before any work is done.
+"""
+
+from feat2vec.writing.files import file_in, new_file
+from feat2vec.writing.folders import (
+    FolderPlace,
+    discard_temporary,
+    folder_place,
+    mark_folder,
+    new_folder,
+    publish_folder,
+    refuse_foreign,
+    remove_folder,
+    remove_inside,
+    scratch_folder,
+    temporary_folder,
+)
+from feat2vec.writing.locks import FILES, locked
+from feat2vec.writing.marks import MARK, SIGNATURE, Mark, new_id, read_mark, record, record_all, unmarked, write_mark
+from feat2vec.writing.places import (
+    file_place,
+    is_component,
+    refuse_bad_folder,
+    refuse_inputs_inside,
+    refuse_links_inside,
+)
+from feat2vec.writing.work import CHECKPOINT, partial_folder, work_folder
+
+__all__ = [
+    "CHECKPOINT",
+    "FILES",
+    "MARK",
+    "SIGNATURE",
+    "FolderPlace",
+    "Mark",
+    "discard_temporary",
+    "file_in",
+    "file_place",
+    "folder_place",
+    "is_component",
+    "locked",
+    "mark_folder",
+    "new_file",
+    "new_folder",
+    "new_id",
+    "partial_folder",
+    "publish_folder",
+    "read_mark",
+    "record",
+    "record_all",
+    "refuse_bad_folder",
+    "refuse_foreign",
+    "refuse_inputs_inside",
+    "refuse_links_inside",
+    "remove_folder",
+    "remove_inside",
+    "scratch_folder",
+    "temporary_folder",
+    "unmarked",
+    "work_folder",
+    "write_mark",
+]

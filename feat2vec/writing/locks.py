@@ -1,0 +1,53 @@
+"""A folder that one process works in: the second is told who holds it, and a crash leaves no lock behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from feat2vec.errors import UserError
+
+LOCK, HOLDER = "lock", "lock.json"
+FILES = (LOCK, f"{LOCK}-journal", HOLDER)  # what a locked folder holds for it
+
+
+@contextmanager
+def locked(folder: Path, work: str) -> Iterator[None]:
+    """Hold a folder's lock.
+
+    The lock is SQLite's on a file in the folder: the system frees it when the process ends, however it ends.
+
+    Args:
+        folder: A folder that is there.
+        work: What is done in it, for the message, such as "training".
+
+    Raises:
+        UserError: It is held already, by another process or by this one.
+
+    """
+    connection = sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None)
+    try:
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.DatabaseError:
+            raise UserError(f"{folder}: {_holder(folder, work)}; wait, or choose another --out") from None
+        facts = {"process": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        (folder / HOLDER).write_text(json.dumps(facts) + "\n", encoding="utf-8")
+        yield
+    finally:
+        connection.close()
+
+
+def _holder(folder: Path, work: str) -> str:
+    """Who holds a folder."""
+    try:
+        facts = json.loads((folder / HOLDER).read_text(encoding="utf-8"))
+        return f"{work} is at work in it: process {facts['process']} on {facts['host']} since {facts['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"{work} is at work in it in another process"

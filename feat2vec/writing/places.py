@@ -1,0 +1,126 @@
+"""Where results may be written: what is wrong with a place is said before any work is done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from feat2vec.errors import UserError
+from feat2vec.writing.marks import is_written_file
+
+LONGEST = 120  # bytes of a name
+
+
+def file_place(out: str | Path, *, force: bool = False) -> Path:
+    """Check the place of a file: a new name in a folder that is there.
+
+    Args:
+        out: The file.
+        force: Whether a file that feat2vec wrote may be replaced.
+
+    Returns:
+        The file's path.
+
+    Raises:
+        UserError: The place is taken, a link, no name, or in a folder that is not there or may not be written to.
+
+    """
+    out = _named(out, "file")
+    if out.is_dir():
+        raise UserError(f"{out}: is a folder; choose another name")
+    if out.exists() and not force:
+        raise UserError(f"{out}: exists already; choose another name, or add --force to replace it")
+    if out.exists() and not is_written_file(out):
+        raise UserError(
+            f"{out}: is no file that feat2vec wrote, and --force replaces nothing else; choose another name"
+        )
+    if not out.parent.is_dir():
+        is_file = f"{out.parent} is a file, not a folder; choose another place"
+        raise UserError(
+            f"{out}: {is_file if out.parent.exists() else f'there is no folder {out.parent}; make it first'}"
+        )
+    refuse_unwritable(out, out.parent)
+    return out
+
+
+def refuse_bad_folder(out: str | Path) -> Path:
+    """Check that a folder can be made at a place, with those above it, or is there; return its path."""
+    out = _named(out, "folder")
+    above = next(above for above in out.absolute().parents if above.exists())
+    if not above.is_dir():
+        raise UserError(f"{out}: {_short(above)} is a file, not a folder; choose another place")
+    refuse_unwritable(out, above)
+    return out
+
+
+def _named(out: str | Path, what: str) -> Path:
+    """A path whose last part is a name, and no link."""
+    text, out = os.fspath(out), Path(out)
+    if not text or "\0" in text or out.name in ("", "..") or not out.absolute().name:
+        raise UserError(
+            f"{text!r} names no new {what}; give a name, such as {'runs/films' if what == 'folder' else 'out/films'}"
+        )
+    if out.is_symlink():
+        raise UserError(
+            f"{out}: is a link to {os.readlink(out)}; feat2vec neither follows nor replaces it: name the {what} itself"
+        )
+    return out
+
+
+def refuse_unwritable(out: Path, folder: Path) -> None:
+    """Raise if nothing may be written to a folder."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"{out}: nothing may be written to {_short(folder)}; choose another place")
+
+
+def _short(path: Path) -> Path:
+    """A path as seen from here."""
+    path = path.absolute()
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def is_component(name: str) -> bool:
+    """Whether a name from a file, such as a recipe's table, can be one part of a path and stays where it is put.
+
+    >>> [is_component(name) for name in ("films", "tag list", "../films", "/abs/films", "..", ".hidden", "a\\nb", "")]
+    [True, True, False, False, False, False, False, False]
+    """
+    whole = bool(name) and name == name.strip() and len(name.encode("utf-8", "surrogatepass")) <= LONGEST
+    return whole and name.isprintable() and not name.startswith(".") and not set(name) & set('/\\:*?"<>|')
+
+
+def refuse_links_inside(folder: Path, name: str) -> Path:
+    """The path of an entry below a folder, to which no link leads.
+
+    Raises:
+        UserError: The entry or a folder on the way to it is a link.
+
+    """
+    path = folder / name
+    for part in (path, *path.parents):
+        if part == folder:
+            break
+        if part.is_symlink():
+            raise UserError(f"{part}: is a link, which feat2vec neither follows nor replaces; remove it")
+    return path
+
+
+def refuse_inputs_inside(folders: Iterable[Path], inputs: Iterable[str | Path]) -> None:
+    """Raise if a file that is read lies in a folder that is about to be replaced or removed.
+
+    Args:
+        folders: The folders.
+        inputs: Files and folders that are read.
+
+    Raises:
+        UserError: One of the inputs is one of the folders, or lies in it.
+
+    """
+    replaced = [folder.resolve() for folder in folders]
+    for path in inputs:
+        for folder in replaced:
+            if Path(path).resolve().is_relative_to(folder):
+                raise UserError(
+                    f"{path}: lies in {_short(folder)}, which is replaced; copy it elsewhere, or choose another --out"
+                )
