@@ -243,8 +243,9 @@ def _read(faiss: Any, flat: Flat, kind: IndexKind, path: Path, digest: bytes) ->
             size = os.fstat(file.fileno()).st_size - 2 * DIGEST
             index, numbers = read(faiss, flat, file, size // 4)
             whole = hashlib.blake2b(digest_size=DIGEST)
-            for part in (*numbers, digest):
-                whole.update(part)
+            for array in numbers:
+                whole.update(array.data)
+            whole.update(digest)
             return index if file.read(2 * DIGEST + 1) == digest + whole.digest() else None
     except (OSError, ValueError):
         return None
@@ -322,10 +323,12 @@ def _write(faiss: Any, index: Any, path: Path, digest: bytes) -> None:
         path.parent.mkdir(exist_ok=True)
         whole = hashlib.blake2b(digest_size=DIGEST)
         with partial.open("xb") as file:
-            for part in (*(np.ascontiguousarray(each, "<i4") for each in numbers), digest):
-                whole.update(part)
-                file.write(part)
-            file.write(whole.digest())
+            for array in numbers:
+                part = np.ascontiguousarray(array, "<i4")
+                whole.update(part.data)
+                file.write(part.data)
+            whole.update(digest)
+            file.write(digest + whole.digest())
         partial.replace(path)
     except OSError:  # the run may be read-only, or the disk full: the index serves from memory
         pass
