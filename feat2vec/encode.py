@@ -22,6 +22,7 @@ import pyarrow as pa
 from feat2vec.beside import Beside
 from feat2vec.codecs import Codec, Entries, Tally, codec_from_facts
 from feat2vec.columns import STAGE_BYTES, Stage, stages
+from feat2vec.database import connect
 from feat2vec.errors import UserError, suggest
 from feat2vec.fits import CodecFit, codec_fit
 from feat2vec.numbering import EntryFiles, interleave, number_group
@@ -336,13 +337,11 @@ def _workspace(out: str | Path | None, memory: str) -> Iterator[tuple[Path, duck
         new_folder(None if out is None else folder_place(out, None)) as folder,
         scratch_folder(folder, STAGING) as staging,
     ):
-        config: dict[str, str | bool | int | float | list[str]] = {"temp_directory": str(staging / "spill")}
-        with duckdb.connect(config=config | {"autoinstall_known_extensions": False}) as connection:
-            connection.execute("set enable_progress_bar = false")  # it would go to standard output
-            try:
-                connection.execute(f"set memory_limit = '{memory}'")
-            except duckdb.Error:
-                raise UserError(f"memory must be a size such as 1GB; received {memory!r}") from None
+        try:
+            opened = connect(staging / "spill", memory=memory)
+        except duckdb.Error:
+            raise UserError(f"memory must be a size such as 1GB; received {memory!r}") from None
+        with opened as connection:
             try:
                 yield folder, connection
             except duckdb.OutOfMemoryException as error:

@@ -71,8 +71,8 @@ def rank(
 ) -> dict[str, Any]:
     """Rank each row's true values of `target` among all that training has seen, by their similarity with `given`.
 
-    A query is a row and one true value; the row's other true values are left out. `given` are all other groups if it
-    is None.
+    A query is a row and one distinct true value; the row's other true values are left out of its ranking. `given` are
+    all other groups if it is None.
     """
     model, given = run.model, _groups(run.fitted, target, given)
     found = candidates(model, run.fitted, target)
@@ -261,12 +261,16 @@ def _rows(run: Run, data: object, names: Sequence[str]) -> Iterator[Mapping[str,
 
 
 def _truth(model: Feat2Vec, encoder: Encoder, target: str, rows: Mapping[str, Array]) -> tuple[Ints, Ints, int]:
-    """(Row and candidate of each query, how many true values training has not seen)."""
+    """(Row and candidate of each query, how many true values training has not seen).
+
+    A value that a row holds twice is one query. Queries are in the order of their rows.
+    """
     codec, entries = encoder.codecs[target], rows[target]
     if isinstance(codec, ItemsCodec) and is_keyed(model, target):
         ids = entries[:, : entries.shape[1] // 2] if codec.weighted else entries
         row, place = np.nonzero(ids >= FIRST)
-        return row, ids[row, place] - FIRST, int(((ids > PADDING) & (ids < FIRST)).sum())
+        queries = np.unique(np.stack([row, ids[row, place] - FIRST], axis=1), axis=0)
+        return queries[:, 0], queries[:, 1], int(((ids > PADDING) & (ids < FIRST)).sum())
     values = encoder.values[target].entries
     index = {values[i].tobytes(): i for i in range(len(values))}
     there = ~np.isnan(entries[:, 0]) if entries.dtype == np.float32 else (entries > PADDING).any(axis=1)
@@ -278,33 +282,40 @@ def _truth(model: Feat2Vec, encoder: Encoder, target: str, rows: Mapping[str, Ar
 def rank_queries(
     queries: Queries, found: Candidates, row: Ints, value: Ints, similarity: Similarity
 ) -> npt.NDArray[np.float64]:
-    """For each query the candidates above its value, plus half of the ties; a row's other true values are left out."""
+    """`rank_scores` by the similarities of rows' vectors with candidates."""
     return rank_scores(
         lambda some: similarities(queries.take(some), found, similarity), found.sizes()[0], row, value
     )  # fmt: skip
 
 
 def rank_scores(scores_of: Scores, total: int, row: Ints, value: Ints) -> npt.NDArray[np.float64]:
-    """The same, by the scores [rows, candidates] of rows."""
+    """Of each query the candidates that score strictly higher than its value, plus half of the ties: [queries].
+
+    The row's other true values are left out: they are neither higher nor ties.
+
+    Args:
+        scores_of: gives the scores [some, total] of some rows.
+        total: the number of candidates.
+        row: of each query, in ascending order.
+        value: of each query, a candidate; a row's values are distinct.
+
+    """
     ranks = np.zeros(len(row))
-    asked, at = np.unique(row, return_inverse=True)
+    asked, place = np.unique(row, return_inverse=True)
+    # A row's queries stand together: they begin at first[place] and end before last[place].
+    first, last = np.searchsorted(place, np.arange(len(asked))), np.searchsorted(place, np.arange(len(asked)), "right")
     for block in blocks(len(asked), max(SCORES // total, 1)):
         scores = scores_of(asked[block])
-        mine = slice(*np.searchsorted(at, [block.start, block.stop]))
-        own = scores[at[mine] - block.start, value[mine]]
-        above, ties = (np.zeros(len(own)) for _ in range(2))
-        for some in blocks(len(own), block.stop - block.start):
-            rivals = scores[at[mine][some] - block.start]
-            above[some] = np.count_nonzero(rivals > own[some, None], axis=1)
-            ties[some] = np.count_nonzero(rivals == own[some, None], axis=1) - 1
-        for shift in range(1, len(own)):  # the row's other true values
-            pairs = np.flatnonzero(at[mine][shift:] == at[mine][:-shift])
-            if not len(pairs):
-                break
-            for one, other in ((pairs, pairs + shift), (pairs + shift, pairs)):
-                above[one] -= own[other] > own[one]
-                ties[one] -= own[other] == own[one]
-        ranks[mine] = above + ties / 2
+        for at in blocks(last[block.stop - 1] - first[block.start], block.stop - block.start):
+            some = np.arange(at.start, at.stop) + first[block.start]
+            rivals = scores[place[some] - block.start]  # [some, total], a copy
+            own = rivals[np.arange(len(some)), value[some]]
+            lengths = last[place[some]] - first[place[some]]  # of each query, its row's true values
+            starts = np.repeat(first[place[some]] - np.cumsum(lengths) + lengths, lengths)
+            true = value[starts + np.arange(len(starts))]
+            rivals[np.repeat(np.arange(len(some)), lengths), true] = np.nan  # neither above nor a tie
+            above = np.count_nonzero(rivals > own[:, None], axis=1)
+            ranks[some] = above + np.count_nonzero(rivals == own[:, None], axis=1) / 2
     return ranks
 
 

@@ -121,6 +121,11 @@ def _write_npz(folder: Path, group: str, exported: Exported) -> list[str]:
     if (size := 4 * longest * len(exported.keys)) > WIDEST_KEYS:
         reason = f"numpy gives each key the room of the longest, {longest:,} signs: {size / 2**30:.0f} GB"
         raise UserError(f"npz: the group {group!r}: {reason}; use parquet")
+    ending = exported.keys.filter(pc.ends_with(exported.keys, "\0"))
+    if len(ending):  # two keys would become one
+        key = repr(ending[0].as_py())[:80]
+        reason = "numpy's texts do not keep the character 0 at their end"
+        raise UserError(f"npz: the group {group!r}: the key {key}: {reason}; use parquet")
     arrays = {
         "keys": np.array(exported.keys.to_pylist(), np.str_), "vectors": exported.vectors,
         "counts": np.asarray(exported.counts, np.int64), "levels": np.asarray(exported.levels, np.int8),
@@ -152,8 +157,13 @@ def _write_word2vec(folder: Path, group: str, exported: Exported) -> list[str]:
 
 def words_of(keys: pa.StringArray) -> pa.StringArray:
     """Keys without white space, each another one."""
-    words = pc.replace_substring_regex(keys, WHITE, "_")
-    # a key that is a word already keeps its name; the others that would be called the same get a number
+    return _replaced(keys, WHITE, "_")
+
+
+def _replaced(keys: pa.StringArray, pattern: str, by: str) -> pa.StringArray:
+    """Keys with what a pattern matches replaced, each another one."""
+    words = pc.replace_substring_regex(keys, pattern, by)
+    # a key without a match keeps its name; the others that would be called the same get a number
     changed = pc.not_equal(words, keys).to_numpy(zero_copy_only=False)
     order = np.argsort(changed, kind="stable")
     words = words.take(pa.array(order))
@@ -236,6 +246,7 @@ def _write_projector_config(folder: Path, groups: dict[str, Any]) -> None:
 
 def _write_sql(folder: Path, group: str, exported: Exported) -> list[str]:
     path, dim = folder / f"{file_name(group)}.sql", exported.vectors.shape[1]
+    exported = exported._replace(keys=_replaced(exported.keys, r"\x{00}", "\ufffd"))  # no text of PostgreSQL holds it
     table = '"' + group.replace('"', '""').replace("\0", "") + '"'
     index = f"CREATE INDEX ON {table} USING hnsw (vector vector_cosine_ops);"
     if dim > MOST_INDEXED:
@@ -253,7 +264,7 @@ def _write_sql(folder: Path, group: str, exported: Exported) -> list[str]:
         )
         at = 0
         for keys, vectors, counts, levels in exported.blocks():
-            text = _escaped(pc.replace_substring(keys, "\0", "\ufffd"))  # no text of PostgreSQL holds the sign 0
+            text = _escaped(keys)
             lists = pc.binary_join_element_wise("[", _spelled(vectors, ","), "]", "")
             ids = pa.array(np.arange(at + 1, at + 1 + len(vectors)))
             file.write(_joined([ids, text, lists, pa.array(counts), pa.array(levels)], "\t", "\n"))
@@ -271,6 +282,6 @@ NOTES: dict[str, dict[str, Any]] = {
     "word2vec": {"keys": "white space is written _; a key that would then be another one ends in #2, #3, ..."},
     "projector": {"keys": "backslash, tab, newline and carriage return are written \\\\, \\t, \\n and \\r"},
     "faiss": {"keys": "an id of the index is a row of the key list; vectors have length 1: their inner product is it"},
-    "sql": {"keys": "the sign 0, which PostgreSQL has not, is written U+FFFD"},
+    "sql": {"keys": "the character 0 is written U+FFFD; a key that would then be another one ends in #2, #3, ..."},
     "saved_model": {"signature": SIGNATURE},
 }

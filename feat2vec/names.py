@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
+from feat2vec.database import connect
 from feat2vec.encode import Encoder
 from feat2vec.errors import UserError
 from feat2vec.space import blocks
@@ -117,7 +117,7 @@ def nearest(key: str, keys: Names, total: int) -> str:
     word = text_of(key).casefold()
     in_order = " ".join(sorted(re.findall(WORDS, word)))
     known = pa.table({"key": keys.strings[:total], "i": np.arange(total)})
-    with duckdb.connect() as connection:
+    with connect() as connection:
         connection.register("known", known)
         near = connection.execute(
             "select key from (select key, i, contains(lower(key), $word) holds,"

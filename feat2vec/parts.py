@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feat2vec.corpus import Corpus
 from feat2vec.errors import UserError, suggest
+from feat2vec.query import write_query
 from feat2vec.recipe import PARTS, Ask, CorpusSpec, Recipe, Split
 from feat2vec.table import Table, open_table
 from feat2vec.table.files import find_files, parquet_part
@@ -65,7 +65,7 @@ def make_parts(recipe: Recipe, sources: Mapping[str, str], folder: Path, rows: i
     tables = {name: open_table(source) for name, source in sources.items()}
     corpus = None
     if recipe.rows is not None:
-        tables["train"] = _query(recipe.rows, tables, folder)
+        tables["train"] = _query(recipe, recipe.rows, tables, folder)
     elif "train" not in tables:
         tables["train"] = next(iter(tables.values()))
     for part in PARTS:
@@ -137,32 +137,13 @@ def _write(
     return Table(str(path), [parquet_part(str(path))], not isinstance(like, Table) or like.typed)
 
 
-def _query(query: str, tables: Mapping[str, Table], folder: Path) -> Table:
-    """The rows that a query makes of the tables."""
-    path = folder / "train.parquet"
-    with duckdb.connect() as connection:
-        connection.execute("SET threads = 1")  # a join keeps the order of its rows, and a split its parts
-        for name, table in tables.items():
-            written = _write(folder, name, _batches(table), table)
-            quoted, place = name.replace('"', '""'), written.name.replace("'", "''")
-            connection.execute(f"CREATE VIEW \"{quoted}\" AS FROM read_parquet('{place}')")
-        # A recipe may be somebody else's: its query reads the tables that it names, and nothing else.
-        allowed = str(folder.resolve()).replace("'", "''")
-        connection.execute(f"SET allowed_directories = ['{allowed}']")
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
-        try:
-            connection.sql(f"FROM ({query.strip().rstrip(';')})").write_parquet(str(path))
-        except duckdb.PermissionException:
-            remedy = "name the file there"
-            raise UserError(
-                f"rows: the query may read the tables of `data` alone, {', '.join(tables)}; {remedy}"
-            ) from None
-        except duckdb.Error as error:
-            said = " ".join(str(error).split())[:400]
-            raise UserError(f"rows: the query fails: {said}") from None
+def _query(recipe: Recipe, query: str, tables: Mapping[str, Table], folder: Path) -> Table:
+    """The rows that the recipe's query makes of the tables."""
+    path, where = folder / "train.parquet", f"{recipe.name}: rows"
+    files = {name: Path(_write(folder, name, _batches(table), table).name) for name, table in tables.items()}
+    write_query(query, files, path, where)
     if not pq.read_metadata(path).num_rows:
-        raise UserError("rows: the query gives no row; look at its conditions and joins")
+        raise UserError(f"{where}: the query gives no row; look at its conditions and joins")
     # Columns of a CSV are text until something asks for numbers.
     return Table(str(path), [parquet_part(str(path))], all(table.typed for table in tables.values()))
 

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.codecs import ItemsCodec
 from feat2vec.columns import is_list, is_text, stages
 from feat2vec.corpus import Corpus
 from feat2vec.errors import UserError
@@ -19,6 +18,7 @@ from feat2vec.metrics import auc, log_loss
 from feat2vec.recipe import CorpusSpec
 from feat2vec.run import Run
 from feat2vec.schema import Logistic, Regression, Schema
+from feat2vec.space import is_keyed
 from feat2vec.specs import TokensSpec
 from feat2vec.table import Table
 
@@ -28,8 +28,7 @@ SEED = 0
 
 def popularity(run: Run, data: object, target: str, given: Sequence[str] | None) -> dict[str, Any]:
     """Rank the target's values by how often training has seen them, whatever is given."""
-    codec = run.fitted.codecs[target]
-    vocabulary = codec.vocabulary if isinstance(codec, ItemsCodec) else None
+    vocabulary = run.fitted.codecs[target].vocabulary if is_keyed(run.model, target) else None
     counts = np.asarray(run.fitted.values[target].counts if vocabulary is None else vocabulary.counts, np.float64)
 
     def scores_of(rows: Any) -> Any:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from feat2vec.columns import Ints, Kind, Stage, stages
+from feat2vec.database import connect
 from feat2vec.errors import UserError
 from feat2vec.keys import items_of
 from feat2vec.numbers import numbers_of, vectors_of
@@ -166,11 +167,7 @@ class _Distinct:
             self.first[column] = keys
             return
         if self.connection is None:
-            import duckdb
-
-            config: dict[str, Any] = {"memory_limit": "1GB", "temp_directory": self.folder}
-            self.connection = duckdb.connect(str(Path(self.folder) / "distinct.duckdb"), config=config)
-            self.connection.execute("set enable_progress_bar = false")  # it would go to standard output
+            self.connection = connect(self.folder, file=Path(self.folder) / "distinct.duckdb", memory="1GB")
             self.connection.execute("create table seen (c int, h ubigint)")
             for known, first in self.first.items():
                 self._insert(known, first)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ INDEXED = 10_000  # fewer vectors are searched exactly: an index would not be fa
 PIECE = 1 << 16  # vectors that are given to faiss at a time
 LINKS, EF_CONSTRUCTION, EF_SEARCH = 32, 80, 64  # of HNSW: a vector's neighbours, candidates in building and searching
 PROBES = 32  # of the lists of an IVF
-VERSION = b"feat2vec index 1"
+VERSION = b"feat2vec index 2"
 DIGEST = 32
 
 
@@ -164,7 +165,7 @@ class Index:
         """Read the index at `path` if it is of these vectors and whole; else build it, and keep it if that can be."""
         faiss = import_faiss()
         digest = flat.digest()
-        index = None if path is None else _read(faiss, path, digest)
+        index = None if path is None else _read(faiss, flat, kind, path, digest)
         if index is None:
             index = _build(faiss, flat, kind)
             if path is not None:
@@ -209,7 +210,7 @@ def _build(faiss: Any, flat: Flat, kind: Literal["hnsw", "ivf"]) -> Any:
         index = faiss.IndexHNSWFlat(flat.width, LINKS, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = EF_CONSTRUCTION
     else:
-        lists = max(int(4 * np.sqrt(total)), 1)
+        lists = _lists(total)
         index = faiss.IndexIVFFlat(faiss.IndexFlatIP(flat.width), flat.width, lists, faiss.METRIC_INNER_PRODUCT)
         index.cp.min_points_per_centroid = 1
         step = max(total // (lists * 64), 1)
@@ -220,34 +221,111 @@ def _build(faiss: Any, flat: Flat, kind: Literal["hnsw", "ivf"]) -> Any:
     return index
 
 
+def _lists(total: int) -> int:
+    return max(int(4 * np.sqrt(total)), 1)
+
+
 def _pieces(total: int) -> list[slice]:
     return [slice(at, min(at + PIECE, total)) for at in range(0, total, PIECE)]
 
 
-# An index's file ends with the digest of its vectors and the digest of all before: a damaged one is never read.
+# --- an index as a file ---------------------------------------------------------------------------------------------
+#
+# faiss' own files are not read: a forged one makes it crash. A file holds what the index has beside the vectors, as
+# numbers that are looked through before faiss gets them. It ends with the digest of the vectors and the digest of all
+# before, so that a damaged one, or one of other vectors, is built again.
 
 
-def _read(faiss: Any, path: Path, digest: bytes) -> Any:
+def _read(faiss: Any, flat: Flat, kind: IndexKind, path: Path, digest: bytes) -> Any:
+    """The index in a file; None if there is none, or it is not whole, not of these vectors, or not an index."""
+    read = _read_hnsw if kind == "hnsw" else _read_ivf
     try:
-        whole, end = hashlib.blake2b(digest_size=DIGEST), path.stat().st_size - DIGEST
         with path.open("rb") as file:
-            while piece := file.read(min(1 << 20, end - file.tell())):
-                whole.update(piece)
-            file.seek(end - DIGEST)
-            if file.read() != digest + whole.digest():
-                return None
-        return faiss.read_index(str(path))
-    except (OSError, ValueError, RuntimeError):  # RuntimeError is faiss's
+            size = os.fstat(file.fileno()).st_size - 2 * DIGEST
+            index, numbers = read(faiss, flat, file, size // 4)
+            whole = hashlib.blake2b(digest_size=DIGEST)
+            for array in numbers:
+                whole.update(array.data)
+            whole.update(digest)
+            return index if file.read(2 * DIGEST + 1) == digest + whole.digest() else None
+    except (OSError, ValueError):
         return None
 
 
+def _read_hnsw(faiss: Any, flat: Flat, file: BinaryIO, size: int) -> tuple[Any, list[Array]]:
+    """A graph: each vector's number of levels, then its neighbours on every level, then where a search begins."""
+    total = len(flat.vectors)
+    index = faiss.IndexHNSWFlat(flat.width, LINKS, faiss.METRIC_INNER_PRODUCT)
+    places = faiss.vector_to_array(index.hnsw.cum_nneighbor_per_level).astype(np.int64)  # of each level, in a vector's
+    levels = _numbers(file, total, 1, len(places) - 1)
+    offsets = np.concatenate([[0], np.cumsum(places[levels])])
+    if total + int(offsets[-1]) + 1 != size:
+        raise ValueError("the file has another size")
+    neighbours = _numbers(file, int(offsets[-1]), -1, total - 1)
+    (start,) = first = _numbers(file, 1, 0, total - 1)
+    if levels[start] != levels.max():
+        raise ValueError("a search begins at the highest level")
+    for level in range(1, int(levels.max())):  # on a level are vectors that have it
+        high = np.flatnonzero(levels > level)
+        linked = neighbours[offsets[high, None] + np.arange(places[level], places[level + 1])]
+        if (levels[linked[linked >= 0]] <= level).any():
+            raise ValueError("a neighbour does not have the level")
+    for some in _pieces(total):
+        index.storage.add(np.ascontiguousarray(flat.unit(some)))
+    index.ntotal = total
+    for vector, numbers in (("levels", levels), ("offsets", offsets.astype(np.uint64)), ("neighbors", neighbours)):
+        faiss.copy_array_to_vector(numbers, getattr(index.hnsw, vector))
+    index.hnsw.entry_point, index.hnsw.max_level = int(start), int(levels[start]) - 1
+    return index, [levels, neighbours, first]
+
+
+def _read_ivf(faiss: Any, flat: Flat, file: BinaryIO, size: int) -> tuple[Any, list[Array]]:
+    """Lists of vectors: the list of each vector, then the lists' centres."""
+    total, lists = len(flat.vectors), _lists(len(flat.vectors))
+    if total + lists * flat.width != size:
+        raise ValueError("the file has another size")
+    list_of = _numbers(file, total, 0, lists - 1)
+    centres = _numbers(file, lists * flat.width).view(np.float32).reshape(lists, flat.width)
+    if not np.isfinite(centres).all():
+        raise ValueError("a centre is not finite")
+    quantizer = faiss.IndexFlatIP(flat.width)
+    quantizer.add(centres)
+    index = faiss.IndexIVFFlat(quantizer, flat.width, lists, faiss.METRIC_INNER_PRODUCT)
+    index.is_trained, index.nprobe = True, PROBES
+    for some in _pieces(total):
+        vectors, chosen = np.ascontiguousarray(flat.unit(some)), list_of[some].astype(np.int64)
+        index.add_core(len(vectors), faiss.swig_ptr(vectors), None, faiss.swig_ptr(chosen))
+    return index, [list_of, centres]
+
+
+def _numbers(file: BinaryIO, count: int, low: int = -(1 << 31), high: int = (1 << 31) - 1) -> Array:
+    """The next numbers of a file, each of which is in a range."""
+    if count > (os.fstat(file.fileno()).st_size - file.tell()) // 4:
+        raise ValueError("the file is cut off")
+    numbers = np.fromfile(file, "<i4", count)
+    if len(numbers) != count or (count and (numbers.min() < low or numbers.max() > high)):
+        raise ValueError("a number is out of range")
+    return numbers
+
+
 def _write(faiss: Any, index: Any, path: Path, digest: bytes) -> None:
+    if hasattr(index, "hnsw"):
+        graph = index.hnsw
+        levels, neighbours = (faiss.vector_to_array(vector) for vector in (graph.levels, graph.neighbors))
+        numbers = [levels, neighbours, np.array([graph.entry_point])]
+    else:
+        list_of = np.empty(index.ntotal, np.int32)
+        for i in range(index.nlist):
+            if size := index.invlists.list_size(i):
+                list_of[faiss.rev_swig_ptr(index.invlists.get_ids(i), size)] = i
+        numbers = [list_of, index.quantizer.reconstruct_n(0, index.nlist).view(np.int32)]
     # The run may be read-only or not feat2vec's own, or the disk full: then the index serves from memory.
-    with suppress(OSError, RuntimeError, UserError), file_in(path.parents[1], f"{path.parent.name}/{path.name}") as new:
-        faiss.write_index(index, str(new))
+    with suppress(OSError, UserError), file_in(path.parents[1], f"{path.parent.name}/{path.name}") as new:
         whole = hashlib.blake2b(digest_size=DIGEST)
-        with new.open("r+b") as file:
-            while piece := file.read(1 << 20):
-                whole.update(piece)
+        with new.open("xb") as file:
+            for array in numbers:
+                part = np.ascontiguousarray(array, "<i4")
+                whole.update(part.data)
+                file.write(part.data)
             whole.update(digest)
             file.write(digest + whole.digest())

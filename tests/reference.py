@@ -517,3 +517,23 @@ def row_loss(
     if above is None:
         return -log_sigmoid(own[0]) - math.fsum(log_sigmoid(-logit) for logit in own[1:])
     return math.fsum(binary_loss(s, sigmoid(t), sigmoid(-t)) for s, t in zip(own, above, strict=True))
+
+
+# --- Ranks ----------------------------------------------------------------------------------------------------------
+
+
+def ranks_of_true_values(scores: Sequence[float], true_values: Sequence[int]) -> list[float]:
+    """The rank of each distinct true value of a row, in ascending order of the values.
+
+    The number of candidates that score strictly higher plus half of the ties; the row's other true values are left out.
+    """
+    distinct = sorted(set(true_values))
+    ranks = []
+    for value in distinct:
+        above = ties = 0
+        for candidate in range(len(scores)):
+            if candidate not in distinct:
+                above += scores[candidate] > scores[value]
+                ties += scores[candidate] == scores[value]
+        ranks.append(above + ties / 2)
+    return ranks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import pytest
 import feat2vec
 from feat2vec import evaluate
 from feat2vec.errors import UserError
+from feat2vec.peers import popularity
 from feat2vec.space import candidates, dense, extract, similarities
 from feat2vec.trainer import train
 from tests.commands import feat2vec as command
+from tests.reference import ranks_of_true_values
 
 SCHEMA: dict[str, Any] = {
     "version": 1,
@@ -100,20 +103,84 @@ def test_ranks_are_those_of_a_loop(run: feat2vec.Run, given: list[str], similari
         assert facts["median_rank"] == pytest.approx(np.median(ranks), abs=0.5)
 
 
-def test_ties_count_half(run: feat2vec.Run) -> None:
-    rest = [name for name in run.fitted.codecs if name != "director"]
-    table = run.model.extractors[0].tables
-    before = [weights.numpy() for weights in table]
-    try:
-        for weights in table:
-            weights.assign(np.ones(weights.shape, np.float32))
-        if len(table) == 1:
-            facts = evaluate.rank(run, films(50, 2), "director", rest)
-            assert facts["median_rank"] == (facts["candidates"] - 1) / 2 or facts["median_rank"] < facts["candidates"]
-            assert facts["top1"] == 0
-    finally:
-        for weights, values in zip(table, before, strict=True):
-            weights.assign(values)
+@pytest.mark.parametrize("seed", range(20))
+def test_ranks_are_those_of_the_reference_also_with_ties(seed: int, monkeypatch: Any) -> None:
+    """Three different scores among 40 candidates: nearly all are ties, a row's other true values among them."""
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 3, (30, 40)).astype(np.float32)
+    true_values = [sorted(rng.choice(40, rng.integers(0, 7), replace=False).tolist()) for _ in scores]
+    expected = [rank for r, values in enumerate(true_values) for rank in ranks_of_true_values(scores[r], values)]
+    row = np.repeat(np.arange(30), [len(values) for values in true_values])
+    value = np.concatenate(true_values).astype(np.int64)
+    for most in (1 << 23, 40 * 7, 1):  # scores in memory: of all rows, of seven, of one
+        monkeypatch.setattr(evaluate, "SCORES", most)
+        np.testing.assert_array_equal(evaluate.rank_scores(lambda some: scores[some], 40, row, value), expected)
+
+
+def test_ties_count_half_and_a_rows_other_true_values_not_at_all() -> None:
+    equal = np.zeros((2, 11), np.float32)
+    row, value = np.array([0, 0, 1]), np.array([3, 7, 5])
+    assert evaluate.rank_scores(lambda some: equal[some], 11, row, value).tolist() == [4.5, 4.5, 5]
+    best = equal.copy()
+    best[row, value] = 1  # a perfect model: nothing is above a true value, and nothing ties with it
+    assert evaluate.rank_scores(lambda some: best[some], 11, row, value).tolist() == [0, 0, 0]
+
+
+def test_a_value_that_a_row_repeats_is_one_query(run: feat2vec.Run) -> None:
+    rng = np.random.default_rng(0)
+    data = films(150, 1)
+    names_twice = pa.array([names + names[: 1 + i % 2] for i, names in enumerate(data["director"].to_pylist())])
+    data = data.set_column(0, "director", names_twice)
+    directors = run.fitted.codecs["director"].vocabulary
+    assert directors is not None
+    index = {key: i for i, key in enumerate(directors.keys.to_pylist())}
+    scores = rng.integers(0, 4, (150, len(index))).astype(np.float64)
+    expected: list[float] = []
+    for row, names in enumerate(data["director"].to_pylist()):
+        expected += ranks_of_true_values(scores[row], [index[name] for name in names if name in index])
+    rest = [name for name in run.fitted.codecs if name not in ("director", "cast")]  # each row has one of them
+    facts = evaluate.ranked(run, data, "director", rest, len(index), lambda _: lambda some: scores[some])
+    assert facts["n"] == len(expected)
+    assert facts["mpr"] == pytest.approx(np.mean(expected) / len(index), rel=1e-12)
+    assert facts["mrr"] == pytest.approx(np.mean(1 / (np.array(expected) + 1)), rel=1e-12)
+    assert facts["median_rank"] == np.median(expected)
+    ranked_once, ranked_twice = (evaluate.rank(run, some, "director") for some in (films(150, 1), data))
+    assert {**ranked_once, "skipped_unseen": 0} == {**ranked_twice, "skipped_unseen": 0}
+
+
+def test_a_value_with_every_word_of_a_text_is_ranked(tmp_path: Path) -> None:
+    """Words repeat: the ranks stay between 0 and the number of candidates."""
+    text = ["so it goes so it goes so", "it is so", "goes it goes", "so so so so is"] * 10
+    schema = {
+        "version": 1, "model": {"dim": 2}, "training": {"epochs": 1},
+        "groups": {
+            "words": {"column": "text", "extractor": {"type": "lookup", "split": "words"}}, "b": {"column": "b"},
+        },
+    }  # fmt: skip
+    rows = pa.table({"text": text, "b": [f"b{i % 4}" for i in range(40)]})
+    facts = evaluate.rank(train(schema, rows, tmp_path / "run", quiet=True), rows, "words")
+    assert facts["n"] == sum(len(set(line.split())) for line in text)
+    assert 0 <= facts["mpr"] <= 1
+    assert 0 < facts["mrr"] <= 1
+
+
+@pytest.mark.parametrize("target", ["director", "title", "score"])
+def test_popularity_ranks_the_same_candidates(run: feat2vec.Run, target: str) -> None:
+    """Keys of a lookup; of any other group the values of training, a text's being whole texts, not words."""
+    test = films(60, 1)
+    facts, by_vectors = popularity(run, test, target, ["both"]), evaluate.rank(run, test, target, ["both"])
+    assert (facts["n"], facts["candidates"]) == (by_vectors["n"], by_vectors["candidates"])
+    counts = Counter(key for value in films(400, 0)[target].to_pylist() for key in keys_of(value))
+    names, expected = list(counts), []
+    for value in test[target].to_pylist():
+        true_values = [names.index(key) for key in keys_of(value) if key in counts]
+        expected += ranks_of_true_values(list(counts.values()), true_values)
+    assert (facts["n"], facts["candidates"]) == (len(expected), len(names))
+    assert facts["mpr"] == pytest.approx(np.mean(expected) / len(names), rel=1e-12)
+
+
+def keys_of(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def test_a_number_is_read_off_the_nearest_value(run: feat2vec.Run) -> None:

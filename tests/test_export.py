@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -131,6 +132,64 @@ def test_npz_needs_no_pickle(run: feat2vec.Run, tmp_path: Path, monkeypatch: pyt
     with pytest.raises(UserError, match=r"^npz: the group 'who': numpy gives each key .* 12 signs: .*; use parquet$"):
         run.export("npz", tmp_path / "wide")
     assert not (tmp_path / "wide").exists()
+
+
+HARD = [
+    "a", "a\0b", "\0a", "a\ufffdb", "a\tb", "a\nb", "a\\nb", "a\rb", "a b", "a_b", "\ufeffa", "a\u2028b", "\U0010ffff",
+    "e\u0301", "\u00e9", "\u200b", "-", "\\.", "NULL", "'", '"', "a#2", "a;b", " a", "a ", "None", "\x7f", "\u202ea",
+]  # fmt: skip
+
+
+def written(kind: Any, keys: Sequence[str], folder: Path) -> list[str]:
+    """The files of an export of a group with these keys."""
+    folder.mkdir()
+    vectors = np.arange(2.0 * len(keys), dtype=np.float32).reshape(-1, 2)
+    ones = np.ones(len(keys), np.int64)
+    exported = exports.Exported(pa.array(keys, pa.string()), vectors, ones, ones)
+    return exports.WRITERS[kind](folder, "who", exported)
+
+
+def test_npz_keeps_every_key_or_refuses_it(tmp_path: Path) -> None:
+    written("npz", HARD, tmp_path / "out")
+    with np.load(tmp_path / "out" / "who.npz", allow_pickle=False) as file:
+        assert file["keys"].dtype.kind == "U"
+        assert file["keys"].tolist() == HARD
+    message = r"^npz: the group 'who': the key 'a\\x00': numpy's texts do not keep .* at their end; use parquet$"
+    for keys in (["a", "a\0"], ["a\0"], ["b", "a\0", "c\0\0"]):
+        with pytest.raises(UserError, match=message):
+            written("npz", keys, tmp_path / f"npz {len(keys)}")
+
+
+def test_parquet_and_text_keep_every_key(tmp_path: Path) -> None:
+    keys = [*HARD, "a\0", "a\0\0", "\0", "x" * 100_000]
+    (name,) = written("parquet", keys, tmp_path / "parquet")
+    assert pq.read_table(tmp_path / "parquet" / name)["key"].to_pylist() == keys
+    _, name = written("projector", keys, tmp_path / "projector")
+    lines = (tmp_path / "projector" / name).read_bytes().decode().split("\n")
+    escapes = {r"\\": "\\", r"\t": "\t", r"\n": "\n", r"\r": "\r"}
+    fields = [re.sub(r"\\.", lambda match: escapes[match[0]], line.split("\t")[0]) for line in lines[1:-1]]
+    assert fields == keys
+    assert {line.count("\t") for line in lines[:-1]} == {2}
+
+
+def test_what_a_format_cannot_write_is_replaced_and_stays_distinct(tmp_path: Path) -> None:
+    keys = [*HARD, "a\0", "a\0\0", "a\ufffd", "\0", "a\ufffd#2"]
+    (name,) = written("sql", keys, tmp_path / "sql")
+    text = (tmp_path / "sql" / name).read_bytes().decode()
+    rows = text[text.index("FROM stdin;\n") + 12 : text.index("\n\\.\n")].split("\n")
+    found = [row.split("\t")[1] for row in rows]
+    assert len(found) == len(set(found)) == len(keys)
+    assert "\0" not in text
+    assert [found[keys.index(key)] for key in ("a\ufffd", "a\0", "a\ufffd#2")] == [
+        "a\ufffd",
+        "a\ufffd#2#2",
+        "a\ufffd#2",
+    ]
+    name, _ = written("word2vec", keys, tmp_path / "word2vec")
+    first, *words = (tmp_path / "word2vec" / name).read_bytes().decode().removesuffix("\n").split("\n")
+    assert first == f"{len(keys)} 2"
+    assert len({word.split(" ")[0] for word in words}) == len(keys)
+    assert {len(word.split()) for word in words} == {3}
 
 
 @pytest.mark.parametrize("binary", [False, True])

@@ -21,7 +21,7 @@ from feat2vec.encode import Encoded, fit
 from feat2vec.errors import UserError
 from feat2vec.model import Feat2Vec
 from feat2vec.schema import read_schema
-from feat2vec.scores import shapes_of
+from feat2vec.scores import PURPOSES, shapes_of
 from tests import reference
 
 GROUPS: dict[str, Any] = {
@@ -198,8 +198,10 @@ def tables_of(model: Feat2Vec) -> Tables:
     return [[table.numpy().astype(np.float64) for table in extractor.tables] for extractor in model.extractors]
 
 
-def noise_loss_loop(model: Feat2Vec, inputs: Any, rows: Any, seed: Any, tables: Tables) -> float:
-    """The mean loss of lookups' rows, candidate by candidate."""
+def noise_loss_loop(
+    model: Feat2Vec, inputs: Any, rows: Any, seed: Any, tables: Tables, *, training: bool = True
+) -> float:
+    """The mean loss of lookups' rows, candidate by candidate; outside of training that of the whole model alone."""
     objective, noise = model.schema.objective, model.noise
     assert noise is not None
     values = [table.numpy() for table in model.value_tables]
@@ -241,7 +243,7 @@ def noise_loss_loop(model: Feat2Vec, inputs: Any, rows: Any, seed: Any, tables: 
             log_q = [float(draw.log_q_positive[r]), *negative_log_q.tolist()]
             hits = draw.hits.numpy()[r].tolist()
             options = (getattr(objective, "correction", True), getattr(objective, "temperature", 1.0))
-            for level in levels if present else ():
+            for level in (levels if training else levels[-1:]) if present else ():
                 above = scores[level] if level < len(scores) else None
                 total += reference.row_loss(objective.type, scores[level - 1], log_q, hits, offset, above, *options)
         at += len(draw.rows)
@@ -274,6 +276,53 @@ def test_a_batchs_loss_is_that_of_its_rows_against_their_candidates(
     seed = tf.constant([7, 8], tf.int64)
     found = float(made.step_loss(inputs, ids, None, seed, True))
     assert found == pytest.approx(noise_loss_loop(made, inputs, ids, seed, tables_of(made)), rel=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("objective", "dependents", "sharing"),
+    [
+        ("nce", "joint", "record"),
+        ("nce", "strict", "batch"),
+        ("negative_sampling", "joint", "batch"),
+        ("negative_sampling", "strict", "record"),
+        ({"type": "contrastive", "temperature": 0.3}, "joint", "record"),
+        ("contrastive", "strict", "batch"),
+    ],
+)
+def test_validation_without_a_target_is_of_the_whole_model_alone(objective: Any, dependents: str, sharing: str) -> None:
+    """The losses of lower levels are there to learn from; early stopping and `tune` go by the model B_{1,m}."""
+    rows = encoded(
+        {
+            "objective": objective,
+            "noise": {"negatives": 3, "sharing": sharing},
+            "model": {"ranks": [2, 4, 8], "dependents": dependents},
+        },
+        LOOKUPS,
+    )
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile()
+    for extractor in model.extractors:  # levels that differ: the losses of new ones are nearly the same
+        for table in extractor.tables:
+            table.assign(table.numpy() * 5)
+    batches = model.dataset(rows, batch_size=len(rows), shuffle=False)
+    inputs, ids = next(iter(batches))
+    seed = tf.constant([model.schema.training.seed * PURPOSES + 1, 0], tf.int64)  # of the first batch of a validation
+    whole, with_levels = (
+        noise_loss_loop(model, inputs, ids, seed, tables_of(model), training=training) for training in (False, True)
+    )
+    assert with_levels > 1.2 * whole
+    assert model.evaluate(batches, verbose=0) == pytest.approx(whole, rel=2e-5)
+
+
+def test_truncated_levels_have_no_losses_of_their_own() -> None:
+    for objective in ("nce", {"type": "glove", "target": "count"}):
+        case = {"objective": objective, "model": {"ranks": [2, 6], "level_sharing": "truncate"}}
+        rows = encoded(case, LOOKUPS)
+        model = Feat2Vec.from_encoder(rows.encoder)
+        inputs, truth = one_batch(model, rows)
+        seed = tf.constant([7, 8], tf.int64)
+        learning, validation = (float(model.step_loss(inputs, truth, None, seed, mode)) for mode in (True, False))
+        assert learning == pytest.approx(validation, rel=1e-6)
 
 
 def test_gradients_of_unit_candidates_are_central_differences() -> None:
@@ -674,6 +723,11 @@ def test_validation_is_of_the_whole_model_alone() -> None:
             above = 1 / (1 + np.exp(-top))
             expected += above * np.logaddexp(0, -low) + (1 - above) * np.logaddexp(0, low)
         assert loss == pytest.approx(expected.mean(), rel=1e-5)
+    glove = {"objective": {"type": "glove", "target": "count"}, "model": {"ranks": [2, 4]}}
+    loss, model, (inputs, *_) = labelled_loss(glove, training=False)
+    count, top = TABLE["count"].to_numpy(), model.submodels(inputs).scores[-1].numpy()
+    assert loss == pytest.approx(((count / 100) ** 0.75 * (np.log(count) - top) ** 2).mean(), rel=1e-4)
+    assert labelled_loss(glove)[0] > loss
 
 
 def test_dropout_is_for_training_only() -> None:

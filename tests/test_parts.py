@@ -84,7 +84,7 @@ def test_columns_without_types_stay_so(tmp_path: Path) -> None:
         (
             {"rows": "SELECT * FROM read_text('/etc/hosts')"},
             None,
-            "rows: the query may read the tables of `data` alone, rows; name",
+            "rows: the query may read the tables of `data` alone, rows, not read_text[(][)]; name the file there",
         ),
         ({"rows": "FROM rows WHERE n > 1000"}, None, "rows: the query gives no row; look at"),
         ({"split": {"test": 0.01}}, 20, "has 20 rows; 0.01 of them for test leave none"),

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import h5py
+import numpy as np
 import pyarrow as pa
 import pytest
+from packaging.requirements import Requirement
 
 import feat2vec
 from feat2vec.encode import fit
@@ -17,6 +25,99 @@ from feat2vec.trainer import train
 
 SCHEMA = {"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}, "training": {"epochs": 1}}
 TABLE = pa.table({"a": ["x", "y", "z", "x"], "b": ["p", "q", None, "q"]})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(SCHEMA, TABLE, tmp_path_factory.mktemp("runs") / "run", quiet=True).folder
+
+
+def with_weights(run: Path, change: Callable[[Any], None], to: Path) -> Path:
+    """A copy of a run whose model's weights, an HDF5 file, are changed."""
+    shutil.copytree(run, to)
+    with zipfile.ZipFile(run / "model.keras") as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    path = to.with_suffix(".h5")
+    path.write_bytes(parts["model.weights.h5"])
+    with h5py.File(path, "r+") as weights:
+        change(weights)
+    parts["model.weights.h5"] = path.read_bytes()
+    with zipfile.ZipFile(to / "model.keras", "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    return to
+
+
+LINKS = ["external dataset", "virtual dataset", "external link", "external link of a group", "soft link"]
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_weights_that_link_to_another_file_are_refused(kind: str, trained: Path, tmp_path: Path) -> None:
+    """A model from somebody else must not read the user's files into vectors that it then gives away."""
+    secret, table = tmp_path / "secret.bin", tmp_path / "secret.h5"
+    names: list[str] = []
+
+    def change(weights: Any) -> None:
+        weights.visititems(lambda name, item: names.append(name) if getattr(item, "ndim", 0) == 2 else None)
+        name = names[0]
+        shape, group = weights[name].shape, weights[name].parent
+        values = np.full(shape, 3.0, np.float32)
+        secret.write_bytes(values.tobytes())
+        with h5py.File(table, "w") as file:
+            file["x"] = values
+            file["group/0"] = values
+        place = name.rsplit("/", 1)[1]
+        del group[place]
+        match kind:
+            case "external dataset":
+                group.create_dataset(place, shape, np.float32, external=[(str(secret), 0, values.nbytes)])
+            case "virtual dataset":
+                layout = h5py.VirtualLayout(shape, np.float32)
+                layout[:] = h5py.VirtualSource(str(table), "x", shape)
+                group.create_virtual_dataset(place, layout)
+            case "external link":
+                group[place] = h5py.ExternalLink(str(table), "/x")
+            case "external link of a group":
+                parent = group.name
+                del weights[parent]
+                weights[parent] = h5py.ExternalLink(str(table), "/group")
+            case "soft link":
+                weights["elsewhere"] = h5py.ExternalLink(str(table), "/x")
+                group[place] = h5py.SoftLink("/elsewhere")
+
+    run = feat2vec.load(with_weights(trained, change, tmp_path / "forged"))
+    with pytest.raises(UserError, match=r"model\.keras: cannot be read \(ValueError: "):
+        _ = run.model
+
+
+def test_weights_that_are_only_written_again_are_read(trained: Path, tmp_path: Path) -> None:
+    """The refusal above is of the links, not of what the test does with the file."""
+    run = feat2vec.load(with_weights(trained, lambda _: None, tmp_path / "again"))
+    for again, weights in zip(run.model.weights, feat2vec.load(trained).model.weights, strict=True):
+        np.testing.assert_array_equal(again.numpy(), weights.numpy())
+
+
+@pytest.mark.parametrize(
+    ("package", "python", "unsafe", "safe"),
+    [
+        ("keras", "3.11", ["3.12.4", "3.13.0", "3.13.2", "3.14.0"], ["3.14.1", "3.15.1"]),
+        ("keras", "3.10", ["3.12.0", "3.12.1"], ["3.12.2", "3.12.4"]),
+        ("duckdb", "3.11", ["1.4.0", "1.4.5"], ["1.5.0", "2.0.0"]),  # without `to_arrow_reader`
+    ],
+)
+def test_versions_that_read_linked_weights_are_not_installed(
+    package: str, python: str, unsafe: list[str], safe: list[str]
+) -> None:
+    """Each was tried with the files above."""
+    lines = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8").splitlines()
+    quoted = [line.split('"')[1] for line in lines if re.match(rf'\s*"{package}\W', line)]
+    wanted = [
+        each for each in map(Requirement, quoted) if not each.marker or each.marker.evaluate({"python_version": python})
+    ]
+    assert wanted
+    for each in wanted:
+        assert not [version for version in unsafe if version in each.specifier]
+        assert all(version in each.specifier for version in safe)
 
 
 def test_a_run_is_read_back(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from feat2vec.database import connect
 from feat2vec.errors import UserError
 from feat2vec.table.types import BATCH_ROWS, Part, column_types, common_type, unsupported
 
@@ -103,19 +104,12 @@ def _duckdb_error() -> type[Exception]:
 @contextmanager
 def _query(sql: str, file: _File, columns: dict[str, str] | None = None) -> Iterator[pa.RecordBatchReader]:
     """Answer a query over the file with a stream of batches."""
-    import duckdb
-
-    # DuckDB takes a path for a pattern; and it must never go and look for an extension
+    # DuckDB takes a path for a pattern
     values: dict[str, object] = {"path": glob.escape(os.path.abspath(file.path))}
     if columns is not None:
         values["columns"] = columns
     options = f"format='{file.shape}', compression='{file.compression or 'none'}'"
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "threads": 1,
-    }
-    with duckdb.connect(config=config) as connection:
+    with connect(threads=1) as connection:
         yield connection.sql(sql.format(options=options), params=values).to_arrow_reader(BATCH_ROWS)
 
 
