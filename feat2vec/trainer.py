@@ -28,7 +28,7 @@ from feat2vec.memory import refuse_too_large
 from feat2vec.model import Feat2Vec
 from feat2vec.places import folder_place
 from feat2vec.progress import Reporter
-from feat2vec.run import Run, differences, fingerprints, hash_of, is_run, load, partial_folder, write_run
+from feat2vec.run import LEARNT_FROM, Run, differences, fingerprints, hash_of, is_run, load, partial_folder, write_run
 from feat2vec.schema import Logistic, Schema, Softmax, read_schema
 from feat2vec.specs import ItemsSpec
 from feat2vec.table import open_table
@@ -87,6 +87,7 @@ def train(
     encode = fit if start is None else start.encode
     if out.exists() and resume:  # it was finished
         run = load(out)
+        _ = run.model, run.history  # altered or mixed parts are refused now; `load` has checked the others
         rows = encode(schema, data, None, memory)
         held = None if validation is None else _held_out(rows, validation, None, memory)
         before = {"schema": run.schema.resolved(), **{key: run.manifest.get(key) for key in LEARNT_FROM}}
@@ -122,7 +123,6 @@ def train(
 
 
 SHORTEST = 1.0  # seconds between checkpoints at the ends of epochs: writing one may take as long as a short epoch
-LEARNT_FROM = ("data", "validation", "start")
 
 
 def _facts(rows: Encoded, held: Encoded | None, start: Start | None) -> dict[str, Any]:

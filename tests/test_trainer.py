@@ -287,10 +287,10 @@ def test_a_damaged_model_is_an_error_message(tmp_path: Path) -> None:
     content = path.read_bytes()
     for damaged in (content[:1000], content[: len(content) // 2] + bytes(500) + content[len(content) // 2 + 500 :]):
         path.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"model\.keras: cannot be read"):
+        with pytest.raises(UserError, match=r"model\.keras: is not the file that this run was trained with"):
             _ = feat2vec.load(run.folder).model
     path.unlink()
-    with pytest.raises(UserError, match=r"model\.keras: cannot be read"):
+    with pytest.raises(UserError, match=r"model\.keras: is missing"):
         _ = feat2vec.load(run.folder).model
 
 
