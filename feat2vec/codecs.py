@@ -332,6 +332,7 @@ def codec_from_facts(group: Group, facts: Mapping[str, Any], keys: pa.Table | No
         ValueError: If these are no facts that fitting the group can give.
         KeyError: If one is missing.
         TypeError: If one has another type.
+
     """
     spec = group.extractor
     if keys is not None:

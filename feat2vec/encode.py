@@ -172,6 +172,7 @@ class Encoder:
 
         Raises:
             UserError: If its files are damaged, altered, or do not belong together.
+
         """
         folder = Path(folder)
         try:

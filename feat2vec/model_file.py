@@ -48,6 +48,7 @@ def read_model(path: Path, encoder: Encoder, *, sealed: bool = False) -> Feat2Ve
 
     Raises:
         UserError: If the file is damaged, belongs to another run, or holds weights that are not finite.
+
     """
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
@@ -135,7 +136,9 @@ def _check_schema(path: Path, archive: zipfile.ZipFile, schema: Schema) -> None:
         return
     before, now = made_of.model_dump(mode="json"), schema.model_dump(mode="json")
     keys = ", ".join(key for key in now if before[key] != now[key])
-    raise UserError(f"{path}: was trained with another schema than the schema.yaml beside it ({keys} differ); {RESTORE}")
+    raise UserError(
+        f"{path}: was trained with another schema than the schema.yaml beside it ({keys} differ); {RESTORE}"
+    )
 
 
 def _check_sums(path: Path, file: BinaryIO, archive: zipfile.ZipFile) -> None:
@@ -163,7 +166,7 @@ def _sum_of(file: Any) -> int:
 
 
 def _refuse_too_few(path: Path, stored: Any, encoder: Encoder) -> None:
-    """Raise, before the weights are made, if the file cannot hold as many as the schema and the vocabularies ask for."""
+    """Raise, before any weight is made, if the file cannot hold as many as schema and vocabularies ask for."""
     needed, held = least_weights(encoder), sum(_sizes(stored))
     if held < needed:
         raise UserError(
@@ -282,4 +285,3 @@ class _Arrays(Mapping[str, Array]):
         if not is_finite(array):
             raise UserError(f"{self.path}: {self.owner} has weights that are not finite (NaN or infinity); {RESTORE}")
         return array
-

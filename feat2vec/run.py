@@ -254,9 +254,9 @@ def _facts_of(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         check_manifest(folder, manifest)
         check_parts(folder, manifest, [name for name in manifest.get(PARTS, ()) if name not in READ_LATER])
         metrics = read_json(folder / "metrics.json")
-        wrong = [name for name, value in metrics.items() if isinstance(value, bool) or not isinstance(value, int | float)]
-        if wrong:
-            raise ValueError(f"metrics.json: {wrong[0][:40]!r} is no number")
+        for name, value in metrics.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"metrics.json: {name[:40]!r} is no number")
         if "seed" not in manifest:
             raise ValueError("manifest.json has no seed")
     except (OSError, ValueError, KeyError) as error:

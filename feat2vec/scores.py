@@ -25,9 +25,7 @@ from feat2vec.schema import Logistic, Mlp, Nce, Schema, Softmax, read_schema
 class Scores(keras.Model):
     """A schema's weights: `call` takes {group: entries} and returns each row's score."""
 
-    def __init__(
-        self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, **kwargs: Any
-    ) -> None:
+    def __init__(self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         # The text may come from a file: plugins that it names have to be imported already, by the user's own schema.
         self.schema: Schema = read_schema(parse_document(schema), plugins=False)

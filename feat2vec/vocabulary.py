@@ -79,6 +79,7 @@ class Vocabulary:
 
         Raises:
             ValueError: If these are no keys in the order of their ids and counts, or the other facts are none.
+
         """
         if kind not in get_args(Kind):
             raise ValueError(f"no kind of keys: {kind!r}")
@@ -256,6 +257,7 @@ def read_parquet(path: Path, wanted: pa.Schema) -> pa.Table:
 
     Raises:
         ValueError: If it has others, or far more rows than a file of its size can hold.
+
     """
     import pyarrow.parquet as pq
 

@@ -103,7 +103,7 @@ PARTS = sorted(path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*")
 
 
 @pytest.mark.parametrize("name", [name for name in PARTS if name != "manifest.json"])
-def test_a_part_of_another_run_is_refused(name: str, run: Path, tmp_path: Path) -> None:
+def test_a_part_of_another_run_is_refused(name: str, run: Path) -> None:
     path = run / name
     path.write_bytes(path.read_bytes() + b" ")
     assert f"{path}: is not the file that this run was trained with; restore" in refused(lambda: contents(run))
@@ -119,20 +119,21 @@ def test_a_manifest_of_another_run_or_an_altered_one_is_refused(run: Path, tmp_p
     manifest = sealed({key: manifest[key] for key in manifest if key not in ("parts", "digest")}, tmp_path / "other")
     (run / "manifest.json").write_text(json.dumps(manifest))
     assert "metrics.json: is not the file" in refused(lambda: feat2vec.load(run))
-    for change in ({"seed": 1}, {"parts": {}}, {"parts": None}, {"parts": {"../x": "0" * 64}}, {"digest": 5}):
+    changes: list[dict[str, Any]] = [
+        {"seed": 1}, {"parts": {}}, {"parts": None}, {"parts": {"../x": "0" * 64}}, {"digest": 5},
+    ]  # fmt: skip
+    for change in changes:
         (run / "manifest.json").write_text(json.dumps(manifest))
         rewritten(run, "manifest.json", change)
         assert "manifest.json: was changed after training; restore" in refused(lambda: feat2vec.load(run))
 
 
-def test_a_run_without_digests_is_not_mixed_either(old: Path, tmp_path: Path) -> None:
+def test_a_run_without_digests_is_not_mixed_either(old: Path) -> None:
     """The archive has the sums of the encoder's files."""
     path = old / "vocabulary" / "who.parquet"
     table = pq.read_table(path)
     pq.write_table(table.set_column(0, "key", [[f"x{key}" for key in table["key"].to_pylist()]]), path)
-    assert "who.parquet: is not the file that model.keras was trained with" in refused(
-        lambda: feat2vec.load(old).model
-    )
+    assert "who.parquet: is not the file that model.keras was trained with" in refused(lambda: feat2vec.load(old).model)
 
 
 def test_training_seals_a_run_and_refuses_to_resume_a_mixed_one(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_training_seals_a_run_and_refuses_to_resume_a_mixed_one(tmp_path: Path) 
 
 # --- altered files, at random ---------------------------------------------------------------------------------------
 
-STRANGE = [
+STRANGE: list[Any] = [
     None, True, -1, 0, 0.5, 2**31, 10**12, 2**63, 10**400, float("nan"), float("inf"), "", "x" * 300, [], [[]], {},
     {"a": {}}, [1], ["a"], "lookup", "\ud800",
 ]  # fmt: skip
@@ -199,16 +200,22 @@ def places_of(facts: Any) -> Iterator[tuple[Any, Any]]:
             yield from places_of(facts[key])
 
 
+def tried(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """What a run holds, or the lines that say why it is refused."""
+    try:
+        return contents(folder), []
+    except UserError as error:
+        return {}, str(error).replace(str(folder), "RUN").splitlines()
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_an_altered_run_loads_to_the_same_or_is_refused(name: str, run: Path) -> None:
     rng, path, whole = random.Random(name), run / name, contents(run)
     content = path.read_bytes()
     for _ in range(MUTATIONS):
         path.write_bytes(mutated(content, name, rng))
-        try:
-            assert contents(run) == whole
-        except UserError as error:
-            assert 1 <= len(str(error).splitlines()) <= 5
+        loaded, said = tried(run)
+        assert said or loaded == whole
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -217,8 +224,6 @@ def test_an_altered_run_without_digests_loads_or_is_refused(name: str, old: Path
     content = path.read_bytes()
     for _ in range(MUTATIONS):
         path.write_bytes(mutated(content, name, rng))
-        try:
-            contents(old)
-        except UserError as error:
-            lines = str(error).replace(str(old), "RUN").splitlines()
-            assert all(len(line) <= 200 for line in lines), lines
+        loaded, said = tried(old)
+        assert loaded or 1 <= len(said) <= 5
+        assert all(len(line) <= 200 for line in said), said
