@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 LEARNT_FROM = ("data", "validation", "start")  # facts of the manifest
 READ_LATER = (MODEL, "history.csv")  # parts that are checked when they are read
+MOST_SHOWN = 40  # characters of a key or a value in a message
 PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
 
 
@@ -341,7 +342,10 @@ def hash_of(arrays: Any) -> str:
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """Where two nested mappings differ: `training.epochs: 5 before, 10 now`."""
     for key in dict.fromkeys([*before, *now]):
-        here, old, new = f"{path}{key}", before.get(key, "nothing"), now.get(key, "nothing")
+        if len(path) > 150:  # no file of ours is nested that deep
+            yield f"{path}: differs"
+            return
+        here, old, new = f"{path}{key[:MOST_SHOWN]}", before.get(key, "nothing"), now.get(key, "nothing")
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from differences(old, new, f"{here}.")
         elif old != new:
@@ -350,4 +354,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "
 
 
 def _shown(value: Any) -> Any:
-    return "given" if isinstance(value, Mapping) else "none" if value is None else value
+    if value is None or isinstance(value, Mapping):
+        return "none" if value is None else "given"
+    text = " ".join(str(value).split())
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."

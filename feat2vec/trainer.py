@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-import yaml
 
 from feat2vec import optimizers
-from feat2vec.checkpoint import read_checkpoint, write_checkpoint
+from feat2vec.checkpoint import Limits, check_checkpoint, read_checkpoint, write_checkpoint
+from feat2vec.document import parse_document
 from feat2vec.encode import MEMORY, Encoded, check_columns, fit
 from feat2vec.errors import FailedError, UserError
 from feat2vec.memory import refuse_too_large
@@ -181,7 +181,11 @@ def _begin(out: Path, *, resume: bool, force: bool) -> Path:
 
 def _refuse_other(where: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """A run is resumed with its own schema and data."""
-    old, new = ({**facts, "schema": yaml.safe_load(facts["schema"])} for facts in (before, now))
+    if before == now:
+        return
+    if not isinstance(before["schema"], str):
+        raise UserError(f"{where}: does not say which schema it was trained with; start with --force")
+    old, new = ({**facts, "schema": parse_document(facts["schema"], f"{where}").data} for facts in (before, now))
     changed = list(differences(old, new))
     if changed:
         shown = [f"  {line.removeprefix('schema.')}" for line in changed[:3]]
@@ -394,6 +398,7 @@ class Trainer(keras.callbacks.Callback):
         facts, arrays = read_checkpoint(self.path)
         _refuse_other(self.path.parent, {key: facts.get(key) for key in self.facts}, self.facts)
         state = self._state()
+        check_checkpoint(self.path, facts, arrays, Limits(state, self.model.weights, self.spec.epochs, self.steps))
         for i, variable in enumerate(state):
             variable.assign(arrays[f"state {i}"])
         self.metric_state = [arrays[f"state {i}"] for i in range(len(state))][-len(self.model.metrics_variables) :]

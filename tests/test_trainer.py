@@ -19,6 +19,7 @@ import pytest
 
 import feat2vec
 from feat2vec import evaluate
+from feat2vec.checkpoint import read_checkpoint, write_checkpoint
 from feat2vec.errors import FailedError, UserError
 from feat2vec.run import partial_folder
 from feat2vec.trainer import train
@@ -264,6 +265,31 @@ def test_resuming_another_schema_or_other_data_is_refused(tmp_path: Path) -> Non
     with pytest.raises(UserError, match="give one of them"):
         train(SCHEMA, table(300), run.folder, settings=quick, resume=True, force=True, quiet=True)
     train(SCHEMA, table(299), run.folder, settings=quick, force=True, quiet=True)
+
+
+def test_resuming_from_an_altered_checkpoint_is_refused(tmp_path: Path) -> None:
+    schema = {"version": 1, "groups": {"who": {"column": "who"}, "place": {"column": "place"}}}
+    options: dict[str, Any] = {"settings": ["training.epochs=2", "training.batch_size=512"], "quiet": True}
+    rows, path = table(300), tmp_path / "run.partial" / "checkpoint.npz"
+    with pytest.raises(StopError):
+        train(schema, rows, tmp_path / "run", callbacks=[StopAt(2)], **options)
+    facts, arrays = read_checkpoint(path)
+    for changed, others, match in (
+        ({"epoch": 10**12}, {}, r"was altered or belongs to another training \(`epoch` is no whole number up to 2\)"),
+        ({}, {"state 0": np.zeros((9, 9), np.float32)}, r"\(state 0 is float32 \(9, 9\) in place of"),
+        ({"schema": 5}, {}, "does not say which schema it was trained with"),
+        ({"schema": "- a\n- b"}, {}, "expected keys such as"),
+        ({"data": {"rows": "x" * 999}}, {}, r"data\.rows: x{37}\.\.\. before, 300 now"),
+        ({"data": None}, {}, "data: none before, given now"),
+    ):
+        write_checkpoint(path, {**facts, **changed}, {**arrays, **others})
+        with pytest.raises(UserError, match=match) as caught:
+            train(schema, rows, tmp_path / "run", resume=True, **options)
+        lines = str(caught.value).replace(str(tmp_path), "").splitlines()
+        assert len(lines) <= 6
+        assert all(len(line) <= 200 for line in lines)
+    write_checkpoint(path, facts, arrays)
+    train(schema, rows, tmp_path / "run", resume=True, **options)
 
 
 def test_a_mistake_leaves_nothing_behind(tmp_path: Path) -> None:
