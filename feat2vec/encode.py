@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -37,6 +38,7 @@ from feat2vec.vocabulary import Vocabulary, read_vocabulary, write_parquet
 
 FORMAT = 1
 MEMORY = "1GB"
+MEMORY_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *(?:[KMGT]i?B|B|bytes?)", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, repr=False)
@@ -355,9 +357,18 @@ def new_folder(out: str | Path | None) -> Iterator[Path]:
         raise
 
 
+def check_memory(memory: object) -> None:
+    """Raise unless this is a size that DuckDB may be bounded by: it takes `-1GB` and `0` for no bound at all."""
+    size = MEMORY_SIZE.fullmatch(memory.strip()) if isinstance(memory, str) else None
+    if size is None or float(size[1]) <= 0:
+        shown = repr(memory) if len(repr(memory)) <= 60 else f"{repr(memory)[:57]}..."
+        raise UserError(f"memory must be a size such as 1GB; received {shown}")
+
+
 @contextmanager
 def _workspace(out: str | Path | None, memory: str) -> Iterator[tuple[Path, duckdb.DuckDBPyConnection]]:
     """A new folder, and a DuckDB that spills into it."""
+    check_memory(memory)
     with new_folder(out) as folder:
         staging = folder / ".staging"
         staging.mkdir()

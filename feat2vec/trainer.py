@@ -22,7 +22,7 @@ import tensorflow as tf
 from feat2vec import optimizers
 from feat2vec.checkpoint import Limits, check_checkpoint, read_checkpoint, write_checkpoint
 from feat2vec.document import parse_document
-from feat2vec.encode import MEMORY, Encoded, check_columns, fit
+from feat2vec.encode import MEMORY, Encoded, check_columns, check_memory, fit
 from feat2vec.errors import FailedError, UserError
 from feat2vec.memory import refuse_too_large
 from feat2vec.model import Feat2Vec
@@ -79,6 +79,7 @@ def train(
     """
     began = time.perf_counter()
     schema = read_schema(schema.resolved() if isinstance(schema, Schema) else schema, settings=settings)
+    check_memory(memory)
     temporary = tempfile.mkdtemp(prefix="feat2vec-") if out is None else None
     out = Path(temporary or "") / "run" if out is None else Path(out)
     if resume and force:
