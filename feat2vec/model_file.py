@@ -34,6 +34,7 @@ from feat2vec.scores import shapes_of
 from feat2vec.values import Array, is_finite
 
 CONFIG, WEIGHTS, ASSETS = "config.json", "model.weights.h5", "assets/encoder/"
+MOST_SHOWN = 150  # characters of what is wrong with a schema
 LARGEST_CONFIG = 64 << 20  # bytes
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # a zip member's own header: its mark, and how long its name and extras are
 
@@ -131,7 +132,10 @@ def _check_schema(path: Path, archive: zipfile.ZipFile, schema: Schema) -> None:
     text = json.loads(archive.read(info))["config"]["schema"]
     if not isinstance(text, str):
         raise ValueError(f"{CONFIG} holds no schema")
-    made_of = read_schema(parse_document(text, f"{path}: {CONFIG}"), plugins=False)
+    try:
+        made_of = read_schema(parse_document(text, f"{path}: {CONFIG}"), plugins=False)
+    except UserError as error:
+        raise UserError(error.problems[0][: len(str(path)) + MOST_SHOWN], RESTORE) from None
     if made_of == schema:
         return
     before, now = made_of.model_dump(mode="json"), schema.model_dump(mode="json")
@@ -276,11 +280,10 @@ class _Arrays(Mapping[str, Array]):
         dataset = self.group[name]
         if not isinstance(dataset, h5py.Dataset):
             raise ValueError(f"{name} is no array")
-        array: Array = _checked(dataset, name)[()]
-        if dataset.attrs.get("dtype") == "bfloat16":
-            return array.view(tf.bfloat16.as_numpy_dtype)
-        array = np.asarray(array)
-        if array.dtype.kind not in "fiu":
+        array: Array = np.asarray(_checked(dataset, name)[()])
+        if dataset.attrs.get("dtype") == "bfloat16":  # HDF5 has no such type
+            array = array.view(tf.bfloat16.as_numpy_dtype)
+        elif array.dtype.kind not in "fiu":
             raise ValueError(f"{name} holds {array.dtype}, no numbers")
         if not is_finite(array):
             raise UserError(f"{self.path}: {self.owner} has weights that are not finite (NaN or infinity); {RESTORE}")
