@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ class Beside:
         self, schema: Schema, table: Table, folder: Path, classes: Vocabulary | None,
         connection: duckdb.DuckDBPyConnection | None = None,
     ) -> None:  # fmt: skip
-        self.schema, self.folder, self.classes = schema, folder, classes
+        self.schema, self.table, self.folder, self.classes = schema, table, folder, classes
         self.columns = [c for c in (schema.id, schema.target, schema.weight) if c is not None and c in table.columns]
         self.files: dict[str, ArrayFile] = {}
         self.names: Any = None
@@ -55,10 +57,38 @@ class Beside:
             self.names.close()
         if self.staged and self.counted is not None:
             self.classes = self.counted.finish(1, None, self.kind or self.counted.spell())
-            file = ArrayFile(self.folder / "target.npy", np.int32)
+            file = self.files["target"] = ArrayFile(self.folder / "target.npy", np.int32)
             for i, codes in enumerate(self.staged):
                 file.append(self.counted.ids(i)[codes] - FIRST)
             file.close()
+        self._refuse_no_weight()
+
+    def _refuse_no_weight(self) -> None:
+        """Rows all of which weigh nothing have nothing to be learnt from, or to be measured by."""
+        weights = self.files.get("weight")
+        if weights is not None and not any(piece.any() for piece in weights.pieces()):
+            column = f"column {self.schema.weight!r}, which objective.weight names"
+            raise UserError(f"{self.table.name}: {column}, is 0 in every row; give rows with weights above 0")
+        of_classes, targets = self._class_weights(), self.files.get("target")
+        if of_classes is None or targets is None or not targets.rows:
+            return
+        of_rows = itertools.repeat(np.ones(1, np.float32)) if weights is None else weights.pieces()
+        for target, weight in zip(targets.pieces(), of_rows, strict=False):
+            ids = target.astype(np.int32)
+            if (weight * np.where(ids >= 0, of_classes[ids], 0)).any():
+                return
+        raise UserError(
+            f"{self.table.name}: objective.class_weights gives every row the weight 0; "
+            f"raise that of a class which column {self.schema.target!r} has"
+        )
+
+    def _class_weights(self) -> Array | None:
+        """What the rows of each class weigh by the schema, [classes]; None where it names no numbers."""
+        given = getattr(self.schema.objective, "class_weights", None)
+        if not isinstance(given, Mapping):
+            return None
+        names = ["0", "1"] if self.classes is None else self.classes.keys.to_pylist()
+        return np.array([given.get(name, 1.0) for name in names], np.float32)
 
     def _append(self, name: str, array: Array) -> None:
         if name not in self.files:

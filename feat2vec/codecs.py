@@ -5,11 +5,11 @@ A fitted codec turns any rows into entries, and back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,8 @@ from feat2vec.numbers import numbers_of, vectors_of
 from feat2vec.scaling import ColumnScale
 from feat2vec.schema import Group
 from feat2vec.specs import ExtractorSpec, ItemsSpec, NumbersSpec, TokensSpec
-from feat2vec.values import Array
-from feat2vec.vocabulary import PADDING, UNSEEN, Vocabulary
+from feat2vec.values import Array, is_finite
+from feat2vec.vocabulary import PADDING, UNSEEN, Vocabulary, is_count
 
 Present = npt.NDArray[np.bool_]
 
@@ -325,13 +325,64 @@ class VectorCodec:
 # --- one for each encoding ------------------------------------------------------------------------------------------
 
 
-def codec_from_facts(spec: ExtractorSpec, facts: dict[str, Any], keys: pa.Table | None) -> Codec:
-    """A codec as `facts` and its vocabulary's table say."""
+def codec_from_facts(group: Group, facts: Mapping[str, Any], keys: pa.Table | None) -> Codec:
+    """A codec as `facts` and its vocabulary's table say.
+
+    Raises:
+        ValueError: If these are no facts that fitting the group can give.
+        KeyError: If one is missing.
+        TypeError: If one has another type.
+
+    """
+    spec = group.extractor
     if keys is not None:
         vocabulary = Vocabulary.from_table(keys, facts["unseen"], facts["spelling"], facts["too_frequent"])
-        sizes = facts["items"], facts["most"]
-        return ItemsCodec(vocabulary, *sizes, facts["weighted"], tuple(facts["edges"]), facts["kind"])
+        codec = ItemsCodec(
+            vocabulary, facts["items"], facts["most"], facts["weighted"], tuple(facts["edges"]), facts["kind"]
+        )
+        _check_items(codec, spec)
+        return codec
     if isinstance(spec, NumbersSpec):
         columns = [ColumnScale(**{**column, "knots": tuple(column["knots"])}) for column in facts["columns"]]
+        if [column.column for column in columns] != list(group.columns) or facts["nan"] != spec.nan:
+            raise ValueError("the columns of numbers are not those of the schema")
+        for column in columns:
+            column.check(spec.scale)
         return NumbersCodec(tuple(columns), facts["nan"])
+    if not is_count(facts["width"]) or not 0 < facts["width"] < MOST_NUMBERS:
+        raise ValueError("the size of vectors is no size")
     return VectorCodec(facts["width"])
+
+
+MOST_NUMBERS = 2**31  # of an entry
+
+
+def _check_items(codec: ItemsCodec, spec: ExtractorSpec) -> None:
+    """Raise for facts that `ItemsFit` cannot give."""
+    bound, weights = 1, None
+    if isinstance(spec, TokensSpec):
+        bound = spec.max_tokens
+    elif isinstance(spec, ItemsSpec) and spec.bag:
+        bound, weights = max(spec.max_items, len(spec.parts)), spec.weights
+    if not (is_count(codec.items) and is_count(codec.most) and 1 <= codec.items <= codec.most <= bound):
+        raise ValueError(f"entries have at most {bound:,} items; received {codec.items!r} and {codec.most!r}")
+    if codec.weighted is not (weights is not None):
+        raise ValueError("the schema and the encoder differ about weights")
+    if codec.kind not in (None, *get_args(Kind)):
+        raise ValueError(f"no kind of keys: {codec.kind!r}")
+    edges = codec.edges
+    if not all(isinstance(edge, float) and np.isfinite(edge) for edge in edges) or list(edges) != sorted(set(edges)):
+        raise ValueError("the edges of bins are no ascending numbers")
+
+
+def check_entries(codec: Codec, entries: Array) -> None:
+    """Raise a ValueError for entries that the codec cannot give: ids that are no key's, numbers that are not finite."""
+    if not isinstance(codec, ItemsCodec):
+        if not is_finite(entries):
+            raise ValueError("entries hold numbers that are not finite")
+        return
+    ids = entries[:, : codec.items]
+    if ids.size and (ids.min() < 0 or ids.max() >= len(codec.vocabulary)):
+        raise ValueError("entries hold ids that are no key's")
+    if codec.weighted and not is_finite(np.ascontiguousarray(entries[:, codec.items :]).view(np.float32)):
+        raise ValueError("entries hold weights that are not finite")

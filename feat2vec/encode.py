@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,21 +21,23 @@ import numpy as np
 import pyarrow as pa
 
 from feat2vec.beside import Beside
-from feat2vec.codecs import Codec, Entries, Tally, codec_from_facts
+from feat2vec.codecs import Codec, Entries, Tally, check_entries, codec_from_facts
 from feat2vec.columns import STAGE_BYTES, Stage, stages
 from feat2vec.database import connect
 from feat2vec.errors import UserError, suggest
 from feat2vec.fits import CodecFit, codec_fit
 from feat2vec.numbering import EntryFiles, interleave, number_group
+from feat2vec.run_files import in_a_line, read_json
 from feat2vec.schema import Group, Schema, Softmax, read_schema
 from feat2vec.table import Table, open_table
 from feat2vec.table.csv import DELIMITERS
 from feat2vec.values import Array, Values, file_name, open_array, open_values, read_values, write_values
-from feat2vec.vocabulary import Vocabulary, write_parquet
+from feat2vec.vocabulary import Vocabulary, read_vocabulary, write_parquet
 from feat2vec.writing import discard_temporary, folder_place, new_folder, scratch_folder
 
 FORMAT = 1
 MEMORY = "1GB"
+MEMORY_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *(?:[KMGT]i?B|B|bytes?)", re.IGNORECASE | re.ASCII)
 STAGING = ".staging"  # the folder, below the one that is written, of what encoding spills
 
 
@@ -168,14 +171,18 @@ class Encoder:
 
     @classmethod
     def load(cls, folder: str | Path) -> Encoder:
-        """Read an encoder; nothing in its folder is executed."""
-        import pyarrow.parquet as pq
+        """Read an encoder; nothing in its folder is executed.
 
+        Raises:
+            UserError: If its files are damaged, altered, or do not belong together.
+
+        """
         folder = Path(folder)
         try:
-            facts = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
+            facts = read_json(folder / "encoder.json")
             if facts["format"] != FORMAT:
-                raise UserError(f"{folder}: was written in format {facts['format']}; this feat2vec reads {FORMAT}")
+                shown = repr(facts["format"])[:20]
+                raise UserError(f"{folder}: was written in format {shown}; this feat2vec reads {FORMAT}")
             schema = read_schema(folder / "schema.yaml", plugins=False)
             if list(schema.groups) != list(facts["groups"]):
                 raise ValueError("schema.yaml has other groups than encoder.json")
@@ -183,17 +190,17 @@ class Encoder:
                 raise ValueError("schema.yaml has another objective than encoder.json")
             codecs, values = {}, {}
             for name, group in schema.groups.items():
-                keys = folder / "vocabulary" / f"{file_name(name)}.parquet"
-                table = pq.read_table(keys) if keys.exists() else None
-                codecs[name] = codec_from_facts(group.extractor, facts["groups"][name], table)
-                values[name] = read_values(
-                    folder / "values" / f"{file_name(name)}.parquet", codecs[name].dtype, codecs[name].stored
-                )
+                file, table = f"{file_name(name)}.parquet", None
+                if group.extractor.encoding in ("items", "tokens"):
+                    table = read_vocabulary(folder / "vocabulary" / file)
+                codecs[name] = codec_from_facts(group, facts["groups"][name], table)
+                values[name] = read_values(folder / "values" / file, codecs[name].dtype, codecs[name].stored)
+                check_entries(codecs[name], values[name].entries)
             classes = None
             if facts["classes"] is not None:
-                classes = Vocabulary.from_table(pq.read_table(folder / "classes.parquet"), 0, facts["classes"])
-        except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
-            raise UserError(f"{folder}: holds no encoder that can be read ({type(error).__name__}: {error})") from None
+                classes = Vocabulary.from_table(read_vocabulary(folder / "classes.parquet"), 0, facts["classes"])
+        except (OSError, KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+            raise UserError(f"{folder}: holds no encoder that can be read ({in_a_line(error)})") from None
         return cls(schema, codecs, values, classes)
 
     def _given(self, table: Table) -> dict[str, Group]:
@@ -330,9 +337,18 @@ def _tallied(fit: CodecFit, tally: Tally) -> Iterator[Entries]:
         yield entries
 
 
+def check_memory(memory: object) -> None:
+    """Raise unless this is a size that DuckDB may be bounded by: it takes `-1GB` and `0` for no bound at all."""
+    size = MEMORY_SIZE.fullmatch(memory.strip()) if isinstance(memory, str) else None
+    if size is None or float(size[1]) <= 0:
+        shown = repr(memory) if len(repr(memory)) <= 60 else f"{repr(memory)[:57]}..."
+        raise UserError(f"memory must be a size such as 1GB; received {shown}")
+
+
 @contextmanager
 def _workspace(out: str | Path | None, memory: str) -> Iterator[tuple[Path, duckdb.DuckDBPyConnection]]:
     """A new folder, and a DuckDB that spills into it."""
+    check_memory(memory)
     with (
         new_folder(None if out is None else folder_place(out, None)) as folder,
         scratch_folder(folder, STAGING) as staging,

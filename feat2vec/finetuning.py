@@ -10,7 +10,7 @@ import numpy as np
 
 from feat2vec.columns import is_list, kind_of_type, stages
 from feat2vec.document import parse_document
-from feat2vec.encode import MEMORY
+from feat2vec.encode import MEMORY, check_memory
 from feat2vec.errors import UserError, suggest
 from feat2vec.numbers import numbers_of
 from feat2vec.run import Run
@@ -44,6 +44,7 @@ def finetune(
     >>> tuned.schema.objective.type, tuned.predict(films)["probability"].shape
     ('logistic', (60,))
     """
+    check_memory(memory)
     table = open_table(data)
     schema = schema_of(run.schema, table, target, head=head, objective=objective, groups=groups, settings=settings)
     if out is not None and Path(out).resolve() == run.folder.resolve():

@@ -17,12 +17,14 @@ from feat2vec.codecs import Codec, ItemsCodec
 from feat2vec.encode import Encoded, Encoder
 from feat2vec.errors import UserError
 from feat2vec.schema import Logistic, Mlp, Schema, Softmax
+from feat2vec.specs import Lookup, Numeric, TextCnn, Vector
 from feat2vec.vocabulary import levels
 
 NUMBER = 4  # bytes
 SLOTS = {"adagrad": 1, "adam": 2}
 VECTORS = 2.5  # of a negative, at once: measured, for 300 rows with 10,000 and 20,000 negatives each
 TEXT_CNN: Mapping[str, Any] = {"token_dim": 0, "filters": 0, "widths": ()}  # another text extractor has others
+BUILT_IN = (Lookup, TextCnn, Numeric, Vector)  # extractors whose weights are known
 MACHINE, LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
 
 
@@ -113,6 +115,21 @@ def _of_group(spec: Any, codec: Codec, schema: Schema, dims: Sequence[int]) -> t
 
 def _chain(sizes: Sequence[int]) -> int:
     return sum(one * other for one, other in pairwise(sizes))
+
+
+def least_weights(encoder: Encoder) -> int:
+    """How many numbers a model's weights are at least; what a plugin's extractors hold is not known."""
+    schema, dims = encoder.schema, dims_of(encoder.schema)
+    total = 0
+    for name, codec in encoder.codecs.items():
+        spec = schema.groups[name].extractor
+        if type(spec) in BUILT_IN:
+            total += _of_group(spec, codec, schema, dims)[0]
+    if isinstance(schema.objective, Softmax) and encoder.classes is not None:
+        total += len(encoder.classes.keys) * sum(dims)
+    if isinstance(schema.head, Mlp):
+        total += _chain([len(schema.partners), *schema.head.hidden])
+    return total
 
 
 def _candidates(encoded: Encoded) -> Part:

@@ -48,7 +48,7 @@ class Feat2Vec(Scores):
         """A new model for a fitted encoder."""
         classes = 0 if encoder.classes is None else len(encoder.classes.keys)
         keras.utils.set_random_seed(encoder.schema.training.seed)
-        model = cls(encoder.schema.resolved(), shapes_of(encoder), classes, trusted=True)
+        model = cls(encoder.schema.resolved(), shapes_of(encoder), classes)
         model.encoder = encoder
         model.build()
         return model

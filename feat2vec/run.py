@@ -6,7 +6,6 @@ import csv
 import hashlib
 import json
 import platform
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ import numpy as np
 
 from feat2vec.encode import Encoded, Encoder
 from feat2vec.errors import UserError
+from feat2vec.run_files import MODEL, PARTS, RESTORE, check_manifest, check_parts, in_a_line, read_json, sealed
 from feat2vec.schema import Schema
 from feat2vec.values import CHUNK, Array
 from feat2vec.writing import folder_place, new_folder, partial_folder
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from feat2vec.vectors import Vectors
 
 FORMAT = 1
+LEARNT_FROM = ("data", "validation", "start")  # facts of the manifest
+READ_LATER = (MODEL, "history.csv")  # parts that are checked when they are read
+MOST_SHOWN = 40  # characters of a key or a value in a message
 PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
 
 
@@ -58,20 +61,10 @@ class Run:
     @cached_property
     def model(self) -> Feat2Vec:
         """The trained model, for use; to train it on, load `model.keras` with Keras, which compiles it."""
-        import keras
+        from feat2vec.model_file import read_model
 
-        from feat2vec.model import Feat2Vec
-
-        path = self.folder / "model.keras"
-        try:
-            model = keras.models.load_model(path, compile=False)
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            reason = " ".join(str(error).split())[:200]
-            remedy = "it is damaged or of another version: train the run again, or restore the file"
-            raise UserError(f"{path}: cannot be read ({type(error).__name__}: {reason})", remedy) from None
-        if not isinstance(model, Feat2Vec):
-            raise UserError(f"{path}: holds {type(model).__name__}, no feat2vec model")
-        return model
+        check_parts(self.folder, self.manifest, [MODEL])
+        return read_model(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
 
     def finetune(
         self, data: object, target: str, out: str | Path | None = None, validation: object = None, **options: Any
@@ -224,8 +217,13 @@ class Run:
     @cached_property
     def history(self) -> list[dict[str, float]]:
         """The numbers of each epoch."""
-        with (self.folder / "history.csv").open(newline="", encoding="utf-8") as file:
-            return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+        path = self.folder / "history.csv"
+        check_parts(self.folder, self.manifest, [path.name])
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+        except (OSError, ValueError, TypeError, csv.Error) as error:  # TypeError: a row longer than the header
+            raise UserError(f"{path}: holds no history that can be read ({in_a_line(error)}); {RESTORE}") from None
 
 
 def load(folder: str | Path) -> Run:
@@ -242,16 +240,30 @@ def load(folder: str | Path) -> Run:
             f"; {partial} was not finished, `feat2vec train ... --resume` goes on with it" if partial.exists() else ""
         )
         raise UserError(f"{folder}: {what}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{more}")
-    try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-        if manifest["format"] != FORMAT:
-            raise UserError(f"{folder}: was written in format {manifest['format']}; this feat2vec reads {FORMAT}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder}: cannot be read as a run ({type(error).__name__}: {error})") from None
+    manifest, metrics = _facts_of(folder)
     run = Run(folder, manifest, metrics)
     _ = run.fitted  # what is wrong with it is said now
     return run
+
+
+def _facts_of(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What manifest.json and metrics.json say, once all that is read at first is as training wrote it."""
+    try:
+        manifest = read_json(folder / "manifest.json")
+        if manifest["format"] != FORMAT:
+            shown = repr(manifest["format"])[:20]
+            raise UserError(f"{folder}: was written in format {shown}; this feat2vec reads {FORMAT}")
+        check_manifest(folder, manifest)
+        check_parts(folder, manifest, [name for name in manifest.get(PARTS, ()) if name not in READ_LATER])
+        metrics = read_json(folder / "metrics.json")
+        for name, value in metrics.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"metrics.json: {name[:40]!r} is no number")
+        if "seed" not in manifest:
+            raise ValueError("manifest.json has no seed")
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{folder}: cannot be read as a run ({in_a_line(error)})") from None
+    return manifest, metrics
 
 
 def unwritten(model: Feat2Vec) -> Run:
@@ -272,13 +284,17 @@ def write_run(
     manifest = {"format": FORMAT, "versions": versions, **learnt_from, "seed": model.schema.training.seed}
     with new_folder(folder_place(folder, "run")) as made:
         model.encoder.write(made)
-        model.save(made / "model.keras")
-        for name, facts in (("manifest", manifest), ("metrics", metrics)):
-            (made / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        model.save(made / MODEL)
+        _write_json(made / "metrics.json", metrics)
         with (made / "history.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(history[-1]) if history else ["epoch"])
             writer.writeheader()
             writer.writerows(history)
+        _write_json(made / "manifest.json", sealed(manifest, made))
+
+
+def _write_json(path: Path, facts: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 # --- what a run was trained on --------------------------------------------------------------------------------------
@@ -318,7 +334,10 @@ def hash_of(arrays: Any) -> str:
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """Where two nested mappings differ: `training.epochs: 5 before, 10 now`."""
     for key in dict.fromkeys([*before, *now]):
-        here, old, new = f"{path}{key}", before.get(key, "nothing"), now.get(key, "nothing")
+        if len(path) > 150:  # no file of ours is nested that deep
+            yield f"{path}: differs"
+            return
+        here, old, new = f"{path}{key[:MOST_SHOWN]}", before.get(key, "nothing"), now.get(key, "nothing")
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from differences(old, new, f"{here}.")
         elif old != new:
@@ -327,4 +346,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "
 
 
 def _shown(value: Any) -> Any:
-    return "given" if isinstance(value, Mapping) else "none" if value is None else value
+    if value is None or isinstance(value, Mapping):
+        return "none" if value is None else "given"
+    text = " ".join(str(value).split())
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import duckdb
 import numpy as np
@@ -31,6 +31,19 @@ class ColumnScale:
     knots: tuple[float, ...]
     fill: float
     indicator: bool
+
+    def check(self, scale: str) -> None:
+        """Raise a ValueError for facts that `fit_scale` cannot give."""
+        numbers = [*self.knots, self.fill]
+        if not all(isinstance(number, float | int) and np.isfinite(number) for number in numbers):
+            raise ValueError(f"the scale of {self.column[:60]!r} has numbers that are not finite")
+        count = {"standard": 2, "minmax": 2, "quantile": KNOTS}.get(self.scale, 0)
+        divides = self.scale not in ("standard", "minmax") or self.knots[-1:] > (0,)
+        ascends = self.scale != "quantile" or list(self.knots) == sorted(self.knots)
+        if self.scale != scale or len(self.knots) != count or not divides or not ascends:
+            raise ValueError(f"{self.column[:60]!r} is not scaled as `scale: {scale}` scales")
+        if self.kind not in get_args(Kind) or not isinstance(self.indicator, bool):
+            raise ValueError(f"{self.column[:60]!r} has a scale of no kind")
 
     def apply(self, numbers: Floats) -> Floats:
         """Scale numbers; NaN becomes `fill`."""

@@ -446,6 +446,8 @@ def _logistic_conflicts(
 ) -> Iterator[Problem]:
     here, group = ("objective", "implicit"), objective.implicit
     if isinstance(objective.class_weights, dict):
+        if objective.class_weights.get("0", 1) == objective.class_weights.get("1", 1) == 0:
+            yield ("objective", "class_weights"), "is 0 for both classes, which leaves nothing to learn from; raise one"
         for name in objective.class_weights:
             if name not in ("0", "1"):
                 yield ("objective", "class_weights", name), "is no class of a logistic target; those are 0 and 1"

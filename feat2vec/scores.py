@@ -25,11 +25,10 @@ from feat2vec.schema import Logistic, Mlp, Nce, Schema, Softmax, read_schema
 class Scores(keras.Model):
     """A schema's weights: `call` takes {group: entries} and returns each row's score."""
 
-    def __init__(
-        self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, trusted: bool = False, **kwargs: Any
-    ) -> None:
+    def __init__(self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, **kwargs: Any) -> None:
         super().__init__(**{"name": "feat2vec", **kwargs})  # not counted up by Keras: a saved model's bytes hold it
-        self.schema: Schema = read_schema(parse_document(schema), plugins=trusted)
+        # The text may come from a file: plugins that it names have to be imported already, by the user's own schema.
+        self.schema: Schema = read_schema(parse_document(schema), plugins=False)
         self.shapes = {name: Shape(int(s[0]), tuple(s[1]), bool(s[2])) for name, s in shapes.items()}
         self.classes = classes
         self.dims = dims_of(self.schema)
@@ -240,9 +239,12 @@ class Scores(keras.Model):
             self.encoder.write(folder)
 
     def load_assets(self, dir_path: str) -> None:
-        """Read the encoder."""
+        """Read the encoder, whose schema has to be the model's."""
         if (Path(dir_path) / "encoder").exists():
-            self.encoder = Encoder.load(Path(dir_path) / "encoder")
+            encoder = Encoder.load(Path(dir_path) / "encoder")
+            if encoder.schema != self.schema:
+                raise ValueError("the encoder beside the model has another schema")
+            self.encoder = encoder
 
 
 PURPOSES = 8  # that random draws of one step may have

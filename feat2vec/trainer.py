@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-import yaml
 
 from feat2vec import optimizers
-from feat2vec.checkpoint import read_checkpoint, write_checkpoint
-from feat2vec.encode import MEMORY, Encoded, check_columns, fit
+from feat2vec.checkpoint import Limits, check_checkpoint, read_checkpoint, write_checkpoint
+from feat2vec.document import parse_document
+from feat2vec.encode import MEMORY, Encoded, check_columns, check_memory, fit
 from feat2vec.errors import FailedError, UserError
 from feat2vec.memory import refuse_too_large
 from feat2vec.model import Feat2Vec
 from feat2vec.progress import Reporter
-from feat2vec.run import Run, differences, fingerprints, hash_of, load, write_run
+from feat2vec.run import LEARNT_FROM, Run, differences, fingerprints, hash_of, load, write_run
 from feat2vec.schema import Logistic, Schema, Softmax, read_schema
 from feat2vec.specs import ItemsSpec
 from feat2vec.table import open_table
@@ -88,6 +88,7 @@ def train(
     (60, (60, 8))
     """
     schema = read_schema(schema.resolved() if isinstance(schema, Schema) else schema, settings=settings)
+    check_memory(memory)
     share_cores(schema)
     work = Training(schema, validation, resume, force, quiet, tuple(callbacks), memory, start)
     if out is None:
@@ -135,6 +136,7 @@ class Training:
     def finished(self, out: Path, data: object) -> Run:
         """The run that is there, if it was learnt from the same schema and rows."""
         run = load(out)
+        _ = run.model, run.history  # altered or mixed parts are refused now; `load` has checked the others
         rows = self._encode(data, None)
         held = None if self.validation is None else _held_out(rows, self.validation, None, self.memory)
         before = {"schema": run.schema.resolved(), **{key: run.manifest.get(key) for key in LEARNT_FROM}}
@@ -177,7 +179,6 @@ def is_finished(out: Path, *, resume: bool) -> bool:
 
 
 SHORTEST = 1.0  # seconds between checkpoints at the ends of epochs: writing one may take as long as a short epoch
-LEARNT_FROM = ("data", "validation", "start")
 
 
 def _facts(rows: Encoded, held: Encoded | None, start: Start | None) -> dict[str, Any]:
@@ -220,7 +221,11 @@ def share_cores(schema: Schema) -> None:
 
 def _refuse_other(where: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """A run is resumed with its own schema and data."""
-    old, new = ({**facts, "schema": yaml.safe_load(facts["schema"])} for facts in (before, now))
+    if before == now:
+        return
+    if not isinstance(before["schema"], str):
+        raise UserError(f"{where}: does not say which schema it was trained with; start with --force")
+    old, new = ({**facts, "schema": parse_document(facts["schema"], f"{where}").data} for facts in (before, now))
     changed = list(differences(old, new))
     if changed:
         shown = [f"  {line.removeprefix('schema.')}" for line in changed[:3]]
@@ -433,6 +438,7 @@ class Trainer(keras.callbacks.Callback):
         facts, arrays = read_checkpoint(self.path)
         _refuse_other(self.path.parent, {key: facts.get(key) for key in self.facts}, self.facts)
         state = self._state()
+        check_checkpoint(self.path, facts, arrays, Limits(state, self.model.weights, self.spec.epochs, self.steps))
         for i, variable in enumerate(state):
             variable.assign(arrays[f"state {i}"])
         self.metric_state = [arrays[f"state {i}"] for i in range(len(state))][-len(self.model.metrics_variables) :]

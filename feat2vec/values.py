@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from feat2vec.vocabulary import Counts
+from feat2vec.vocabulary import Counts, read_parquet
 
 Array = npt.NDArray[Any]
 CHUNK = 1 << 20
@@ -254,12 +254,19 @@ def write_values(values: Values, path: Path) -> None:
 
 def read_values(path: Path, dtype: npt.DTypeLike, width: int) -> Values:
     """Read values from Parquet."""
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(path)
     kind = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), width)
-    if table["entry"].type != kind:
-        raise ValueError(f"{path.name} holds {table['entry'].type}, not {kind}")
+    table = read_parquet(path, pa.schema({"entry": kind, "count": pa.int64()}))
+    if table["entry"].null_count or table["count"].null_count:
+        raise ValueError(f"{path.name} lacks entries or counts")
     flat = [chunk.flatten().to_numpy() for chunk in table["entry"].chunks]
     entries = np.concatenate(flat or [np.zeros(0, dtype)]).reshape(-1, width)
-    return Values(entries, table["count"].to_numpy())
+    counts = table["count"].to_numpy()
+    if counts.size and counts.min() < 0:
+        raise ValueError(f"{path.name} has counts below 0")
+    return Values(entries, counts)
+
+
+def is_finite(array: Array) -> bool:
+    """Whether all of an array's numbers are finite; looked at in blocks, without a copy of it."""
+    flat = array.reshape(-1)
+    return all(bool(np.isfinite(flat[at : at + CHUNK]).all()) for at in range(0, len(flat), CHUNK))

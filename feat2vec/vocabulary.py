@@ -75,10 +75,22 @@ class Vocabulary:
 
     @classmethod
     def from_table(cls, table: pa.Table, unseen: int, kind: Kind, too_frequent: Sequence[str] = ()) -> Vocabulary:
+        """What `table` made a table of.
+
+        Raises:
+            ValueError: If these are no keys in the order of their ids and counts, or the other facts are none.
+
+        """
         if kind not in get_args(Kind):
             raise ValueError(f"no kind of keys: {kind!r}")
-        keys = table["key"].combine_chunks().cast(pa.string())
-        return cls(keys, table["count"].to_numpy(), int(unseen), kind, too_frequent)
+        if not is_count(unseen) or not is_list_of(too_frequent, str):
+            raise ValueError("`unseen` is a count, and `too_frequent` lists keys")
+        keys, counts = table["key"].combine_chunks().cast(pa.string()), table["count"].to_numpy()
+        if not np.array_equal(table["id"].to_numpy(), np.arange(FIRST, len(keys) + FIRST)) or keys.null_count:
+            raise ValueError("the vocabulary's keys are not in the order of their ids")
+        if len(counts) and (counts[-1] < 0 or (counts[1:] > counts[:-1]).any()):
+            raise ValueError("the vocabulary's counts do not descend")
+        return cls(keys, counts, unseen, kind, too_frequent)
 
 
 def levels(counts: Counts, ranks: Sequence[int]) -> npt.NDArray[np.int8]:
@@ -217,6 +229,55 @@ class VocabularyFit:
         self.connection.register("piece", piece)
         self.connection.execute(f"insert into {self.name} select {stage}, code, key, n from piece")
         self.connection.unregister("piece")
+
+
+KEYS = pa.schema({"key": pa.string(), "id": pa.int32(), "count": pa.int64(), "level": pa.int8()})
+LARGE, MOST_EXPANSION = 1 << 28, 10_000  # bytes that a file may become, and times its own size beyond that
+
+
+def is_count(value: object) -> bool:
+    """Whether a fact of a JSON file is a whole number of 64 bits, at least 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def is_list_of(values: object, kind: type) -> bool:
+    """Whether a fact of a JSON file is a list of one type."""
+    return isinstance(values, list | tuple) and all(isinstance(value, kind) for value in values)
+
+
+def read_vocabulary(path: Path) -> pa.Table:
+    """Read what `Vocabulary.table` made."""
+    table = read_parquet(path, KEYS)
+    table.validate(full=True)  # keys that are no UTF-8 would fail wherever they are shown
+    return table
+
+
+def read_parquet(path: Path, wanted: pa.Schema) -> pa.Table:
+    """Read a file of the run's, with just these columns.
+
+    Raises:
+        ValueError: If it has others, or far more rows than a file of its size can hold.
+
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        held = file.schema_arrow
+        if held.names != wanted.names or held.types != wanted.types:
+            raise ValueError(f"{path.name} has other columns than {', '.join(wanted.names)}, or of other types")
+        size = file.metadata.num_rows * sum(_bytes_of(type_) for type_ in wanted.types)
+        if size > LARGE and size > MOST_EXPANSION * path.stat().st_size:
+            raise ValueError(f"{path.name} says that it has {file.metadata.num_rows:,} rows, more than fit in it")
+        table = file.read()
+    table.validate()
+    return table
+
+
+def _bytes_of(type_: pa.DataType) -> int:
+    """The bytes of a value, at least."""
+    if pa.types.is_fixed_size_list(type_):
+        return int(type_.list_size) * _bytes_of(type_.value_type)
+    return 4 if pa.types.is_string(type_) else int(type_.bit_width) // 8
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:

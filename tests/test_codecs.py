@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from feat2vec.codecs import ItemsCodec, NumbersCodec, Tally, VectorCodec, binned, codec_from_facts, pack
 from feat2vec.keys import Items
 from feat2vec.scaling import ColumnScale
+from feat2vec.schema import Group
 from feat2vec.specs import Lookup, Numeric, Vector
 from feat2vec.vocabulary import Vocabulary
 from tests import reference
@@ -118,15 +119,21 @@ def test_decoding() -> None:
 @pytest.mark.parametrize(
     ("codec", "spec"),
     [
-        (ItemsCodec(KEYS, 3, 3, edges=(0.5, 1.5), kind="date"), Lookup(bins=3)),
-        (ItemsCodec(Vocabulary(KEYS.keys, KEYS.counts, 7, "number"), 3, 5, weighted=True), Lookup(multi=True)),
-        (NumbersCodec((ColumnScale("x", "date", "minmax", (0.0, 2.0), 1.0, indicator=True),), "missing"), Numeric()),
+        (ItemsCodec(KEYS, 1, 1, edges=(0.5, 1.5), kind="date"), Lookup(bins=3)),
+        (
+            ItemsCodec(Vocabulary(KEYS.keys, KEYS.counts, 7, "number"), 3, 5, weighted=True),
+            Lookup(multi=True, weights="w"),
+        ),
+        (
+            NumbersCodec((ColumnScale("x", "date", "minmax", (0.0, 2.0), 1.0, indicator=True),), "missing"),
+            Numeric(scale="minmax", nan="missing"),
+        ),
         (VectorCodec(5), Vector()),
     ],
 )
 def test_facts_are_all_there_is(codec: Any, spec: Any) -> None:
     keys = None if codec.vocabulary is None else codec.vocabulary.table([1])
-    loaded: Any = codec_from_facts(spec, codec.facts(), keys)
+    loaded: Any = codec_from_facts(Group(columns=("x",), extractor=spec), codec.facts(), keys)
     assert loaded.facts() == codec.facts()
     assert (loaded.width, loaded.stored, loaded.bits) == (codec.width, codec.stored, codec.bits)
     assert loaded.dtype == codec.dtype

@@ -33,6 +33,7 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+import feat2vec
 from feat2vec import beside, columns, encode, fits, numbering, table, values, vocabulary
 from feat2vec.encode import Encoded, Encoder, fit
 from feat2vec.errors import UserError
@@ -1176,9 +1177,51 @@ def test_interruptions_leave_nothing_behind(
 
 def test_memory_is_a_size(tmp_path: Path) -> None:
     encoder = fit(SAME_SCHEMA, SAME).encoder
-    for call in (lambda: fit(SAME_SCHEMA, SAME, tmp_path / "out", "lots"), lambda: encoder.encode(SAME, None, "lots")):
-        assert refuse(None, call) == ["memory must be a size such as 1GB; received 'lots'"]
+    wrong: list[Any] = [
+        "lots", "-1GB", "0", "0GB", "0.0 MB", "", "GB", "1", "-1", "1GB; select 1", "1e9", "nan GB", "1_0GB", "٣GB",
+        "100%", "none", "1PB", None, 10**9, b"1GB", float("inf"), "9" * 400 + "GB",
+    ]  # fmt: skip
+    for memory in wrong:
+        shown = repr(memory) if len(repr(memory)) <= 60 else f"{repr(memory)[:57]}..."
+        for call in (
+            lambda: fit(SAME_SCHEMA, SAME, tmp_path / "out", memory),  # noqa: B023
+            lambda: encoder.encode(SAME, None, memory),  # noqa: B023
+            lambda: feat2vec.train(SAME_SCHEMA, SAME, tmp_path / "out", memory=memory),  # noqa: B023
+        ):
+            assert refuse(None, call) == [f"memory must be a size such as 1GB; received {shown}"]
     assert os.listdir(tmp_path) == []
+    for memory in ("64MB", "0.1 GB", "100mib", " 90000000 bytes", "1GB"):
+        assert len(fit(SAME_SCHEMA, SAME, None, memory)) == len(SAME)
+    for memory in ("1 B", "1KB"):
+        refuse("memory is too little to encode this table", lambda: fit(SAME_SCHEMA, SAME, None, memory))  # noqa: B023
+
+
+@pytest.mark.parametrize("objective", ["regression", "logistic", "softmax"])
+def test_rows_that_all_weigh_nothing_are_refused(objective: str, tmp_path: Path) -> None:
+    rows = {"a": ["p", "q", "p"], "b": ["x", "y", "y"], "y": [0, 1, 1]}
+    schema = schema_of({"a": "a", "b": "b"}, objective={"type": objective, "target": "y", "weight": "w"})
+    good = fit(schema, pa.table({**rows, "w": [0.0, 0.5, 0.0]}))
+    zeros = pa.table({**rows, "w": [0, 0, 0]})
+    for call in (lambda: fit(schema, zeros, tmp_path / "out"), lambda: good.encoder.encode(zeros, tmp_path / "out")):
+        said = "the table: column 'w', which objective.weight names, is 0 in every row; give rows with weights above 0"
+        assert refuse(None, call) == [said]
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("objective", "target", "given"), [
+    ("logistic", [0, 0, 1], {"0": 0.0}), ("softmax", ["k", "k", "l"], {"k": 0.0}),
+])  # fmt: skip
+def test_classes_that_all_weigh_nothing_are_refused(objective: str, target: list[Any], given: Any) -> None:
+    rows = {"a": ["p", "q", "p"], "b": ["x", "y", "y"], "y": target}
+    options = {"type": objective, "target": "y", "class_weights": given}
+    schema = schema_of({"a": "a", "b": "b"}, objective=options)
+    good = fit(schema, pa.table(rows))
+    said = "the table: objective.class_weights gives every row the weight 0; raise that of a class which column 'y' has"
+    held = pa.table({name: values[:2] for name, values in rows.items()})
+    assert refuse(None, lambda: good.encoder.encode(held)) == [said]
+    weighed = schema_of({"a": "a", "b": "b"}, objective={**options, "weight": "w"})
+    assert refuse(None, lambda: fit(weighed, pa.table({**rows, "w": [1, 1, 0]}))) == [said]
+    fit(weighed, pa.table({**rows, "w": [0, 0, 1]}))
 
 
 @pytest.mark.parametrize("temporary", [False, True])

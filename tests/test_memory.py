@@ -12,7 +12,7 @@ import pytest
 import feat2vec
 from feat2vec import memory
 from feat2vec.errors import UserError
-from feat2vec.memory import NUMBER, estimate, free_memory, refuse_too_large
+from feat2vec.memory import NUMBER, estimate, free_memory, least_weights, refuse_too_large
 from feat2vec.model import Feat2Vec
 
 GROUPS: dict[str, Any] = {
@@ -51,6 +51,14 @@ def test_the_estimate_is_little_less_than_the_weights_and_slots(case: str, optim
     told = sum(part.size for part in estimate(rows) if "negatives" not in part.what)
     made = sum(int(np.prod(weight.shape)) for weight in Feat2Vec.from_encoder(rows.encoder).weights)
     assert 0.9 * made <= told / NUMBER / copies <= made
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_model_has_at_least_the_least_weights(case: str) -> None:
+    """A file with fewer is refused before the model is made; it must never be one that training wrote."""
+    encoder = encoded(**CASES[case]).encoder
+    made = sum(int(np.prod(weight.shape)) for weight in Feat2Vec.from_encoder(encoder).weights)
+    assert (0.1 if case == "mlp" else 0.9) * made <= least_weights(encoder) <= made
 
 
 def test_what_has_no_room_is_refused_with_what_is_largest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,7 @@ MISTAKES = {
     ),
     "no folder": Mistake("embed nowhere --data films.csv --out v", "nowhere: ", "does not exist", "`feat2vec train"),
     "a run without its model": Mistake(
-        "similar damaged director Ana", "damaged/model.keras: ", "cannot be read", "train the run again",
+        "similar damaged director Ana", "damaged/model.keras: ", "is not the file", "train it again",
     ),
     # places to write to
     "a folder below a file": Mistake(f"{TRAIN[:-4]} films.csv/x", "films.csv/x: ", "is a file", "another place"),

@@ -20,6 +20,7 @@ import feat2vec
 from feat2vec.encode import fit
 from feat2vec.errors import UserError
 from feat2vec.run import differences, fingerprints
+from feat2vec.run_files import PARTS, SEAL, read_json, sealed
 from feat2vec.schema import read_schema
 from feat2vec.trainer import train
 
@@ -45,6 +46,10 @@ def with_weights(run: Path, change: Callable[[Any], None], to: Path) -> Path:
     with zipfile.ZipFile(to / "model.keras", "w") as file:
         for name, content in parts.items():
             file.writestr(name, content)
+    manifest = read_json(to / "manifest.json")
+    facts = {key: value for key, value in manifest.items() if key not in (PARTS, SEAL)}
+    (to / "manifest.json").unlink()
+    (to / "manifest.json").write_text(json.dumps(sealed(facts, to)))  # a forger makes the digests anew
     return to
 
 

@@ -1725,3 +1725,14 @@ def test_reading_a_schema_imports_nothing_heavy(tmp_path: Path) -> None:
 def test_what_implicit_negatives_cannot_be_combined_with(rest: str, expected: str) -> None:
     (told,) = problems(f"{BASE}objective: {{type: logistic, target: y, implicit: a}}\n{rest}\n")
     assert expected in told
+
+
+@pytest.mark.parametrize(("given", "wrong"), [({"0": 0, "1": 0}, True), ({"0": 0}, False), ({"1": 0, "0": 2}, False)])
+def test_classes_that_both_weigh_nothing_are_a_mistake(given: dict[str, float], wrong: bool) -> None:
+    objective = {"type": "logistic", "target": "y", "class_weights": given}
+    schema = {"version": 1, "groups": {"a": {"column": "a"}}, "objective": objective}
+    if wrong:
+        with pytest.raises(UserError, match=r"objective\.class_weights: is 0 for both classes"):
+            read_schema(schema)
+    else:
+        read_schema(schema)

@@ -20,6 +20,7 @@ import pytest
 
 import feat2vec
 from feat2vec import evaluate
+from feat2vec.checkpoint import read_checkpoint, write_checkpoint
 from feat2vec.errors import FailedError, UserError
 from feat2vec.trainer import train
 from feat2vec.writing import partial_folder
@@ -345,6 +346,31 @@ def test_a_run_of_any_name_lies_in_its_folder(name: str, tmp_path: Path, monkeyp
     assert os.listdir(tmp_path) == ["place"]
 
 
+def test_resuming_from_an_altered_checkpoint_is_refused(tmp_path: Path) -> None:
+    schema = {"version": 1, "groups": {"who": {"column": "who"}, "place": {"column": "place"}}}
+    options: dict[str, Any] = {"settings": ["training.epochs=2", "training.batch_size=512"], "quiet": True}
+    rows, path = table(300), tmp_path / "run.partial" / "checkpoint.npz"
+    with pytest.raises(StopError):
+        train(schema, rows, tmp_path / "run", callbacks=[StopAt(2)], **options)
+    facts, arrays = read_checkpoint(path)
+    for changed, others, match in (
+        ({"epoch": 10**12}, {}, r"was altered or belongs to another training \(`epoch` is no whole number up to 2\)"),
+        ({}, {"state 0": np.zeros((9, 9), np.float32)}, r"\(state 0 is float32 \(9, 9\) in place of"),
+        ({"schema": 5}, {}, "does not say which schema it was trained with"),
+        ({"schema": "- a\n- b"}, {}, "expected keys such as"),
+        ({"data": {"rows": "x" * 999}}, {}, r"data\.rows: x{37}\.\.\. before, 300 now"),
+        ({"data": None}, {}, "data: none before, given now"),
+    ):
+        write_checkpoint(path, {**facts, **changed}, {**arrays, **others})
+        with pytest.raises(UserError, match=match) as caught:
+            train(schema, rows, tmp_path / "run", resume=True, **options)
+        lines = str(caught.value).replace(str(tmp_path), "").splitlines()
+        assert len(lines) <= 6
+        assert all(len(line) <= 200 for line in lines)
+    write_checkpoint(path, facts, arrays)
+    train(schema, rows, tmp_path / "run", resume=True, **options)
+
+
 def test_a_mistake_leaves_nothing_behind(tmp_path: Path) -> None:
     softmax = {**SCHEMA, "groups": {k: v for k, v in SCHEMA["groups"].items() if k != "place"}}
     softmax["objective"] = {"type": "softmax", "target": "place"}
@@ -366,10 +392,10 @@ def test_a_damaged_model_is_an_error_message(tmp_path: Path) -> None:
     content = path.read_bytes()
     for damaged in (content[:1000], content[: len(content) // 2] + bytes(500) + content[len(content) // 2 + 500 :]):
         path.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"model\.keras: cannot be read"):
+        with pytest.raises(UserError, match=r"model\.keras: is not the file that this run was trained with"):
             _ = feat2vec.load(run.folder).model
     path.unlink()
-    with pytest.raises(UserError, match=r"model\.keras: cannot be read"):
+    with pytest.raises(UserError, match=r"model\.keras: is missing"):
         _ = feat2vec.load(run.folder).model
 
 
