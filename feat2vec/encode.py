@@ -32,7 +32,7 @@ from feat2vec.schema import Group, Schema, Softmax, read_schema
 from feat2vec.table import Table, open_table
 from feat2vec.table.csv import DELIMITERS
 from feat2vec.values import Array, Values, file_name, open_array, open_values, read_values, write_values
-from feat2vec.vocabulary import Vocabulary, write_parquet
+from feat2vec.vocabulary import Vocabulary, read_parquet, write_parquet
 
 FORMAT = 1
 MEMORY = "1GB"
@@ -61,10 +61,8 @@ class Encoded:
 
     def names(self) -> pa.Table | None:
         """The rows' names, from the schema's `id` column."""
-        import pyarrow.parquet as pq
-
         path = self.folder / "names.parquet"
-        return pq.read_table(path) if path.exists() else None
+        return read_parquet(path) if path.exists() else None
 
     def summary(self) -> str:
         """What was encoded, and what the policies did."""
@@ -168,8 +166,6 @@ class Encoder:
     @classmethod
     def load(cls, folder: str | Path) -> Encoder:
         """Read an encoder; nothing in its folder is executed."""
-        import pyarrow.parquet as pq
-
         folder = Path(folder)
         try:
             facts = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
@@ -183,14 +179,14 @@ class Encoder:
             codecs, values = {}, {}
             for name, group in schema.groups.items():
                 keys = folder / "vocabulary" / f"{file_name(name)}.parquet"
-                table = pq.read_table(keys) if keys.exists() else None
+                table = read_parquet(keys) if keys.exists() else None
                 codecs[name] = codec_from_facts(group.extractor, facts["groups"][name], table)
                 values[name] = read_values(
                     folder / "values" / f"{file_name(name)}.parquet", codecs[name].dtype, codecs[name].stored
                 )
             classes = None
             if facts["classes"] is not None:
-                classes = Vocabulary.from_table(pq.read_table(folder / "classes.parquet"), 0, facts["classes"])
+                classes = Vocabulary.from_table(read_parquet(folder / "classes.parquet"), 0, facts["classes"])
         except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
             raise UserError(f"{folder}: holds no encoder that can be read ({type(error).__name__}: {error})") from None
         return cls(schema, codecs, values, classes)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from feat2vec.vocabulary import Counts
+from feat2vec.vocabulary import Counts, read_parquet
 
 Array = npt.NDArray[Any]
 CHUNK = 1 << 20
@@ -254,9 +254,7 @@ def write_values(values: Values, path: Path) -> None:
 
 def read_values(path: Path, dtype: npt.DTypeLike, width: int) -> Values:
     """Read values from Parquet."""
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(path)
+    table = read_parquet(path)
     kind = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), width)
     if table["entry"].type != kind:
         raise ValueError(f"{path.name} holds {table['entry'].type}, not {kind}")

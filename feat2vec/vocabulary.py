@@ -225,3 +225,13 @@ def write_parquet(table: pa.Table, path: Path) -> None:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path)
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """Read a table that `write_parquet` wrote; an ArrowException where the file's offsets or lengths are not sound."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        table = file.read()
+    table.validate(full=True)
+    return table

@@ -12,6 +12,8 @@ from feat2vec.errors import UserError
 
 BATCH_ROWS = 2**17
 BATCH_BYTES = 2**26
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, as days since 1970
+DATES = "dates must be in the years 1 to 9999"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ def column_types(source: str, fields: Iterable[tuple[object, pa.DataType]]) -> d
             raise UserError(f"{source}: column names must be strings, received {name!r}: rename that column")
         if name in types:
             raise UserError(f"{source}: two columns are called {name!r}: rename one of them")
+        try:
+            normal_type(kind)
+        except ValueError as error:  # a damaged file: lists of a negative size, a time zone that is not UTF-8
+            raise UserError(f"{source}: column {name!r}: its type cannot be read ({error}): write it again") from error
         types[name] = kind
     if not types:
         raise UserError(f"{source}: has no columns: a table needs at least one")
@@ -102,6 +108,20 @@ def is_supported(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
+def knows_time_zone(kind: pa.DataType) -> bool:
+    """Whether times of this type, or lists of them, have a time zone that Arrow and Python know, or none."""
+    while _is_list(kind):
+        kind = kind.value_type
+    if not pa.types.is_timestamp(kind) or kind.tz is None:
+        return True
+    try:
+        pa.scalar(0, kind).cast(pa.string())
+        pa.scalar(0, kind).as_py()
+    except ValueError:  # an ArrowInvalid, or zoneinfo's own
+        return False
+    return True
+
+
 def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     """Return the normalised type that holds the values of both, or None when there is none."""
     t = pa.types
@@ -154,7 +174,29 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         if kind == pa.string() and not array.dictionary.null_count:
             return array
     # nanoseconds, and the hours of a date64, are cut off on purpose; anything else that would lose is an error
-    return array.cast(kind, safe=not any(unit in str(array.type) for unit in ("[ns", "date64")))
+    if "date64" in str(array.type):
+        _refuse_far_dates(array)  # before they are cut off
+    cast = array.cast(kind, safe=not any(unit in str(array.type) for unit in ("[ns", "date64")))
+    _refuse_far_dates(cast)
+    return cast
+
+
+def _refuse_far_dates(array: pa.Array) -> None:
+    """Raise an ArrowInvalid for dates that Python's datetime cannot hold: they would fail wherever one is shown."""
+    import pyarrow.compute as pc
+
+    while _is_list(array.type):
+        array = array.flatten()
+    if not pa.types.is_temporal(array.type) or not len(array):
+        return
+    is_date32 = pa.types.is_date32(array.type)
+    limits = pc.min_max(array.view(pa.int32() if is_date32 else pa.int64())).as_py()
+    if limits["min"] is None:
+        return
+    day = 1 if is_date32 else 86_400_000 if pa.types.is_date64(array.type) else 86_400_000_000  # in the type's units
+    margin = day if getattr(array.type, "tz", None) else 0  # in another time zone it may be the next year already
+    if limits["min"] < FIRST_DAY * day + margin or limits["max"] >= (LAST_DAY + 1) * day - margin:
+        raise pa.ArrowInvalid(DATES)
 
 
 def _list(views: pa.Array) -> pa.Array:
