@@ -109,6 +109,8 @@ def _normal(text: pa.StringArray) -> pa.StringArray:
 
 def _distinct(values: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
     """Codes into the distinct values, -1 for null."""
+    if pa.types.is_null(values.type):  # of which Arrow makes one value that is null
+        return np.full(len(values), -1, np.int32), pa.array([], pa.string())
     values = values.unify_dictionaries() if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     codes = concat([pc.fill_null(chunk.indices.cast(pa.int32()), -1) for chunk in values.chunks])
     return codes, values.chunk(0).dictionary if values.num_chunks else pa.array([], pa.string())

@@ -1256,3 +1256,18 @@ def test_items_that_are_cut_after_frequent_ones_left_are_no_values(texts: list[s
     for again in (encoded, encoded.encoder.encode(rows)):
         ids = np.asarray(again.rows)[:, 1]
         assert [None if i < 0 else found[i] for i in ids[: len(texts)]] == [text and text.split()[0] for text in texts]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_lists_of_nothing_but_null(form: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{form}"
+    if form == "jsonl":
+        path.write_text('{"a": [null], "b": "x"}\n{"a": [null, null], "b": "y"}\n')
+    else:
+        pq.write_table(pa.table({"a": pa.array([[None], [None, None]]), "b": ["x", "y"]}), path)
+    groups = {"a": {"column": "a", "extractor": {"type": "lookup", "multi": True}}, "b": {"column": "b"}}
+    with pytest.raises(UserError, match="the group 'a' has no value in any row"):
+        fit({"version": 1, "groups": groups}, path)
+    encoder = fit({"version": 1, "groups": groups}, pa.table({"a": [["p"], ["q"]], "b": ["x", "y"]})).encoder
+    (entries,) = encoder.entries(path)
+    assert entries["a"].present.tolist() == [False, False]  # bags without an item

@@ -176,9 +176,11 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     # nanoseconds, and the hours of a date64, are cut off on purpose; anything else that would lose is an error
     if "date64" in str(array.type):
         _refuse_far_dates(array)  # before they are cut off
-    cast = array.cast(kind, safe=not any(unit in str(array.type) for unit in ("[ns", "date64")))
-    _refuse_far_dates(cast)
-    return cast
+    # PyArrow casts lists of nothing but null to lists with fewer items, if their type is the same
+    if array.type != kind:
+        array = array.cast(kind, safe=not any(unit in str(array.type) for unit in ("[ns", "date64")))
+    _refuse_far_dates(array)
+    return array
 
 
 def _refuse_far_dates(array: pa.Array) -> None:
