@@ -82,9 +82,23 @@ def _normal_scalar(kind: pa.DataType) -> pa.DataType:
         return pa.int64()
     if t.is_float16(kind):
         return pa.float32()
-    if t.is_decimal(kind):  # whole ones are ids more often than amounts, and float64 would merge large ones
-        return pa.int64() if kind.scale == 0 and kind.precision <= 18 else pa.float64()
+    if t.is_decimal(kind):
+        return _normal_decimal(kind.precision - kind.scale, kind.scale)
     return pa.date32() if t.is_date(kind) else kind
+
+
+def _normal_decimal(before: int, after: int) -> pa.DataType:
+    """Return the type for decimals with so many digits before and after the point; none merges two of them.
+
+    Whole ones are int64 where it holds them, as they are ids more often than amounts. A float64 holds 15 digits.
+    """
+    before, after = max(before, 0), max(after, 0)
+    digits = min(before + after, 76)
+    if after == 0 and digits <= 18:
+        return pa.int64()
+    if digits <= 15:
+        return pa.float64()
+    return pa.decimal128(digits, after) if digits <= 38 else pa.decimal256(digits, after)
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -104,7 +118,9 @@ def is_supported(kind: pa.DataType) -> bool:
     t = pa.types
     if _is_list(kind):
         return is_supported(kind.value_type)
-    tests = (t.is_string, t.is_boolean, t.is_integer, t.is_floating, t.is_date32, t.is_timestamp, t.is_null)
+    tests = (
+        t.is_string, t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_date32, t.is_timestamp, t.is_null,
+    )  # fmt: skip
     return any(test(kind) for test in tests)
 
 
@@ -131,7 +147,10 @@ def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return b
     if t.is_integer(a) and t.is_integer(b):
         return pa.int64()
-    if all(t.is_integer(kind) or t.is_floating(kind) for kind in (a, b)):
+    if all(t.is_integer(kind) or t.is_decimal(kind) for kind in (a, b)):
+        sizes = [(kind.precision - kind.scale, kind.scale) if t.is_decimal(kind) else (20, 0) for kind in (a, b)]
+        return _normal_decimal(*map(max, *sizes))
+    if all(t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) for kind in (a, b)):
         return pa.float64()
     if t.is_timestamp(a) and t.is_timestamp(b) and a.tz and b.tz:
         return pa.timestamp("us", "UTC")
