@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from feat2vec.errors import UserError
 from feat2vec.table import Batch, Table
 
-Kind = Literal["text", "number", "boolean", "date"]
+# a numeral is a key from text that reads as a number: it keeps its spelling, as no type says that it is a number
+Kind = Literal["text", "number", "numeral", "boolean", "date"]
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
@@ -75,7 +76,7 @@ def kind_of_type(type_: pa.DataType) -> Kind:
         type_ = type_.value_type
     if pa.types.is_boolean(type_):
         return "boolean"
-    if pa.types.is_integer(type_) or pa.types.is_floating(type_):
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         return "number"
     return "date" if pa.types.is_temporal(type_) else "text"
 

@@ -32,7 +32,7 @@ from feat2vec.schema import Group, Schema, Softmax, read_schema
 from feat2vec.table import Table, open_table
 from feat2vec.table.csv import DELIMITERS
 from feat2vec.values import Array, Values, file_name, open_array, open_values, read_values, write_values
-from feat2vec.vocabulary import Vocabulary, read_vocabulary, write_parquet
+from feat2vec.vocabulary import Vocabulary, read_parquet, read_vocabulary, write_parquet
 from feat2vec.writing import discard_temporary, folder_place, new_folder, scratch_folder
 
 FORMAT = 1
@@ -64,10 +64,8 @@ class Encoded:
 
     def names(self) -> pa.Table | None:
         """The rows' names, from the schema's `id` column."""
-        import pyarrow.parquet as pq
-
         path = self.folder / "names.parquet"
-        return pq.read_table(path) if path.exists() else None
+        return read_parquet(path) if path.exists() else None
 
     def summary(self) -> str:
         """What was encoded, and what the policies did."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from itertools import combinations
 from typing import Any, Literal
 
@@ -124,9 +125,10 @@ def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) 
                 raise UserError(f"{row_option}: the run knows no column {column!r}{near}")
         given = {column: value for column, value in rows.items() if value is not None}
         try:
-            rows = pa.table({column: pa.array([value]) for column, value in given.items()})
-        except (pa.ArrowException, TypeError) as error:
-            raise UserError(f"{row_option}: a value is of no type that a table has ({error})") from None
+            rows = pa.table({column: pa.array([_long(value)]) for column, value in given.items()})
+        except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:  # as `pa.array` may raise
+            reason = f"{str(error).splitlines()[0]:.100}"
+            raise UserError(f"{row_option}: a value is of no type that a table has ({reason})") from None
         if not any(column in group.columns for group in encoder.schema.groups.values() for column in given):
             wanted = ", ".join(column for group in encoder.schema.groups.values() for column in group.columns)
             raise UserError(f"{row_option}: holds no value of the groups' columns: {wanted}")
@@ -138,6 +140,13 @@ def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) 
             return {name: dense(some)[index - seen - 1 :][:1] for name, some in entries.items()}
         seen += stage.rows
     raise UserError(f"{index_option}: {table.name} has {seen:,} rows; received {index}")
+
+
+def _long(value: object) -> object:
+    """An integer beyond 64 bits as the decimal that keeps all of its digits."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return Decimal(value)
+    return value
 
 
 def explain_score(model: Feat2Vec, encoder: Encoder, row: Row, class_name: str | None = None) -> Explanation:

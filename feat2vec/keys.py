@@ -1,4 +1,17 @@
-"""A column's values as keys: single ones, bags, words; what cannot be one is named with its row."""
+"""A column's values as keys: single ones, bags, words; what cannot be one is named with its row.
+
+A key is text, and two values have one key only if they are equal:
+
+- Text stays as it stands, in a CSV too, where every value is text: `007`, ` 7`, `7`, `7.0`, `1e5` and `100000` are six
+  keys. The empty text is missing, and NA and the like are where all other keys of a CSV's column read as numbers. Only
+  `True`, `TRUE` and `true` are one key, in a column of a CSV that holds nothing but truth values.
+- Integers and decimals of every size are their digits (9007199254740993), and floats their shortest text; a whole one
+  below 2^53 has no point. 5, 5.0 and the decimal 5.00 are the key `5`.
+- Dates are 2024-01-31, times 2024-01-31 10:30:00; midnight is the day.
+
+The vocabulary of a typed column of numbers takes text for a number: `7` and `7.0` from a CSV find the key 7
+(`respell`). That of text, as of a CSV, takes a number for its key: the number 7 finds `7`, and neither `7.0` nor `07`.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +31,7 @@ from feat2vec.specs import ItemsSpec, TokensSpec
 
 BETWEEN_WORDS = r"[^\p{L}\p{M}\p{N}_]+"
 DECIMAL = r"^[-+]?(([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)$"
+LONG = r"^\+?(-?)0*([1-9][0-9]{15,})\.0*$"  # a whole number that float64 may not hold
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MANY = 2**31 - 1
 NOT_A_KEY = "a key must be finite; write null for a missing one"
@@ -65,9 +79,10 @@ def respell(keys: pa.StringArray, kind: Kind) -> pa.StringArray:
         return pc.utf8_lower(keys)
     if kind != "number":
         return keys
+    keys = pc.replace_substring_regex(keys, LONG, r"\1\2")
     decimal = pc.match_substring_regex(keys, DECIMAL)
     numbers = pc.cast(pc.if_else(decimal, keys, "0"), pa.float64())
-    return pc.if_else(decimal, spell_floats(numbers), keys)
+    return pc.if_else(pc.and_(decimal, pc.is_finite(numbers)), spell_floats(numbers), keys)
 
 
 def _unnest(stage: Stage, column: str, values: pa.ChunkedArray, spec: ItemsSpec) -> tuple[Ints, pa.ChunkedArray]:
@@ -109,6 +124,8 @@ def _normal(text: pa.StringArray) -> pa.StringArray:
 
 def _distinct(values: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
     """Codes into the distinct values, -1 for null."""
+    if pa.types.is_null(values.type):  # of which Arrow makes one value that is null
+        return np.full(len(values), -1, np.int32), pa.array([], pa.string())
     values = values.unify_dictionaries() if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     codes = concat([pc.fill_null(chunk.indices.cast(pa.int32()), -1) for chunk in values.chunks])
     return codes, values.chunk(0).dictionary if values.num_chunks else pa.array([], pa.string())
@@ -121,6 +138,8 @@ def _spell(stage: Stage, column: str, keys: pa.Array) -> pa.StringArray:
         if len(bad):
             refuse_first(stage, column, lambda item: item is not None and not np.isfinite(item), NOT_A_KEY)
         return spell_floats(keys)
+    if pa.types.is_decimal(keys.type):
+        return _spell_decimals(keys)
     if pa.types.is_timestamp(keys.type):
         whole = pc.replace_substring_regex(keys.cast(pa.string()), r"\.000000(Z?)$", r"\1")
         return pc.replace_substring_regex(whole, r" 00:00:00$", "")  # midnight is the day, as in a text of the table
@@ -132,6 +151,15 @@ def spell_floats(numbers: pa.Array) -> pa.StringArray:
     whole = pc.and_(pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), 2.0**53))
     as_int = pc.cast(pc.if_else(whole, numbers, 0.0), pa.int64())
     return pc.if_else(whole, as_int.cast(pa.string()), numbers.cast(pa.string()))
+
+
+def _spell_decimals(numbers: pa.Array) -> pa.StringArray:
+    """All digits of each number, less zeros at the end of a fraction: as floats are spelled."""
+    text = pc.ascii_lower(numbers.cast(pa.string()))
+    text = pc.replace_substring_regex(text, r"^(-?[0-9]+)\.0+$", r"\1")
+    text = pc.replace_substring_regex(text, r"(\.[0-9]*[1-9])0+($|e)", r"\1\2")
+    text = pc.replace_substring_regex(text, r"^(-?[0-9]+)\.0+e", r"\1e")
+    return pc.replace_substring_regex(text, r"^0e.*$", "0")
 
 
 def _fold(word: str | None) -> str | None:

@@ -24,6 +24,7 @@ from feat2vec.columns import (
     refuse_first,
 )  # fmt: skip
 from feat2vec.errors import UserError
+from feat2vec.table.types import DATES, FIRST_DAY, LAST_DAY
 
 NOT_A_NUMBER = "write null for a missing number, or set `nan: missing`"
 NEEDED = "a number is needed; text is for `extractor: lookup`, or for the objective softmax"
@@ -105,7 +106,12 @@ def dates_of(stage: Stage, column: str) -> pa.Array:
 def _dates_from_text(stage: Stage, column: str, text: pa.Array) -> pa.Array:
     zoned = pc.match_substring_regex(text, r":\d\d(\.\d+)?(Z|[-+]\d\d:?\d\d)$")
     type_ = pa.timestamp("us", "UTC") if pc.any(zoned).as_py() else pa.timestamp("us")
-    return _parse(stage, column, text, lambda part: part.cast(type_), "a date such as 2024-01-31 is needed")
+    dates = _parse(stage, column, text, lambda part: part.cast(type_), "a date such as 2024-01-31 is needed")
+    days = pc.fill_null(pc.cast(dates, pa.int64()), 0).to_numpy(zero_copy_only=False) // 86_400_000_000
+    far = np.flatnonzero((days < FIRST_DAY) | (days > LAST_DAY))
+    if len(far):
+        stage.refuse(int(far[0]), column, text[int(far[0])].as_py(), DATES)
+    return dates
 
 
 def _days(dates: pa.Array | pa.ChunkedArray) -> Floats:

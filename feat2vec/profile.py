@@ -119,7 +119,8 @@ class Column:
         """Whether numbers are codes: as a float64, 00501 would lose its zeros, and 17 digits the last one."""
         if pa.types.is_string(self.type):
             return bool(pc.any(pc.match_substring_regex(keys, r"^\s*[-+]?(0\d|\d{16,}\s*$)")).as_py())
-        return pa.types.is_integer(self.type) and bool(np.abs(numbers).max() > 2**53)
+        whole = pa.types.is_integer(self.type) or (pa.types.is_decimal(self.type) and self.type.scale == 0)
+        return whole and bool(np.abs(numbers).max() > 2**53)
 
     def _see_vectors(self, stage: Stage, keys: pa.Array) -> None:
         if not self.vector or not len(keys):
@@ -135,7 +136,7 @@ class Column:
         keys = pa.array([], pa.string())
         flat: Any
         try:
-            if pa.types.is_floating(self.type.value_type):
+            if pa.types.is_floating(self.type.value_type) or getattr(self.type.value_type, "scale", 0) > 0:
                 present, vectors = vectors_of(stage, self.name, self.size)
                 self.size = vectors.shape[1] if len(vectors) else self.size
                 lengths, flat = present.astype(np.int32) * np.int32(vectors.shape[1]), vectors.reshape(-1)
@@ -183,6 +184,7 @@ class _Distinct:
         return defaultdict(int, counts)
 
     def _insert(self, column: int, keys: pa.Array) -> None:
+        keys = keys.cast(pa.string()) if pa.types.is_decimal(keys.type) else keys  # DuckDB has none of 76 digits
         self.connection.register("keys", pa.table({"key": keys}))
         self.connection.execute(f"insert into seen select {column}, hash(key) from keys")
         self.connection.unregister("keys")

@@ -5,6 +5,7 @@ A reader stands for a group. Its inputs are one tensor a column; the entries tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ import tensorflow as tf
 from feat2vec.codecs import Codec, ItemsCodec, NumbersCodec, VectorCodec, binned
 from feat2vec.columns import MISSING_NUMBERS
 from feat2vec.errors import UserError
-from feat2vec.keys import DECIMAL, WEEKDAYS, spell_floats
+from feat2vec.keys import DECIMAL, LONG, WEEKDAYS, spell_floats
 from feat2vec.scaling import ColumnScale
 from feat2vec.schema import Group
 from feat2vec.specs import ItemsSpec, Lookup, TokensSpec
@@ -84,8 +85,8 @@ class Reader(tf.Module):  # type: ignore[misc]
 class Keys(tf.Module):  # type: ignore[misc]
     """A vocabulary as hash tables: keys to ids, 1 for a key that is not there, 0 for one that counts as none.
 
-    Numbers come as float64, and are found by their bits. Where they are parts of a text, or some key is no float64, as
-    long ids are, they come as text; `5.0` is 5 then, as in `respell`.
+    The rules are those of `keys.py`. Numbers of a typed column come as float64, and are found by their bits. Where they
+    are parts of a text, or some key is no float64, as long ids are, they come as text; `5.0` is 5 then (`respell`).
     """
 
     def __init__(self, vocabulary: Vocabulary, *, text: bool, form: str | None = None) -> None:
@@ -96,14 +97,24 @@ class Keys(tf.Module):  # type: ignore[misc]
         self.text = text or not number
         self.by_text: Any = None
         self.by_number: Any = None
+        self.by_digits: Any = None  # of whole numbers that float64 may not hold, written with a point
         if number:
             floats = pc.cast(keys, pa.float64())
             exact = pc.equal(spell_floats(floats), keys).to_numpy(zero_copy_only=False)
             bits = np.append(floats.to_numpy()[exact], np.nan).view(np.int64)  # a table needs a key
             self.by_number = _table(bits, np.append(ids[exact], UNSEEN))
             self.text |= not exact.all()
+            if self.text:
+                known: dict[str, int] = {}
+                large = np.abs(floats.to_numpy()) >= 1e15
+                # a long id before a float of its size
+                for at in [*np.flatnonzero(large & ~exact), *np.flatnonzero(large & exact)]:
+                    digits = _digits(keys[int(at)].as_py())
+                    if digits is not None:
+                        known.setdefault(digits, int(ids[at]))
+                self.by_digits = _table(tf.constant(["", *known], tf.string), np.array([UNSEEN, *known.values()]))
         if self.text:
-            none = MISSING_NUMBERS if number else ()
+            none = MISSING_NUMBERS if vocabulary.kind in ("number", "numeral") else ()
             words = ["", *none, *(pc.utf8_normalize(keys, form) if form else keys).to_pylist()]
             self.by_text = _table(tf.constant(words, tf.string), np.append([PADDING] * (1 + len(none)), ids))
 
@@ -116,13 +127,24 @@ class Keys(tf.Module):  # type: ignore[misc]
         ids = tf.cast(self.by_text.lookup(keys), tf.int32)
         if self.by_number is None:
             return ids
-        decimal = tf.strings.regex_full_match(keys, DECIMAL)
+        long = tf.strings.regex_full_match(keys, LONG)
+        by_digits = tf.cast(self.by_digits.lookup(tf.strings.regex_replace(keys, LONG, r"\1\2")), tf.int32)
+        ids = tf.where(long, by_digits, ids)
+        decimal = tf.strings.regex_full_match(keys, DECIMAL) & ~long
         numbers = tf.strings.to_number(tf.where(decimal, keys, "0"), tf.float64)
         return tf.where(decimal, self._of_numbers(numbers), ids)
 
     def _of_numbers(self, numbers: Any) -> Any:
         bits = tf.bitcast(numbers + tf.constant(0, tf.float64), tf.int64)  # -0 and 0 are one number
         return tf.cast(self.by_number.lookup(bits), tf.int32)
+
+
+def _digits(key: str) -> str | None:
+    """A key that is a whole number of many digits as its digits: 1e+20 is one too."""
+    number = float(key)
+    if not math.isfinite(number) or number != math.floor(number) or abs(number) < 1e15:
+        return None
+    return key if key.removeprefix("-").isdecimal() else str(int(number))
 
 
 def _table(keys: Any, ids: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import duckdb
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from feat2vec.columns import MISSING_NUMBERS, Ints, Kind, concat
-from feat2vec.keys import respell
+from feat2vec.keys import LONG, respell, spell_floats
 
 PADDING, UNSEEN, FIRST = 0, 1, 2
 HELD_BYTES = 64 << 20
@@ -50,18 +50,31 @@ class Vocabulary:
 
     def ids(self, keys: pa.StringArray) -> Ints:
         """The ids of keys: 1 for a key that is not here, 0 for null, NA among numbers and what is too frequent."""
+        long = pc.match_substring_regex(keys, LONG) if self.kind == "number" else None
         keys = respell(keys, self.kind)
-        if self.kind == "number":
+        if self.kind in ("number", "numeral"):
             keys = pc.if_else(pc.is_in(keys, pa.array(MISSING_NUMBERS)), pa.scalar(None, pa.string()), keys)
         if self.too_frequent:
             none = pc.is_in(keys, pa.array(self.too_frequent, pa.string()))
             keys = pc.if_else(none, pa.scalar(None, pa.string()), keys)
+        if long is not None and pc.any(long).as_py():
+            digits = pc.if_else(long, keys, pa.scalar(None, pa.string())).to_pylist()
+            keys = pc.if_else(long, pa.array([self._spelled_whole(text) for text in digits], pa.string()), keys)
         if len(keys) * 16 < len(self.keys):  # hashing the whole vocabulary for a few keys would take longer
             known, words = self.key_to_id, keys.to_pylist()
             return np.array([PADDING if word is None else known.get(word, UNSEEN) for word in words], np.int32)
         found = pc.fill_null(pc.add(pc.index_in(keys, self.keys, skip_nulls=True), FIRST), UNSEEN)
         ids: Ints = pc.if_else(pc.is_null(keys), PADDING, found).to_numpy(zero_copy_only=False).astype(np.int32)
         return ids
+
+    def _spelled_whole(self, digits: str | None) -> str | None:
+        """The key of a whole number of many digits: the digits, or the text of a float that is the same number."""
+        if digits is None or digits in self.key_to_id:
+            return digits
+        number = float(digits)
+        if not math.isfinite(number) or int(number) != int(digits):
+            return digits
+        return str(spell_floats(pa.array([number]))[0].as_py())
 
     def key(self, id_: int) -> str | None:
         """The key of an id; None for padding and unseen."""
@@ -131,19 +144,19 @@ class VocabularyFit:
                 self._store()
 
     def spell(self) -> Kind:
-        """What kind of keys a table of text holds: all booleans, all numbers, or text; numbers are spelled anew."""
+        """What kind of keys a table of text holds: all booleans, which become lower case, all numbers, or text."""
         self._store()
         facts = self.connection.sql(
             f"select bool_and(lower(key) in ('true', 'false')),"
-            r" bool_and(regexp_full_match(key, '-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?')),"
-            rf" bool_or(contains(key, '.') or contains(lower(key), 'e')) from {self.name}"
+            r" bool_and(regexp_full_match(key, '-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?'))"
+            rf" from {self.name}"
             f" where key not in {MISSING_NUMBERS}"
         ).fetchall()
-        boolean, number, decimal = facts[0]
-        kind: Kind = "boolean" if boolean else "number" if number else "text"
-        if kind == "number":  # among numbers, NA is a missing one
+        boolean, number = facts[0]
+        kind: Kind = "boolean" if boolean else "numeral" if number else "text"
+        if kind == "numeral":  # among numbers, NA is a missing one
             self.connection.execute(f"delete from {self.name} where key in {MISSING_NUMBERS}")
-        if boolean or (number and decimal):
+        if boolean:
             respelled = self.connection.sql(f"select distinct key from {self.name}").to_arrow_table()["key"]
             pairs = pa.table({"old": respelled, "new": respell(respelled.combine_chunks(), kind)})
             self.connection.register("pairs", pairs)
@@ -252,25 +265,31 @@ def read_vocabulary(path: Path) -> pa.Table:
     return table
 
 
-def read_parquet(path: Path, wanted: pa.Schema) -> pa.Table:
-    """Read a file of the run's, with just these columns.
+def read_parquet(path: Path, wanted: pa.Schema | None = None) -> pa.Table:
+    """Read a table that `write_parquet` wrote; with `wanted`, one that has just these columns.
 
     Raises:
         ValueError: If it has others, or far more rows than a file of its size can hold.
+        pa.ArrowException: If the file's offsets or lengths are not sound.
 
     """
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
-        held = file.schema_arrow
-        if held.names != wanted.names or held.types != wanted.types:
-            raise ValueError(f"{path.name} has other columns than {', '.join(wanted.names)}, or of other types")
-        size = file.metadata.num_rows * sum(_bytes_of(type_) for type_ in wanted.types)
-        if size > LARGE and size > MOST_EXPANSION * path.stat().st_size:
-            raise ValueError(f"{path.name} says that it has {file.metadata.num_rows:,} rows, more than fit in it")
+        if wanted is not None:
+            _refuse_other_columns(path, file, wanted)
         table = file.read()
-    table.validate()
+    table.validate(full=True)
     return table
+
+
+def _refuse_other_columns(path: Path, file: Any, wanted: pa.Schema) -> None:
+    held = file.schema_arrow
+    if held.names != wanted.names or held.types != wanted.types:
+        raise ValueError(f"{path.name} has other columns than {', '.join(wanted.names)}, or of other types")
+    size = file.metadata.num_rows * sum(_bytes_of(type_) for type_ in wanted.types)
+    if size > LARGE and size > MOST_EXPANSION * path.stat().st_size:
+        raise ValueError(f"{path.name} says that it has {file.metadata.num_rows:,} rows, more than fit in it")
 
 
 def _bytes_of(type_: pa.DataType) -> int:

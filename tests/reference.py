@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -137,12 +136,9 @@ def spell(value: object) -> str:
 
 
 def spell_text(items: Sequence[str]) -> list[str]:
-    """A column of text, from CSV, as the same column with types spells it."""
+    """A column of text, from CSV: only truth values have one spelling."""
     if items and all(item.lower() in ("true", "false") for item in items):
         return [item.lower() for item in items]
-    numbers = all(re.fullmatch(r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?", item) for item in items)
-    if numbers and any(set(item) & set(".eE") for item in items):
-        return [spell(float(item)) if set(item) & set(".eE") else item for item in items]
     return list(items)
 
 

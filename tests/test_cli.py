@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from feat2vec import cli
+from feat2vec.cli.console import json_row
+from feat2vec.errors import UserError
 from tests.commands import PROGRAM, feat2vec
 
 SCHEMA = """\
@@ -194,3 +196,19 @@ def test_ctrl_c_says_interrupted_and_leaves_no_folder_behind(folder: Path) -> No
     assert process.returncode == 130
     assert stderr.strip() == "interrupted"
     assert not list((folder / "tmp").glob(".feat2vec-*"))
+
+
+@pytest.mark.parametrize(
+    ("row", "match"),
+    [
+        ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "--row: is nested too deeply"),
+        ('{"a": ' + "[" * 200 + "]" * 200 + "}", "--row: is nested too deeply"),
+        ('{"a": "\\ud800"}', "--row: holds half of a surrogate pair, which is no text"),
+        ('{"a": 1' + "0" * 5000 + "}", "--row: is no JSON .Exceeds the limit"),
+    ],
+    ids=["deep", "200 lists", "surrogate", "digits"],
+)
+def test_rows_of_json_that_no_table_holds(row: str, match: str) -> None:
+    with pytest.raises(UserError, match=match) as caught:
+        json_row("--row", row)
+    assert len(str(caught.value)) <= 200

@@ -577,9 +577,11 @@ def test_every_frame_gives_the_same_bytes(make: Callable[[], object], same: Enco
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_gives_the_same_bytes(name: str, same: Encoded, tmp_path: Path) -> None:
     FILES[name](tmp_path / name)
+    assert same.encoder.encode(tmp_path / name).rows.tobytes() == same.rows.tobytes()
+    if name in ("pandas.csv", "polars.csv"):  # where 5 is written as 5.0: another key, of a column without a type
+        return
     fitted = fit(SAME_SCHEMA, tmp_path / name)
     assert differences(fitted, same) == {}
-    assert same.encoder.encode(tmp_path / name).rows.tobytes() == same.rows.tobytes()
     assert fitted.encoder.encode(SAME).rows.tobytes() == same.rows.tobytes()
 
 
@@ -647,16 +649,17 @@ def test_text_is_spelled_as_the_training_rows_were(tmp_path: Path) -> None:
     )
     schema = schema_of({name: name for name in typed.column_names})
     from_text, from_types = fit(schema, tmp_path / "a.csv"), fit(schema, typed)
-    assert list(vocabulary_of(from_text, "x")) == list(vocabulary_of(from_types, "x")) == ["2.5", "5"]
+    assert list(vocabulary_of(from_text, "x")) == ["2.50", "5.0"]  # as they stand there
+    assert list(vocabulary_of(from_types, "x")) == ["2.5", "5"]
     assert list(vocabulary_of(from_text, "ok")) == ["false", "true"]
     assert list(vocabulary_of(from_text, "code")) == ["007", "7"]
     (tmp_path / "new.csv").write_text("n,x,ok,code,day\n5.0,5,TRUE,7.0,2024-02-20\n,2.5-3,1e,,\n")
-    for encoded in (from_text, from_types):
+    for encoded, five, unseen in ((from_text, None, 1), (from_types, "5", 0)):
         new = encoded.encoder.encode(tmp_path / "new.csv")
         first = {name: decoded_rows(new, name)[0] for name in new.values}
-        assert first == {"n": ["5"], "x": ["5"], "ok": ["true"], "code": [None], "day": ["2024-02-20"]}
+        assert first == {"n": [five], "x": [five], "ok": ["true"], "code": [None], "day": ["2024-02-20"]}
         assert decoded_rows(new, "x")[1] == [None]
-        assert [new.tallies[name].unseen for name in ("n", "x", "ok", "code")] == [0, 1, 1, 1]
+        assert [new.tallies[name].unseen for name in ("n", "x", "ok", "code")] == [unseen, unseen + 1, 1, 1]
 
 
 def test_na_among_the_numbers_of_a_text_file_is_missing(tmp_path: Path) -> None:
@@ -748,8 +751,7 @@ def test_keys_that_are_too_frequent_count_as_none(tmp_path: Path) -> None:
     assert tallies == {"a": (4, 0, 0), "b": (2, 2, 0), "w": (2, 2, 0), "n": (0, 0, 0), "all": (1, 2, 0)}
     assert vocabulary_of(encoded, "n") == {"1": 1, "1.0": 1, "1.00": 1, "2": 1, "3": 1}  # as a typed column: text
     text = fit(schema_of({"a": "a", "n": groups["n"]}), csv)
-    assert vocabulary_of(text, "n") == {"2": 1, "3": 1}  # respelled, 1 is in 3 of 5 rows
-    assert decoded_rows(text, "n") == [None, None, None, ["2"], ["3"]]
+    assert vocabulary_of(text, "n") == vocabulary_of(encoded, "n")
     encoded.encoder.save(tmp_path / "encoder")
     loaded = Encoder.load(tmp_path / "encoder")
     new = pa.table(
@@ -1299,3 +1301,18 @@ def test_items_that_are_cut_after_frequent_ones_left_are_no_values(texts: list[s
     for again in (encoded, encoded.encoder.encode(rows)):
         ids = np.asarray(again.rows)[:, 1]
         assert [None if i < 0 else found[i] for i in ids[: len(texts)]] == [text and text.split()[0] for text in texts]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_lists_of_nothing_but_null(form: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{form}"
+    if form == "jsonl":
+        path.write_text('{"a": [null], "b": "x"}\n{"a": [null, null], "b": "y"}\n')
+    else:
+        pq.write_table(pa.table({"a": pa.array([[None], [None, None]]), "b": ["x", "y"]}), path)
+    groups = {"a": {"column": "a", "extractor": {"type": "lookup", "multi": True}}, "b": {"column": "b"}}
+    with pytest.raises(UserError, match="the group 'a' has no value in any row"):
+        fit({"version": 1, "groups": groups}, path)
+    encoder = fit({"version": 1, "groups": groups}, pa.table({"a": [["p"], ["q"]], "b": ["x", "y"]})).encoder
+    (entries,) = encoder.entries(path)
+    assert entries["a"].present.tolist() == [False, False]  # bags without an item

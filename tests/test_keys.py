@@ -11,12 +11,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feat2vec.codecs import ItemsCodec
 from feat2vec.columns import Stage
+from feat2vec.encode import fit
 from feat2vec.keys import items_of, respell, tokens_of
+from feat2vec.raw import Keys
+from feat2vec.space import dense
 from feat2vec.specs import Lookup, TextCnn
+from feat2vec.vocabulary import PADDING
 from tests import reference
 from tests.test_columns import INF, NAN, bags, csv_stage, refuse, stage_of
 
@@ -40,6 +46,15 @@ from tests.test_columns import INF, NAN, bags, csv_stage, refuse, stage_of
         ),
         ([datetime(2024, 2, 29)], pa.timestamp("us", "UTC"), ["2024-02-29 00:00:00Z"]),
         ([Decimal(10**17), Decimal(10**17 + 1)], pa.decimal128(18), [str(10**17), str(10**17 + 1)]),
+        (
+            [Decimal(2**53), Decimal(2**53 + 1), Decimal(-7), None],
+            pa.decimal128(38),
+            [str(2**53), str(2**53 + 1), "-7", None],
+        ),
+        ([Decimal(10**70 + 1)], pa.decimal256(76), [str(10**70 + 1)]),
+        ([Decimal("1.50"), Decimal("-5.00"), Decimal("0.01")], pa.decimal128(20, 2), ["1.5", "-5", "0.01"]),
+        ([Decimal("9007199254740993.5")], pa.decimal128(20, 2), ["9007199254740993.5"]),
+        ([Decimal("0.0000001"), Decimal("1.5e-7"), Decimal(0)], pa.decimal128(20, 8), ["1e-7", "1.5e-7", "0"]),
         ([None, None], pa.null(), [None, None]),
         (["a", "b", "a"], pa.dictionary(pa.int8(), pa.string()), ["a", "b", "a"]),
     ],
@@ -194,9 +209,91 @@ def test_numbers_are_no_text() -> None:
 
 
 def test_respelling_twice_is_respelling_once() -> None:
-    keys = pa.array(["5.0", "5", "1e3", "0.10", "x", "1.5-3", "TRUE", "-0.0"])
+    keys = pa.array(["5.0", "5", "1e3", "0.10", "x", "1.5-3", "TRUE", "-0.0", "+09007199254740993.0", "1e400"])
     once = respell(keys, "number")
-    assert once.to_pylist() == ["5", "5", "1000", "0.1", "x", "1.5-3", "TRUE", "0"]
+    assert once.to_pylist() == ["5", "5", "1000", "0.1", "x", "1.5-3", "TRUE", "0", str(2**53 + 1), "1e400"]
     assert respell(once, "number").equals(once)
     assert respell(keys, "text").equals(respell(keys, "date"))
     assert respell(keys, "boolean").to_pylist()[6] == "true"
+
+
+def typed(kind: pa.DataType, *cells: Any) -> pa.Table:
+    return pa.table({"a": pa.array(cells, kind), "b": ["x"] * len(cells)})
+
+
+INT64, FLOAT, DEC = pa.int64(), pa.float64(), pa.decimal128(38)
+LARGE, LARGER = str(2**53), str(2**53 + 1)
+SPELLINGS = ["007", " 7", "7", "7.0", "1e5", "100000", "1e05", "1e400", LARGE, LARGER, "+7"]
+# what a run was trained on, its keys, and of what it is asked about: each value and the key that it finds
+CASES: list[tuple[Any, list[str], list[tuple[Any, list[str | None]]]]] = [
+    (
+        ["7", "7.0", "1e5", "100000", "1e05", "1e400", LARGE, LARGER, "NA"],
+        ["7", "7.0", "1e5", "100000", "1e05", "1e400", LARGE, LARGER],
+        [
+            (["7", "7.0", "1e05", "1E5", "1e401", "007", " 7", "NA", LARGER],
+             ["7", "7.0", "1e05", "unseen", "unseen", "unseen", "unseen", None, LARGER]),
+            (typed(INT64, 7, 100_000, 2**53 + 1, 8), ["7", "100000", LARGER, "unseen"]),
+            (typed(FLOAT, 7.0, 1e5), ["7", "100000"]),
+            (typed(DEC, Decimal(7), Decimal(2**53 + 1)), ["7", LARGER]),
+        ],
+    ),
+    (SPELLINGS, SPELLINGS, [(typed(INT64, 7, 100_000), ["7", "100000"]), (["007", "7", "NA"], ["007", "7", "unseen"])]),
+    (
+        typed(INT64, 7, 100_000, 2**53, 2**53 + 1),
+        ["7", "100000", LARGE, LARGER],
+        [
+            (["7", "7.0", "7.", "1e5", "1e05", "007", LARGER, f"{LARGER}.0", f"{LARGE}.0", "1e400", "NA"],
+             ["7", "7", "7", "100000", "100000", "unseen", LARGER, LARGER, LARGE, "unseen", None]),
+            (typed(FLOAT, 7.0, 7.5), ["7", "unseen"]),
+            (typed(DEC, Decimal(2**53 + 1)), [LARGER]),
+        ],
+    ),
+    (
+        typed(DEC, Decimal(2**53), Decimal(2**53 + 1), Decimal(10**30)),
+        [LARGE, LARGER, str(10**30)],
+        [
+            (typed(INT64, 2**53 + 1, 2**53 + 2), [LARGER, "unseen"]),
+            ([f"{LARGER}.0", str(10**30)], [LARGER, str(10**30)]),
+        ],
+    ),
+    (
+        typed(FLOAT, 7.0, 0.5, 1e20, 2.0**53),
+        ["7", "0.5", "1e+20", "9.007199254740992e+15"],
+        [
+            (["7", "7.00", ".50", "1e20", "100000000000000000000.0", f"{LARGER}.0", f"{LARGE}.0"],
+             ["7", "7", "0.5", "1e+20", "1e+20", "unseen", "9.007199254740992e+15"]),
+            (typed(INT64, 7), ["7"]),
+            (typed(pa.decimal128(20, 2), Decimal("7.00"), Decimal("0.50")), ["7", "0.5"]),
+        ],
+    ),
+    (typed(pa.string(), "7", "7.0"), ["7", "7.0"], [(["7.0"], ["7.0"]), (typed(FLOAT, 7.0), ["7"])]),
+    (["True", "true", "FALSE"], ["true", "false"], [(["TRUE"], ["true"]), (typed(pa.bool_(), False), ["false"])]),
+]  # fmt: skip
+
+
+def source_of(given: Any, path: Path) -> Any:
+    """A typed table as it is; a list of text as a CSV."""
+    if isinstance(given, pa.Table):
+        return given
+    path.write_text("a,b\n" + "".join(f'"{text}",x\n' for text in given))
+    return path
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_which_key_a_value_finds(case: int, tmp_path: Path) -> None:
+    """By type and text: the rule is that of `keys.py`, in the encoder and in the graph of a saved model."""
+    trained, keys, asked = CASES[case]
+    encoder = fit(
+        {"version": 1, "groups": {name: {"column": name} for name in "ab"}}, source_of(trained, tmp_path / "a.csv")
+    ).encoder
+    codec = encoder.codecs["a"]
+    assert isinstance(codec, ItemsCodec)
+    vocabulary = codec.vocabulary
+    assert sorted(vocabulary.keys.to_pylist()) == sorted(keys)
+    for rows, expected in asked:
+        (batch,) = encoder.entries(source_of(rows, tmp_path / "new.csv"))
+        ids = dense(batch["a"])[:, 0].tolist()
+        assert [None if id_ == PADDING else vocabulary.key(id_) or "unseen" for id_ in ids] == expected
+        if not isinstance(rows, pa.Table):
+            graph = Keys(vocabulary, text=True)(tf.constant(rows)).numpy()
+            assert [None if id_ == PADDING else vocabulary.key(id_) or "unseen" for id_ in graph] == expected

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ import feat2vec
 from feat2vec import profile
 from feat2vec.document import parse_document
 from feat2vec.errors import UserError
+from feat2vec.profile import profile_table
 from feat2vec.propose import propose
 from feat2vec.schema import Schema, read_schema
+from feat2vec.table import open_table
 
 ROWS = 120
 PAIR: dict[str, Any] = {"kind": ["a", "b", "c"] * 40, "size": [i % 7 / 4 for i in range(ROWS)]}
@@ -445,3 +448,16 @@ def test_any_table_gets_a_schema_that_fits_it(
     assert all(char.isprintable() or char == "\n" for char in text)
     encoded = feat2vec.fit(read_schema(parse_document(text)), source, folder / "encoded")
     assert len(encoded) == table.num_rows
+
+
+def test_large_decimals_are_identifiers(tmp_path: Path) -> None:
+    """Profiled over more than one stage, whose distinct keys DuckDB counts."""
+    numbers = [Decimal(2**53 + i % 4) for i in range(40)]
+    table = pa.table({"id": pa.array(numbers, pa.decimal128(38)), "wide": pa.array(numbers, pa.decimal256(76))})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("feat2vec.profile.STAGE_BYTES", 1)
+        pq.write_table(table[:20], tmp_path / "a.parquet")
+        pq.write_table(table[20:], tmp_path / "b.parquet")
+        columns, left_out = profile_table(open_table(f"{tmp_path}/*.parquet"))
+    assert not left_out
+    assert [(column.kind, column.distinct) for column in columns] == [("text", 4)] * 2

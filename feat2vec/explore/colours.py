@@ -72,7 +72,8 @@ def colourable(table: Table) -> list[str]:
     """The columns that can be a colour: numbers, dates, booleans, text, and lists of these."""
 
     def is_one(kind: pa.DataType) -> bool:
-        kinds = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal, is_text)
+        t = pa.types
+        kinds = (t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_temporal, is_text)
         return any(test(kind) for test in kinds)
 
     return [

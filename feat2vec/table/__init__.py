@@ -14,6 +14,7 @@ from feat2vec.errors import UserError, suggest
 from feat2vec.table.csv import csv_part
 from feat2vec.table.files import open_files
 from feat2vec.table.frames import open_frame
+from feat2vec.table.integrity import sound_batches
 from feat2vec.table.types import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -24,6 +25,7 @@ from feat2vec.table.types import (
     describe,
     first_misfit,
     is_supported,
+    knows_time_zone,
     normal_array,
     normal_type,
 )
@@ -46,8 +48,9 @@ class Table:
     """Rows with named columns, in one or more parts; `open_table` makes them.
 
     The type of a column is one of bool, int64, uint64, float32, float64, string, date32, timestamp[us] with or
-    without a time zone, null, list<any of these> and fixed_size_list<float32 or float64>. Every other type (structs,
-    maps, durations ...) stays what it is, and to ask for such a column is an error.
+    without a time zone, decimals that neither int64 nor float64 holds, null, list<any of these> and
+    fixed_size_list<float32 or float64>. Every other type (structs, maps, durations ...) stays what it is, and to ask
+    for such a column is an error.
     """
 
     def __init__(self, name: str, parts: Sequence[Part], typed: bool = True) -> None:
@@ -83,12 +86,17 @@ class Table:
                 f"{self.name}: column {name!r} is of type {describe(self.columns[name])}, which cannot be used: "
                 "turn it into text, numbers, dates or lists of them, or leave it out"
             )
+        if not knows_time_zone(self.columns[name]):
+            raise UserError(
+                f"{self.name}: column {name!r} is of type {describe(self.columns[name]):.80}, whose time zone is not "
+                "known: convert it to UTC, or to times without a zone"
+            )
 
     def _stream(self, names: list[str]) -> Iterator[Batch]:
         total = 0
         for part in self._parts:
             rows = 0
-            for raw in _sized(part.read(names)):
+            for raw in _sized(sound_batches(part.source, part.read(names))):
                 yield Batch(self._normal(raw, names, part.source, rows), part.source, rows)
                 rows += raw.num_rows
             total += rows

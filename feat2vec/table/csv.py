@@ -16,9 +16,11 @@ from feat2vec.errors import UserError
 from feat2vec.table.types import Part, column_types
 
 BLOCK = 2**23
+LONGEST_HEADER = BLOCK // 2
+LONGEST = 2 * BLOCK  # characters of a value, or bytes of a line, that are held to say what is wrong with the row
 DELIMITERS = "if it should have more, put commas, semicolons, tabs or | between them, in every row"  # of one column
 END = "\x1eend of the file\x1e"  # a last row of our own: when it does not come back, a quote before it is open
-_HEADER = re.compile(rb'((?:"[^"]*"|[^"\r\n])*)(\r\n|\r|\n|\Z)')
+_SIGN = re.compile(rb'["\r\n]')
 _QUOTED = re.compile(rb'"[^"]*"')
 
 
@@ -70,7 +72,12 @@ def csv_part(path: str, compression: str | None, delimiter: str | None) -> Part:
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}: cannot be read: {error}: is the file whole?") from error
     delimiter = delimiter or _delimiter(header)
-    names = next(csv.reader(io.StringIO(_decode(path, header), newline=""), delimiter=delimiter), [])
+    try:
+        names = next(csv.reader(io.StringIO(_decode(path, header), newline=""), delimiter=delimiter), [])
+    except csv.Error as error:
+        raise UserError(
+            f"{path}: header: {error}: the first line must hold the names of the columns; is it there?"
+        ) from error
     types = column_types(path, [(name, pa.string()) for name in names])
     file = _File(path, compression, tuple(types), delimiter)
     return Part(path, types, lambda columns: _read(file, columns))
@@ -83,12 +90,29 @@ def _split_header(path: str, head: bytes) -> tuple[bytes, bytes]:
     head = head.removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
     if not head:
         raise UserError(f"{path}: is empty: expected a header line with the names of the columns")
-    match = _HEADER.match(head)
-    if match is None:
+    end = _line_end(head)
+    if end is None:
         raise UserError(f"{path}: header: a quote is opened and never closed: close it")
-    if b"\0" in match[1]:
+    header, rest = head[:end], head[end:]
+    if end > LONGEST_HEADER:
+        raise UserError(
+            f"{path}: header: is longer than {LONGEST_HEADER:,} bytes: the first line must hold the columns' names"
+        )
+    if b"\0" in header:
         raise UserError(f"{path}: header: holds a NUL byte: is it a text file?")
-    return match[1], head[match.end() :]
+    return header, rest[2 if rest.startswith(b"\r\n") else 1 :]
+
+
+def _line_end(text: bytes) -> int | None:
+    """Where the first line ends that is not within quotes; None where a quote stays open."""
+    at = 0
+    while sign := _SIGN.search(text, at):
+        if sign[0] != b'"':
+            return sign.start()
+        at = text.find(b'"', sign.end()) + 1
+        if not at:
+            return None
+    return len(text)
 
 
 def _decode(path: str, header: bytes) -> str:
@@ -149,7 +173,7 @@ def _without_last_row(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 def _unreadable(file: _File, error: Exception) -> UserError:
     """Say what is wrong with the file, which is read a second time, slowly, to find the row."""
-    limit = csv.field_size_limit(8 * BLOCK)  # so that what is too long can be told from a quote that is open
+    limit = csv.field_size_limit(LONGEST)  # so that what is too long can be told from a quote that is open
     try:
         with file.open() as stream:
             return UserError(_problem(file, stream) or f"{file.path}: cannot be read as CSV: {error}")
@@ -163,7 +187,7 @@ def _problem(file: _File, stream: pa.NativeFile) -> str | None:
     number = 0
     row: list[str] = []
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-    rows = csv.reader(chain(text, [file.last_row()]), delimiter=file.delimiter)
+    rows = csv.reader(chain(_lines(text), [file.last_row()]), delimiter=file.delimiter)
     try:
         next(filter(None, rows))  # the header is the first line that is not blank
         for row in rows:
@@ -172,10 +196,21 @@ def _problem(file: _File, stream: pa.NativeFile) -> str | None:
             if problem and END not in row[-1]:
                 return f"{file.path}: row {number}: {problem}"
     except csv.Error:  # a value as long as several blocks
-        number, row = number + 1, []
+        return (
+            f"{file.path}: row {number + 1}: a value or a line is longer than {LONGEST:,} characters: "
+            f"a quote may be opened and never closed; {BLOCK:,} bytes of a row can be read"
+        )
     if row == [END] * len(file.names):
         return None
     return f"{file.path}: row {number}: a quote is opened and never closed: close it, or double the quotes in a value"
+
+
+def _lines(text: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of a file, none of which is held when it is too long."""
+    while line := text.readline(LONGEST + 1):
+        if len(line) > LONGEST:
+            raise csv.Error("line is too long")
+        yield line
 
 
 def _row_problem(file: _File, row: list[str]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import glob
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -41,6 +42,11 @@ _LARGE = r"""
     from (select json, row_number() over () as number from read_json_objects($path, {options}))
     where regexp_matches(json, '[:,\[]\s*-?[0-9]{{19,}}\s*[,\]}}]')
 """
+_LONGEST = 2**24  # bytes of an object: DuckDB's own limit
+_HELD = 2**24  # bytes of an array that are held to find what is wrong in it
+_DIGITS = 1000  # of an integer: far more than any type holds, and fewer than Python reads
+_DEEPEST = 120  # DuckDB ends at 128
+_TOO_DEEP = "is nested too deeply: a value is text, a number, true, false or a list"
 _DUCKDB = {pa.bool_(): "BOOLEAN", pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.string(): "VARCHAR"}
 
 
@@ -156,33 +162,73 @@ def _unreadable(file: _File, error: Exception) -> UserError:
     """Say what is wrong with the file, which is read again, slowly, to find the line."""
     try:
         with file.open() as stream:
-            for number, line in enumerate(_lines(stream) if file.shape != "array" else (), 1):
-                problem = _line_problem(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line)
-                if problem:
-                    return UserError(f"{file.path}: line {number}: {problem}")
+            problem = _array_problem(stream) if file.shape == "array" else _lines_problem(stream)
     except (OSError, pa.ArrowException) as unreadable:
-        return UserError(f"{file.path}: cannot be read: {unreadable}: is the file whole?")
+        return UserError(f"{file.path}: cannot be read: {unreadable!s:.100}: is the file whole?")
+    if problem:
+        return UserError(f"{file.path}: {problem}")
     reason = str(error).splitlines()[0].partition(", at byte")[0]
-    return UserError(f"{file.path}: cannot be read as JSON, one object a line or one array of objects: {reason}")
+    return UserError(f"{file.path}: cannot be read as JSON, one object a line or one array of objects: {reason:.100}")
+
+
+def _lines_problem(stream: pa.NativeFile) -> str | None:
+    """The first line of a file with one object a line that cannot be a row."""
+    for number, line in enumerate(_lines(stream), 1):
+        if len(line) > _LONGEST:
+            return f"line {number}: is longer than {_LONGEST:,} bytes: one object a line is expected"
+        problem = _line_problem(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line)
+        if problem:
+            return f"line {number}: {problem}"
+    return None
+
+
+def _array_problem(stream: pa.NativeFile) -> str | None:
+    """The first object of an array that cannot be a row, in a file that is small enough to be held."""
+    text = stream.read(_HELD + 1).removeprefix(codecs.BOM_UTF8)
+    if len(text) > _HELD:
+        return None
+    try:
+        rows = _parse(text)
+    except ValueError as error:
+        return f"cannot be read as JSON, one object a line or one array of objects: {error!s:.80}"
+    except RecursionError:
+        return _TOO_DEEP
+    for number, row in enumerate(rows if isinstance(rows, list) else [], 1):
+        problem = _object_problem(row[1]) if isinstance(row, tuple) else None
+        if problem:
+            return f"row {number}: {problem}"
+    return None
 
 
 def _lines(stream: pa.NativeFile) -> Iterator[bytes]:
-    rest = b""
-    while block := stream.read(2**20):
-        *lines, rest = (rest + block).split(b"\n")
-        yield from lines
-    yield rest
+    """The lines of a file; of one that is longer than `_LONGEST` the first bytes, and nothing after it."""
+    reader = io.BufferedReader(stream, 2**20)
+    while line := reader.readline(_LONGEST + 1):
+        yield line.removesuffix(b"\n")
+        if len(line) > _LONGEST:
+            return
+
+
+def _parse(text: bytes) -> object:
+    """Parse JSON; an object is ("object", its pairs), and a number of too many digits is cut, as none fits 64 bits."""
+    return json.loads(
+        text.decode(),
+        object_pairs_hook=lambda pairs: ("object", pairs),
+        parse_int=lambda digits: int(digits[:_DIGITS]),
+    )
 
 
 def _line_problem(line: bytes) -> str | None:
     if not line.strip():
         return None
     try:
-        pairs = json.loads(line.decode(), object_pairs_hook=lambda pairs: ("object", pairs))
+        pairs = _parse(line)
     except UnicodeDecodeError:
         return f"is not UTF-8: {line[:60]!r}: save the file as UTF-8"
     except ValueError as error:
         return f'is not JSON: {error}: expected one object a line, like {{"title": "Eve"}}'
+    except RecursionError:
+        return _TOO_DEEP
     if not isinstance(pairs, tuple):
         return f"expected an object, received {line[:60].decode(errors='replace')}"
     return _object_problem(pairs[1])
@@ -191,12 +237,36 @@ def _line_problem(line: bytes) -> str | None:
 def _object_problem(pairs: list[tuple[str, object]]) -> str | None:
     names = [name for name, _ in pairs]
     for name, value in pairs:
+        shown = repr(name) if len(name) <= 60 else f"{name[:57]!r}..."
         if names.count(name) > 1:
-            return f"the key {name!r} comes twice: keep one"
+            return f"the key {shown} comes twice: keep one"
+        if _depth(value) >= _DEEPEST:
+            return f"column {shown}: {_TOO_DEEP}"
+        try:
+            json.dumps([name, value], ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            return f"column {shown}: holds half of a surrogate pair, which is no text: write the character whole"
         for number in value if isinstance(value, list) else [value]:
             if isinstance(number, int) and not -(2**63) <= number < 2**63 and not _is_amount(number):
-                return f"column {name!r}: {number} does not fit 64 bits: write it as a string"
+                digits = str(number)
+                digits = digits if len(digits) <= 60 else f"{digits[:40]}..."
+                return f"column {shown}: {digits} does not fit 64 bits: write it as a string"
     return None
+
+
+def _depth(value: object) -> int:
+    """How many lists and objects are around the innermost value."""
+    depth, level = 0, [value]
+    while level := [inner for outer in level for inner in _inside(outer)]:
+        depth += 1
+    return depth
+
+
+def _inside(value: object) -> list[object]:
+    """What a list or an object, as `_parse` gives it, holds."""
+    if isinstance(value, tuple):
+        return [inner for _, inner in value[1]]
+    return value if isinstance(value, list) else []
 
 
 def _is_amount(number: int) -> bool:

@@ -8,24 +8,30 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from feat2vec.errors import UserError
-from feat2vec.table.types import BATCH_ROWS, Part
+from feat2vec.table.types import BATCH_BYTES, BATCH_ROWS, Part
+
+LONGEST = 2**24  # bytes of a line
 
 
 def lines_part(path: str, compression: str | None) -> Part:
     """One file of UTF-8; an empty line is a missing text."""
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
-        row = 0
+        row = size = 0
         try:
             with pa.input_stream(path, compression=compression) as stream:
                 lines: list[str | None] = []
-                for line in io.BufferedReader(stream, 1 << 20):
+                reader = io.BufferedReader(stream, 1 << 20)
+                while line := reader.readline(LONGEST + 1):
                     row += 1
+                    if len(line) > LONGEST:
+                        raise UserError(f"{path}: row {row}: is longer than {LONGEST:,} bytes: break it into lines")
                     text = line.decode("utf-8-sig" if row == 1 else "utf-8").rstrip("\r\n")
                     lines.append(text or None)
-                    if len(lines) == BATCH_ROWS:
+                    size += len(line)
+                    if len(lines) == BATCH_ROWS or size > BATCH_BYTES:
                         yield _batch(lines, columns)
-                        lines = []
+                        lines, size = [], 0
                 yield _batch(lines, columns)
         except UnicodeDecodeError as error:
             byte = f"byte {error.start + 1} is 0x{error.object[error.start]:02x}"

@@ -12,6 +12,8 @@ from feat2vec.errors import UserError
 
 BATCH_ROWS = 2**17
 BATCH_BYTES = 2**26
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, as days since 1970
+DATES = "dates must be in the years 1 to 9999"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ def column_types(source: str, fields: Iterable[tuple[object, pa.DataType]]) -> d
             raise UserError(f"{source}: column names must be strings, received {name!r}: rename that column")
         if name in types:
             raise UserError(f"{source}: two columns are called {name!r}: rename one of them")
+        try:
+            normal_type(kind)
+        except ValueError as error:  # a damaged file: lists of a negative size, a time zone that is not UTF-8
+            raise UserError(f"{source}: column {name!r}: its type cannot be read ({error}): write it again") from error
         types[name] = kind
     if not types:
         raise UserError(f"{source}: has no columns: a table needs at least one")
@@ -76,9 +82,23 @@ def _normal_scalar(kind: pa.DataType) -> pa.DataType:
         return pa.int64()
     if t.is_float16(kind):
         return pa.float32()
-    if t.is_decimal(kind):  # whole ones are ids more often than amounts, and float64 would merge large ones
-        return pa.int64() if kind.scale == 0 and kind.precision <= 18 else pa.float64()
+    if t.is_decimal(kind):
+        return _normal_decimal(kind.precision - kind.scale, kind.scale)
     return pa.date32() if t.is_date(kind) else kind
+
+
+def _normal_decimal(before: int, after: int) -> pa.DataType:
+    """Return the type for decimals with so many digits before and after the point; none merges two of them.
+
+    Whole ones are int64 where it holds them, as they are ids more often than amounts. A float64 holds 15 digits.
+    """
+    before, after = max(before, 0), max(after, 0)
+    digits = min(before + after, 76)
+    if after == 0 and digits <= 18:
+        return pa.int64()
+    if digits <= 15:
+        return pa.float64()
+    return pa.decimal128(digits, after) if digits <= 38 else pa.decimal256(digits, after)
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -98,8 +118,24 @@ def is_supported(kind: pa.DataType) -> bool:
     t = pa.types
     if _is_list(kind):
         return is_supported(kind.value_type)
-    tests = (t.is_string, t.is_boolean, t.is_integer, t.is_floating, t.is_date32, t.is_timestamp, t.is_null)
+    tests = (
+        t.is_string, t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_date32, t.is_timestamp, t.is_null,
+    )  # fmt: skip
     return any(test(kind) for test in tests)
+
+
+def knows_time_zone(kind: pa.DataType) -> bool:
+    """Whether times of this type, or lists of them, have a time zone that Arrow and Python know, or none."""
+    while _is_list(kind):
+        kind = kind.value_type
+    if not pa.types.is_timestamp(kind) or kind.tz is None:
+        return True
+    try:
+        pa.scalar(0, kind).cast(pa.string())
+        pa.scalar(0, kind).as_py()
+    except ValueError:  # an ArrowInvalid, or zoneinfo's own
+        return False
+    return True
 
 
 def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
@@ -111,7 +147,10 @@ def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return b
     if t.is_integer(a) and t.is_integer(b):
         return pa.int64()
-    if all(t.is_integer(kind) or t.is_floating(kind) for kind in (a, b)):
+    if all(t.is_integer(kind) or t.is_decimal(kind) for kind in (a, b)):
+        sizes = [(kind.precision - kind.scale, kind.scale) if t.is_decimal(kind) else (20, 0) for kind in (a, b)]
+        return _normal_decimal(*map(max, *sizes))
+    if all(t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) for kind in (a, b)):
         return pa.float64()
     if t.is_timestamp(a) and t.is_timestamp(b) and a.tz and b.tz:
         return pa.timestamp("us", "UTC")
@@ -154,7 +193,31 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         if kind == pa.string() and not array.dictionary.null_count:
             return array
     # nanoseconds, and the hours of a date64, are cut off on purpose; anything else that would lose is an error
-    return array.cast(kind, safe=not any(unit in str(array.type) for unit in ("[ns", "date64")))
+    if "date64" in str(array.type):
+        _refuse_far_dates(array)  # before they are cut off
+    # PyArrow casts lists of nothing but null to lists with fewer items, if their type is the same
+    if array.type != kind:
+        array = array.cast(kind, safe=not any(unit in str(array.type) for unit in ("[ns", "date64")))
+    _refuse_far_dates(array)
+    return array
+
+
+def _refuse_far_dates(array: pa.Array) -> None:
+    """Raise an ArrowInvalid for dates that Python's datetime cannot hold: they would fail wherever one is shown."""
+    import pyarrow.compute as pc
+
+    while _is_list(array.type):
+        array = array.flatten()
+    if not pa.types.is_temporal(array.type) or not len(array):
+        return
+    is_date32 = pa.types.is_date32(array.type)
+    limits = pc.min_max(array.view(pa.int32() if is_date32 else pa.int64())).as_py()
+    if limits["min"] is None:
+        return
+    day = 1 if is_date32 else 86_400_000 if pa.types.is_date64(array.type) else 86_400_000_000  # in the type's units
+    margin = day if getattr(array.type, "tz", None) else 0  # in another time zone it may be the next year already
+    if limits["min"] < FIRST_DAY * day + margin or limits["max"] >= (LAST_DAY + 1) * day - margin:
+        raise pa.ArrowInvalid(DATES)
 
 
 def _list(views: pa.Array) -> pa.Array:

@@ -1,0 +1,76 @@
+"""Batches of a file or a stream that keep what their types promise; of others Arrow would read beyond the buffers.
+
+Arrow's readers take a file's offsets, lengths and dictionary indices as they stand. What is done to such a batch ends
+in a wrong answer or the end of the process, so a batch is validated in full before anything looks at its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from feat2vec.errors import UserError
+
+# Types whose values are looked at later, each with its row, and the types that have the same buffers.
+_SAME_BUFFERS = {
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+    pa.string_view(): pa.binary_view(),
+    pa.date64(): pa.int64(),
+}
+
+
+def sound_batches(source: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the same batches; a UserError where the buffers of one do not fit its type or one another.
+
+    Whether text is UTF-8 is left to `normal_array`, which names the row and is faster on ASCII.
+    """
+    first_row = 0
+    for batch in batches:
+        name = None
+        try:
+            batch.validate()  # the number of buffers and their sizes: without it a column may not even be taken out
+            for name in batch.schema.names:
+                _structure(batch.column(name)).validate(full=True)
+        except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
+            rows = f"rows {first_row + 1:,} to {first_row + max(batch.num_rows, 1):,}"
+            where = rows if name is None else f"{rows}: column {name!r:.60}"
+            reason = str(error).splitlines()[0]
+            raise UserError(
+                f"{source}: {where}: {reason:.100}", "the file is damaged, or made to do harm: write it again"
+            ) from error
+        first_row += batch.num_rows
+        yield batch
+
+
+def _structure(array: pa.Array) -> pa.Array:
+    """The array with bytes in place of text, and numbers in place of dates of milliseconds."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    kind = _plain(array.type)
+    return array if kind == array.type else array.view(kind)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type with the same buffers whose values need not be UTF-8."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _plain(kind.value_type), kind.ordered)
+    if pa.types.is_run_end_encoded(kind):
+        return pa.run_end_encoded(kind.run_end_type, _plain(kind.value_type))
+    for is_type, make in _LISTS.items():
+        if is_type(kind):
+            return make(_plain(kind.value_type))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_plain(kind.value_type), kind.list_size)
+    return _SAME_BUFFERS.get(kind, kind)
+
+
+_LISTS = {
+    pa.types.is_list: pa.list_,
+    pa.types.is_large_list: pa.large_list,
+    pa.types.is_list_view: pa.list_view,
+    pa.types.is_large_list_view: pa.large_list_view,
+}
