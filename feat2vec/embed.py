@@ -26,7 +26,7 @@ import tensorflow as tf
 from feat2vec.codecs import Entries, Present
 from feat2vec.columns import Stage
 from feat2vec.encode import Encoder
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import UserError, listed, suggest
 from feat2vec.interactions import Level
 from feat2vec.model import Feat2Vec
 from feat2vec.places import file_place
@@ -180,7 +180,7 @@ def chosen(names: Sequence[str], groups: Sequence[str] | None) -> list[str]:
         raise UserError(f"groups: expected a list of groups, such as {list(names[:2])}; received {groups!r}")
     for name in groups:
         if name not in names:
-            near = suggest(name, names) or f"; the groups are {', '.join(names)}"
+            near = suggest(name, names) or f"; the groups are {listed(names)}"
             raise UserError(f"groups: there is no group {name!r}{near}")
     return [name for name in names if name in groups]
 

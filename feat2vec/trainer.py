@@ -185,9 +185,8 @@ def _refuse_other(where: Path, before: Mapping[str, Any], now: Mapping[str, Any]
     changed = list(differences(old, new))
     if changed:
         shown = [f"  {line.removeprefix('schema.')}" for line in changed[:3]]
-        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        lines = "\n".join(shown)
-        raise UserError(f"{where}: was trained with another schema or other data:\n{lines}{more}\nstart with --force")
+        shown[-1] += f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise UserError(f"{where}: was trained with another schema or other data:", *shown, "start with --force")
 
 
 class Trainer(keras.callbacks.Callback):
@@ -348,9 +347,9 @@ class Trainer(keras.callbacks.Callback):
         step = int(self.model.failed_at) + 1
         raise FailedError(
             f"the loss is {loss} at step {step} (epoch {self.epoch + 1}); "
-            f"the largest weight, {sizes[worst]:.3g}, is of the group {worst!r}.\nUse a lower "
-            f"training.optimizer.learning_rate ({self.spec.optimizer.learning_rate:g} now), a higher training.l2, "
-            "or another scale for its numbers."
+            f"the largest weight, {sizes[worst]:.3g}, is of the group {worst!r}.",
+            f"Use a lower training.optimizer.learning_rate ({self.spec.optimizer.learning_rate:g} now), "
+            "a higher training.l2, or another scale for its numbers.",
         )
 
     def _keep_best(self, loss: float | None) -> None:

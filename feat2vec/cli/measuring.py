@@ -8,8 +8,8 @@ from typing import Literal
 
 import click
 
-from feat2vec.cli.console import import_tensorflow, json_row, names, say
-from feat2vec.errors import UserError
+from feat2vec.cli.console import import_tensorflow, json_row, names, say, say_text
+from feat2vec.errors import UserError, listed
 
 
 @click.command()
@@ -50,7 +50,7 @@ def evaluate(
         say(json.dumps(facts))
         return
     for name, value in facts.items():
-        shown = ", ".join(value) if isinstance(value, list) else f"{value:.4g}" if isinstance(value, float) else value
+        shown = listed(value) if isinstance(value, list) else f"{value:.4g}" if isinstance(value, float) else value
         say(f"{name:15} {'-' if shown is None else shown}")
 
 
@@ -107,7 +107,7 @@ def explain(
     )
     if plot is not None:
         plot.write_text(alone(found.svg()) if plot.suffix == ".svg" else found.page(), encoding="utf-8")
-    say(json.dumps(found.facts()) if as_json else found.text())
+    say(json.dumps(found.facts())) if as_json else say_text(found.text())
 
 
 @click.command()
