@@ -11,10 +11,9 @@ level's space is what the levels up to it hold, side by side, and the default is
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -33,6 +32,7 @@ from feat2vec.places import file_place
 from feat2vec.schema import ModelSpec
 from feat2vec.space import ROWS, blocks, dense
 from feat2vec.table import Table, open_table
+from feat2vec.whole import whole_file
 
 Floats = npt.NDArray[np.float32]
 Item = TypeVar("Item")
@@ -147,7 +147,6 @@ def parquet_file(
     import pyarrow.parquet as pq
 
     out = file_place(out, force=force)
-    partial = out.with_name(f".{out.name}-{os.urandom(8).hex()}")
     options = {"use_dictionary": list(names) or False, "write_statistics": list(names) or False, "compression": "none"}
     held: list[pa.RecordBatch] = []
 
@@ -161,15 +160,9 @@ def parquet_file(
             file.write_table(pa.Table.from_batches(held, schema))
             held.clear()
 
-    try:
-        with pq.ParquetWriter(partial, schema, **options) as file:
-            yield write
-            flush()
-        partial.replace(out)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink()
-        raise
+    with whole_file(out) as partial, pq.ParquetWriter(partial, schema, **options) as file:
+        yield write
+        flush()
 
 
 def chosen(names: Sequence[str], groups: Sequence[str] | None) -> list[str]:
@@ -205,16 +198,17 @@ def at_level(levels: Sequence[Level], level: int, level_sharing: str) -> Any:
 def entries_spec(encoder: Encoder, group: str) -> tf.TensorSpec:
     """What a group's entries look like: bags of new rows may be wider than those of training."""
     codec = encoder.codecs[group]
-    return tf.TensorSpec([None, codec.width if codec.dtype == np.float32 else None], codec.dtype)
+    width = codec.width if codec.dtype == np.float32 else None
+    return tf.TensorSpec([None, width], codec.dtype, "entries")  # TensorFlow warns of groups' names it cannot take
 
 
-def column_names(groups: Sequence[str]) -> list[str]:
-    """The groups' names, with a stroke after those that are taken by other columns."""
-    taken, names = {ROW, ID, *groups} - set(groups) | {ROW, ID}, []
+def column_names(groups: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
+    """The groups' names, with a stroke after those that are taken by other columns, or by `taken`."""
+    used, names = {ROW, ID, *taken}, []
     for name in groups:
-        while name in taken:
+        while name in used:
             name += "_"
-        taken.add(name)
+        used.add(name)
         names.append(name)
     return names
 

@@ -38,8 +38,11 @@ class FailedError(Exception):
         self.problems = problems
 
 
+ROOM = "make room, or choose another folder"
+
+
 @contextmanager
-def writing(place: str | Path, remedy: str = "make room, or choose another folder") -> Iterator[None]:
+def writing(place: str | Path, remedy: str = ROOM) -> Iterator[None]:
     """A system's error, such as a full disk, that names no file is raised again with the place and a remedy."""
     try:
         yield

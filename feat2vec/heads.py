@@ -143,8 +143,8 @@ def _of_levels(extractor: Extractor, levels: slice) -> list[Any]:
 
 
 def input_names(groups: Sequence[str]) -> list[str]:
-    """The groups' names as Keras takes them: without `/`, and none is `row`."""
-    return column_names([name.replace("/", "_") for name in groups])
+    """The groups' names as Keras takes them: without `/`, and none is `row`, or `self`, as inputs are keywords."""
+    return column_names([name.replace("/", "_") for name in groups], taken=("self",))
 
 
 # --- batches --------------------------------------------------------------------------------------------------------

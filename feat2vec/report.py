@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
@@ -16,6 +15,7 @@ from feat2vec.errors import UserError
 from feat2vec.places import file_place
 from feat2vec.run import Run
 from feat2vec.space import candidates, is_keyed
+from feat2vec.whole import write_text
 
 OFTEN, RARE, NEAR = 5, 3, 5  # keys, and neighbours of each, that are shown
 BOUNDS = ((1, 1), (5, 1), (5, None))  # negatives, and classes that a row is told from
@@ -36,12 +36,7 @@ def report(
         raise UserError("--label: is a column of --data; name the rows too")
     file_place(out, force=force)
     facts = facts_of(run, data, label, other)
-    partial = out.with_name(f".{out.name}-{os.urandom(8).hex()}")
-    try:
-        partial.write_text(page(facts), encoding="utf-8")
-        partial.replace(out)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(out, page(facts))
     return facts
 
 

@@ -23,7 +23,7 @@ import yaml
 from feat2vec import optimizers
 from feat2vec.checkpoint import read_checkpoint, write_checkpoint
 from feat2vec.encode import MEMORY, Encoded, check_columns, fit
-from feat2vec.errors import FailedError, UserError
+from feat2vec.errors import FailedError, UserError, writing
 from feat2vec.memory import refuse_too_large
 from feat2vec.model import Feat2Vec
 from feat2vec.places import folder_place
@@ -106,7 +106,8 @@ def train(
             trainer.reporter.say(rows.summary())
         trainer.fit(callbacks, began)
         learnt_from = {key: facts[key] for key in LEARNT_FROM}
-        write_run(partial / "run", trainer.model, trainer.metrics(began), trainer.history, learnt_from)
+        with writing(partial, "make room and add --resume, the checkpoint is kept"):
+            write_run(partial / "run", trainer.model, trainer.metrics(began), trainer.history, learnt_from)
     except BaseException:
         if not (partial / "checkpoint.npz").exists():  # nothing to go on with
             shutil.rmtree(partial, ignore_errors=True)

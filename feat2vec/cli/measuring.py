@@ -96,6 +96,7 @@ def explain(
     import_tensorflow()
     from feat2vec.charts import alone
     from feat2vec.run import load
+    from feat2vec.whole import write_text
 
     found = load(run).explain(
         data if rows is None else rows,
@@ -106,7 +107,7 @@ def explain(
         level=level,
     )
     if plot is not None:
-        plot.write_text(alone(found.svg()) if plot.suffix == ".svg" else found.page(), encoding="utf-8")
+        write_text(plot, alone(found.svg()) if plot.suffix == ".svg" else found.page())
     say(json.dumps(found.facts())) if as_json else say_text(found.text())
 
 

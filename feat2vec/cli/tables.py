@@ -25,6 +25,7 @@ def init(data: str, out: Path | None, force: bool) -> None:
     """
     from feat2vec.places import file_place
     from feat2vec.propose import propose
+    from feat2vec.whole import write_text
 
     if out is not None:
         file_place(out, force=force)
@@ -32,7 +33,7 @@ def init(data: str, out: Path | None, force: bool) -> None:
     if out is None:
         say_text(text)
     else:
-        out.write_text(text, encoding="utf-8", errors="backslashreplace")
+        write_text(out, text)
         say(f"{out}: written; next: feat2vec check {out} --data {data}")
 
 

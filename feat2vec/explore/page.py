@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from html import escape
@@ -15,6 +14,7 @@ from typing import Any
 
 from feat2vec.errors import UserError
 from feat2vec.explore.atlas import NEAR, Atlas
+from feat2vec.whole import write_text
 
 LARGEST = 6_000_000  # neighbours in a file: 64 MB of it
 Progress = Callable[[str], None]
@@ -81,12 +81,7 @@ def write_page(atlas: Atlas, out: str | Path, *, force: bool = False, say: Progr
             f"--html: the file would hold {total:,} neighbours, {LARGEST:,} is the most; lower --limit"
             f" ({atlas.limit:,} points of a map now), name fewer groups by --group, or use the server"
         )
-    partial = out.with_name(f".{out.name}-{os.urandom(8).hex()}")
-    try:
-        partial.write_text(page(atlas, answers(atlas, say)), encoding="utf-8")
-        partial.replace(out)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(out, page(atlas, answers(atlas, say)))
 
 
 def answers(atlas: Atlas, say: Progress = lambda _: None) -> Iterator[tuple[str, dict[str, Any]]]:
