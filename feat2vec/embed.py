@@ -198,8 +198,7 @@ def at_level(levels: Sequence[Level], level: int, level_sharing: str) -> Any:
 def entries_spec(encoder: Encoder, group: str) -> tf.TensorSpec:
     """What a group's entries look like: bags of new rows may be wider than those of training."""
     codec = encoder.codecs[group]
-    width = codec.width if codec.dtype == np.float32 else None
-    return tf.TensorSpec([None, width], codec.dtype, "entries")  # TensorFlow warns of groups' names it cannot take
+    return tf.TensorSpec([None, codec.width if codec.dtype == np.float32 else None], codec.dtype)
 
 
 def column_names(groups: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
