@@ -25,7 +25,7 @@ import tensorflow as tf
 from feat2vec.codecs import Entries, Present
 from feat2vec.columns import Stage
 from feat2vec.encode import Encoder
-from feat2vec.errors import UserError, listed, suggest
+from feat2vec.errors import UserError, listed, refuse_stray_bytes, suggest
 from feat2vec.interactions import Level
 from feat2vec.model import Feat2Vec
 from feat2vec.places import file_place
@@ -147,6 +147,7 @@ def parquet_file(
     import pyarrow.parquet as pq
 
     out = file_place(out, force=force)
+    refuse_stray_bytes(out)
     options = {"use_dictionary": list(names) or False, "write_statistics": list(names) or False, "compression": "none"}
     held: list[pa.RecordBatch] = []
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 from feat2vec.beside import Beside
 from feat2vec.codecs import Codec, Entries, Tally, codec_from_facts
 from feat2vec.columns import STAGE_BYTES, Stage, stages
-from feat2vec.errors import UserError, listed, suggest
+from feat2vec.errors import UserError, listed, refuse_stray_bytes, suggest
 from feat2vec.fits import CodecFit, codec_fit
 from feat2vec.numbering import EntryFiles, interleave, number_group
 from feat2vec.places import folder_place
@@ -348,6 +348,7 @@ def new_folder(out: str | Path | None) -> Iterator[Path]:
     """A folder that gets its name when it is whole; None is a temporary one, which keeps the name it has."""
     if out is not None:
         folder_place(out)
+    refuse_stray_bytes(tempfile.gettempdir() if out is None else out)
     place = Path(tempfile.gettempdir(), "feat2vec") if out is None else Path(out).absolute()
     folder = place.with_name(f".{place.name}-{os.urandom(8).hex()}")
     try:  # an interrupt leaves nothing behind, whenever it comes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -50,6 +51,17 @@ def writing(place: str | Path, remedy: str = ROOM) -> Iterator[None]:
         if error.filename is not None:
             raise
         raise OSError(error.errno, f"{error.strerror or error}; {remedy}", str(place)) from error
+
+
+def refuse_stray_bytes(path: str | Path) -> None:
+    r"""Raise if a path is not UTF-8: DuckDB, Arrow, HDF5 and TensorFlow cannot open what is there.
+
+    >>> refuse_stray_bytes("films")
+    """
+    try:
+        os.path.abspath(path).encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{path}: its name, or that of a folder above it, is not UTF-8; rename it") from None
 
 
 MOST_LISTED, LONGEST_LISTED = 8, 40

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from feat2vec import peers
-from feat2vec.errors import FailedError, UnknownKeyError, UserError, listed
+from feat2vec.errors import FailedError, UnknownKeyError, UserError, listed, refuse_stray_bytes
 from feat2vec.evaluate import evaluate
 from feat2vec.measurement import METRICS
 from feat2vec.parts import Parts, make_parts, sources_of
@@ -46,6 +46,7 @@ def run_recipe(
     recipe, schema = read_recipe(path, settings)
     sources = sources_of(recipe, data)
     out = Path("runs", recipe.name) if out is None else Path(out)
+    refuse_stray_bytes(out)
     if out.exists() and not resume and not force:
         raise UserError(f"{out}: is there already; --force replaces it, --resume goes on, --out names another folder")
     began = time.perf_counter()

@@ -23,7 +23,7 @@ import yaml
 from feat2vec import optimizers
 from feat2vec.checkpoint import read_checkpoint, write_checkpoint
 from feat2vec.encode import MEMORY, Encoded, check_columns, fit
-from feat2vec.errors import FailedError, UserError, writing
+from feat2vec.errors import FailedError, UserError, refuse_stray_bytes, writing
 from feat2vec.memory import refuse_too_large
 from feat2vec.model import Feat2Vec
 from feat2vec.places import folder_place
@@ -81,6 +81,7 @@ def train(
     schema = read_schema(schema.resolved() if isinstance(schema, Schema) else schema, settings=settings)
     temporary = tempfile.mkdtemp(prefix="feat2vec-") if out is None else None
     out = Path(temporary or "") / "run" if out is None else Path(out)
+    refuse_stray_bytes(out)
     if resume and force:
         raise UserError("--resume goes on with a run, --force starts anew: give one of them")
     share_cores(schema)

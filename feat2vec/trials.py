@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from feat2vec.document import Document, read_document
-from feat2vec.errors import FailedError, UserError
+from feat2vec.errors import FailedError, UserError, refuse_stray_bytes
 from feat2vec.evaluate import evaluate
 from feat2vec.parts import learning_parts, sources_of
 from feat2vec.ranges import Measure, Range, Tune
@@ -78,6 +78,7 @@ def tune(
             raise UserError(f"--set {setting}: is what the recipe tunes; remove one of the two")
     sources = sources_of(recipe, data)
     out = Path("runs", f"{recipe.name}-tune") if out is None else Path(out)
+    refuse_stray_bytes(out)
     made_of = what_made(recipe, recipe.tune, schema, sources, rows)
     with alone(out), opened_study(out, recipe.tune, made_of, force=force) as study:
         source = schema_document(read_document(path), recipe)

@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import click
@@ -91,6 +92,28 @@ def test_a_table_of_many_columns_is_not_listed(folder: Path) -> None:
     assert "other0, other1" in lines[0]
     assert "(10,000 in all)" in lines[0]
     assert lines[-1].endswith(" more")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "train films.yaml --data films.csv --out DIR/run",
+        "similar DIR/run director Ana",
+        "evaluate DIR/run --data films.csv --task rank --target director",
+        "export DIR/run --format npz --out x",
+    ],
+)
+def test_a_folder_of_stray_bytes_is_refused_before_anything_is_made(folder: Path, words: str) -> None:
+    before = sorted(folder.iterdir())
+    done = feat2vec(*words.replace("DIR", "caf\udce9").split(), folder=folder, code=2)
+    assert done.stderr == "caf\\udce9/run: its name, or that of a folder above it, is not UTF-8; rename it\n"
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_temporary_folder_of_stray_bytes_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "caf\udce9"))
+    done = feat2vec("check", "films.yaml", "--data", "films.csv", folder=folder, code=2)
+    assert "caf\\udce9: its name, or that of a folder above it, is not UTF-8; rename it\n" in done.stderr
 
 
 # --- streams --------------------------------------------------------------------------------------------------------

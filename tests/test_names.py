@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,20 @@ def test_a_keras_model_takes_any_name(run: Run, tmp_path: Path) -> None:
     vectors = keras.models.load_model(tmp_path / "encoder.keras")(batch)
     assert set(vectors) == {*input_names(NAMES), "row"}
     assert vectors["row"].shape == (12, 2)
+
+
+@pytest.mark.parametrize("name", ["npz", "saved_model", "embed", "predict"])
+def test_a_place_of_stray_bytes_is_refused(run: Run, name: str, tmp_path: Path) -> None:
+    out = tmp_path / "caf\udce9"
+    writers: dict[str, Callable[[], object]] = {
+        "npz": lambda: run.export("npz", out),
+        "saved_model": lambda: run.export("saved_model", out),
+        "embed": lambda: run.embedder().write(ROWS, out),
+        "predict": lambda: run.predictor().write(ROWS, out),
+    }
+    with pytest.raises(UserError, match=r"caf.: its name, or that of a folder above it, is not UTF-8; rename it"):
+        writers[name]()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_keyword_has_a_stroke() -> None:
