@@ -116,6 +116,43 @@ def test_a_temporary_folder_of_stray_bytes_is_refused(folder: Path, monkeypatch:
     assert "caf\\udce9: its name, or that of a folder above it, is not UTF-8; rename it\n" in done.stderr
 
 
+BASE = "version: 1\ngroups:\n  a: {column: a}\n  b: {column: b}\n"
+TEXTS = {
+    "a long scalar": f"{BASE}model: {{dim: {'x' * 1_000_000}}}\n",
+    "a long key": f"{BASE}? {'k' * 1_000_000}\n: 1\n",
+    "unknown keys": BASE + "".join(f"key{i}: 1\n" for i in range(1000)),
+    "a key again": BASE + "dup: 1\n" * 1000,
+    "deep lists": f"{BASE}x: {'[' * 1000}{']' * 1000}\n",
+    "deep keys": BASE + "".join(f"{' ' * i}a:\n" for i in range(1000)),
+    "a huge whole number": f"{BASE}model: {{dim: 1{'0' * 5000}}}\n",
+    "a huge number": f"{BASE}model: {{scale: 1{'0' * 5000}.5}}\n",
+    "no finite number": f"{BASE}training: {{l2: .inf, epochs: .nan}}\n",
+    "an unknown group": f"{BASE}noise: {{targets: [{'t' * 50_000}]}}\n",
+    "an unknown plugin": f"{BASE}plugins: [{'p' * 5000}]\n",
+    "control characters": f'{BASE}"\\e[31m\\n\\u202e": "\\e"\n',
+    "binary": "\x7fELF\x00\x01",
+    "empty": "",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_whatever_a_file_holds_the_answer_is_short(tmp_path: Path, name: str, command: str) -> None:
+    (tmp_path / "s.yaml").write_text(TEXTS[name])
+    lines = feat2vec(command, "s.yaml", folder=tmp_path, code=2).stderr.splitlines()
+    assert 1 <= len(lines) <= 5
+    assert all(line.isprintable() and len(line) <= 200 and "s.yaml" in line for line in lines)
+
+
+def test_what_is_no_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "latin.yaml").write_bytes(f"{BASE}name: é\n".encode("latin-1"))
+    for schema in ("folder.yaml", "latin.yaml", "/dev/null", ".", "", "a\0b"):
+        done = feat2vec("check", schema, folder=tmp_path, code=2)
+        (line,) = done.stderr.splitlines()
+        assert line.isprintable()
+
+
 # --- streams --------------------------------------------------------------------------------------------------------
 
 
