@@ -221,3 +221,22 @@ def test_ctrl_c_is_130_and_one_line_whatever_a_library_makes_of_it(
     monkeypatch.setattr(cli.feat2vec.commands[name], "params", [])
     done = feat2vec(name, code=130)
     assert (done.stdout, done.stderr) == ("", "interrupted\n")
+
+
+@pytest.mark.slow
+def test_tensorflow_says_nothing_on_standard_error(folder: Path) -> None:
+    """In the environment that a user has, in which nothing keeps TensorFlow quiet."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("TF_")}
+    commands = (
+        "train films.yaml --data films.csv --out run --set training.epochs=1",
+        "similar run director Ana",
+        "embed run --data films.csv --out vectors.parquet",
+        "export run --format saved_model --out model",
+    )
+    told = []
+    for words in commands:
+        command = [*PROGRAM, *words.split()]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+        told.append(done.stderr.splitlines())
+    assert [line.split(":")[0].split(" ")[0] for line in told[0]] == ["4", "director", "cast", "score", "epoch"]
+    assert told[1:] == [[], [], []]
