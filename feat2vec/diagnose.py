@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from feat2vec.columns import is_list
 from feat2vec.embed import Embedder
 from feat2vec.encode import Encoder
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import UserError, listed, suggest
 from feat2vec.extractors import Extractor
 from feat2vec.model import Feat2Vec
 from feat2vec.objectives import Bound, contrastive_bound
@@ -209,7 +209,7 @@ def labelled_vectors(model: Feat2Vec, encoder: Encoder, data: object, label: str
     """The vectors of the rows that have a label, their labels as numbers, and how many rows have none."""
     table = open_table(data)
     if label not in table.columns:
-        near = suggest(label, table.columns) or f"; the columns are {', '.join(table.columns)}"
+        near = suggest(label, table.columns) or f"; the columns are {listed(table.columns)}"
         raise UserError(f"--label: {table.name} has no column {label!r}{near}")
     if is_list(table.columns[label]):
         raise UserError(f"--label: column {label!r} of {table.name} holds lists; a row has one class")

@@ -21,6 +21,7 @@ KeyPath = tuple[str | int, ...]
 YAML_TAG = "tag:yaml.org,2002:"
 SCALAR_TAGS = {"str", "int", "float", "bool", "null", "timestamp", "value", "merge"}
 INIT = "`feat2vec init DATA -o SCHEMA` writes a schema"
+MAX_BYTES = 16 << 20
 MAX_DEPTH = 50
 MAX_NODES = 100_000  # aliases of aliases can describe more nodes than fit in memory
 MAX_SHOWN = 60  # characters of a value in a message
@@ -148,11 +149,14 @@ def read_document(path: str | Path) -> Document:
     """Read a YAML file."""
     path = Path(path)
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         remedy = _neighbours(path) or f"; {INIT}"
         raise UserError(f"{path}: cannot be read: {reason}{remedy}") from None
+    if len(content) > MAX_BYTES:  # a table, or a device without an end
+        raise UserError(f"{path}: is larger than {MAX_BYTES >> 20} MB, which no schema or recipe is; {INIT}")
     try:
         return parse_document(content.decode("utf-8-sig"), str(path))
     except UnicodeDecodeError as error:

@@ -26,7 +26,7 @@ import tensorflow as tf
 from feat2vec.codecs import Entries, Present
 from feat2vec.columns import Stage
 from feat2vec.encode import Encoder
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import UserError, listed, refuse_stray_bytes, suggest
 from feat2vec.interactions import Level
 from feat2vec.model import Feat2Vec
 from feat2vec.schema import ModelSpec
@@ -146,6 +146,7 @@ def parquet_file(
     """
     import pyarrow.parquet as pq
 
+    refuse_stray_bytes(out)
     schema = schema.with_metadata({**(schema.metadata or {}), SIGNATURE: version("feat2vec")})
     options = {"use_dictionary": list(names) or False, "write_statistics": list(names) or False, "compression": "none"}
     held: list[pa.RecordBatch] = []
@@ -173,7 +174,7 @@ def chosen(names: Sequence[str], groups: Sequence[str] | None) -> list[str]:
         raise UserError(f"groups: expected a list of groups, such as {list(names[:2])}; received {groups!r}")
     for name in groups:
         if name not in names:
-            near = suggest(name, names) or f"; the groups are {', '.join(names)}"
+            near = suggest(name, names) or f"; the groups are {listed(names)}"
             raise UserError(f"groups: there is no group {name!r}{near}")
     return [name for name in names if name in groups]
 
@@ -201,13 +202,13 @@ def entries_spec(encoder: Encoder, group: str) -> tf.TensorSpec:
     return tf.TensorSpec([None, codec.width if codec.dtype == np.float32 else None], codec.dtype)
 
 
-def column_names(groups: Sequence[str]) -> list[str]:
-    """The groups' names, with a stroke after those that are taken by other columns."""
-    taken, names = {ROW, ID, *groups} - set(groups) | {ROW, ID}, []
+def column_names(groups: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
+    """The groups' names, with a stroke after those that are taken by other columns, or by `taken`."""
+    used, names = {ROW, ID, *taken}, []
     for name in groups:
-        while name in taken:
+        while name in used:
             name += "_"
-        taken.add(name)
+        used.add(name)
         names.append(name)
     return names
 

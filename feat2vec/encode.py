@@ -9,6 +9,7 @@ import json
 import os
 import re
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,13 +25,14 @@ from feat2vec.beside import Beside
 from feat2vec.codecs import Codec, Entries, Tally, check_entries, codec_from_facts
 from feat2vec.columns import STAGE_BYTES, Stage, stages
 from feat2vec.database import connect
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import UserError, listed, suggest
 from feat2vec.fits import CodecFit, codec_fit
 from feat2vec.numbering import EntryFiles, interleave, number_group
 from feat2vec.run_files import in_a_line, read_json
 from feat2vec.schema import Group, Schema, Softmax, read_schema
 from feat2vec.table import Table, open_table
 from feat2vec.table.csv import DELIMITERS
+from feat2vec.terminal import printable
 from feat2vec.values import Array, Values, file_name, open_array, open_values, read_values, write_values
 from feat2vec.vocabulary import Vocabulary, read_parquet, read_vocabulary, write_parquet
 from feat2vec.writing import discard_temporary, folder_place, new_folder, scratch_folder
@@ -39,6 +41,8 @@ FORMAT = 1
 MEMORY = "1GB"
 MEMORY_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *(?:[KMGT]i?B|B|bytes?)", re.IGNORECASE | re.ASCII)
 STAGING = ".staging"  # the folder, below the one that is written, of what encoding spills
+MOST_TOLD = 20  # groups of a summary
+MOST_SUGGESTED = 20  # columns that are not there, for which similar names are looked for
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,14 +72,23 @@ class Encoded:
         return read_parquet(path) if path.exists() else None
 
     def summary(self) -> str:
-        """What was encoded, and what the policies did."""
-        lines = [f"{len(self):,} rows"]
-        for name, tally in self.tallies.items():
-            codec = self.encoder.codecs[name]
-            keys = "" if codec.vocabulary is None else f", {len(codec.vocabulary.keys):,} keys"
-            done = "".join(f", {number:,} {word}" for word, number in asdict(tally).items() if number)
-            lines.append(f"{name}: {len(self.values[name].entries):,} values{keys}{done}")
+        """What was encoded, and what the policies did: a line for each group; of many groups for the first ones."""
+        names = list(self.tallies)
+        lines = [f"{len(self):,} rows", *(f"{printable(name)}: {self._counted([name])}" for name in names[:MOST_TOLD])]
+        if rest := names[MOST_TOLD:]:
+            lines.append(f"and {len(rest):,} more groups: {self._counted(rest)}")
         return "\n".join(lines)
+
+    def _counted(self, groups: Sequence[str]) -> str:
+        """What the groups hold together, and how often each policy was applied to them."""
+        values = sum(len(self.values[name].entries) for name in groups)
+        vocabularies = [self.encoder.codecs[name].vocabulary for name in groups]
+        keys = [len(vocabulary.keys) for vocabulary in vocabularies if vocabulary is not None]
+        applied: Counter[str] = Counter()
+        for name in groups:
+            applied.update(asdict(self.tallies[name]))
+        counts = [f"{values:,} values", *([f"{sum(keys):,} keys"] if keys else [])]
+        return ", ".join([*counts, *(f"{number:,} {word}" for word, number in applied.items() if number)])
 
 
 @dataclass(frozen=True)
@@ -211,8 +224,8 @@ class Encoder:
             if weights is not None and weights not in table.columns:
                 raise UserError(f"{table.name}: has no column {weights!r}, the weights of {name!r}")
         if not groups:
-            wanted = ", ".join(_columns(self.schema.groups.values()))
-            raise UserError(f"{table.name}: has none of the columns {wanted}; received {', '.join(table.columns)}")
+            wanted = listed(_columns(self.schema.groups.values()))
+            raise UserError(f"{table.name}: has none of the columns {wanted}; received {listed(table.columns)}")
         return groups
 
 
@@ -264,7 +277,7 @@ def fit(
             interleave(folder, [pieces[name] for name in schema.groups if name in pieces], rows)
         for name, tally in tallies.items():
             if tally.missing == rows:
-                columns = ", ".join(schema.groups[name].columns)
+                columns = listed(schema.groups[name].columns)
                 share = getattr(schema.groups[name].extractor, "max_share", 1.0)
                 remedy = "remove it" if share == 1 else f"remove it, or raise max_share ({share:g} now)"
                 problems[name] = (f"the group {name!r} has no value in any row (column {columns}); {remedy}",)
@@ -280,14 +293,15 @@ def fit(
 
 def check_columns(schema: Schema, table: Table) -> None:
     """Every column that the schema names is in the table."""
-    problems = []
+    problems: list[str] = []
     if not table.typed and len(table.columns) == 1 and len(schema.columns()) > 1:
         (only,) = table.columns
         raise UserError(f"{table.name}: has one column, {only[:60]!r}; {DELIMITERS}")
     positive = getattr(schema.objective, "implicit", None) is not None  # a table without a target is all positive
     for column, path in schema.columns().items():
         if column not in table.columns and not (positive and column == schema.target):
-            near = suggest(column, table.columns) or f"; the columns are {', '.join(table.columns)}"
+            near = suggest(column, table.columns) if len(problems) < MOST_SUGGESTED else ""
+            near = near or f"; the columns are {listed(table.columns)}"
             problems.append(f"{table.name}: has no column {column!r}, which {'.'.join(map(str, path))} names{near}")
     if problems:
         raise UserError(*problems)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
+
+from feat2vec.terminal import shortened
 
 
 class UserError(Exception):
     """A mistake of the user's: says where, what was received and what to do.
 
-    `problems` holds one message a problem; the text of the exception is one line for each.
+    `problems` holds one message a problem, each of one line; the text of the exception is one line for each.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -24,7 +29,56 @@ class UnknownKeyError(UserError, KeyError):
 
 
 class FailedError(Exception):
-    """Something failed that is no mistake in what the user wrote: the command line says it and exits with 1."""
+    """Something failed that is no mistake in what the user wrote: the command line says it and exits with 1.
+
+    `problems` are as those of a `UserError`.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+ROOM = "make room, or choose another folder"
+
+
+@contextmanager
+def writing(place: str | Path, remedy: str = ROOM) -> Iterator[None]:
+    """A system's error, such as a full disk, that names no file is raised again with the place and a remedy."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, f"{error.strerror or error}; {remedy}", str(place)) from error
+
+
+def refuse_stray_bytes(path: str | Path) -> None:
+    r"""Raise if a path is not UTF-8: DuckDB, Arrow, HDF5 and TensorFlow cannot open what is there.
+
+    >>> refuse_stray_bytes("films")
+    """
+    try:
+        os.path.abspath(path).encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{path}: its name, or that of a folder above it, is not UTF-8; rename it") from None
+
+
+MOST_LISTED, LONGEST_LISTED = 8, 40
+LONGEST_WORD = 200  # characters of a word that others are suggested for
+
+
+def listed(words: Iterable[str]) -> str:
+    """`a, b, c`; of many words the first, and how many there are.
+
+    >>> listed(["director", "genre"])
+    'director, genre'
+    >>> listed(f"column {i}" for i in range(10_000)).endswith("column 6, column 7, ... (10,000 in all)")
+    True
+    """
+    every = list(words)
+    shown = [shortened(word, LONGEST_LISTED) for word in every[:MOST_LISTED]]
+    return ", ".join(shown) + (f", ... ({len(every):,} in all)" if len(every) > MOST_LISTED else "")
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
@@ -35,6 +89,8 @@ def suggest(word: str, known: Iterable[str]) -> str:
     >>> suggest("zebra", ["lookup", "numeric"])
     ''
     """
-    folded = {name.casefold(): name for name in reversed(list(known))}
+    if len(word) > LONGEST_WORD:  # comparing takes time in proportion to the product of the lengths
+        return ""
+    folded = {name.casefold(): name for name in reversed(list(known)) if len(name) <= LONGEST_WORD}
     near = get_close_matches(word.casefold(), folded, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(folded[name]) for name in near)}?" if near else ""

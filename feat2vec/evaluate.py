@@ -13,7 +13,7 @@ from feat2vec.beside import target_of
 from feat2vec.codecs import ItemsCodec
 from feat2vec.columns import stages
 from feat2vec.encode import Encoder
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import UserError, listed, suggest
 from feat2vec.metrics import auc, log_loss, spearman, summary_of_ranks
 from feat2vec.model import Feat2Vec
 from feat2vec.numbers import numbers_of
@@ -151,7 +151,7 @@ def predict(run: Run, data: object, level: int | None = None) -> dict[str, Any]:
         remedy = "`--task rank` and `--task nearest` measure it"
         raise UserError(f"--task predict: the objective {schema.objective.type} has no target to predict; {remedy}")
     if schema.target not in table.columns:
-        near = suggest(schema.target, table.columns) or f"; the columns are {', '.join(table.columns)}"
+        near = suggest(schema.target, table.columns) or f"; the columns are {listed(table.columns)}"
         raise UserError(f"{table.name}: has no column {schema.target!r}, the target{near}")
     said: list[Array] = []
     true: list[Array] = []
@@ -220,7 +220,7 @@ def _find(vectors: Any, key: str | None) -> str | None:
 def _groups(encoder: Encoder, target: str, given: Sequence[str] | None) -> list[str]:
     names = list(encoder.codecs)
     problems = [
-        f"{what}: there is no group {name!r}{suggest(name, names) or '; the groups are ' + ', '.join(names)}"
+        f"{what}: there is no group {name!r}{suggest(name, names) or '; the groups are ' + listed(names)}"
         for what, some in (("--target", [target]), ("--given", given or []))
         for name in some
         if name not in names
@@ -241,13 +241,13 @@ def _with_columns(encoder: Encoder, target: str, given: Sequence[str], data: obj
     columns = encoder.schema.groups[target].columns
     missing = [column for column in columns if column not in table.columns]
     if missing:
-        near = suggest(missing[0], table.columns) or f"; the columns are {', '.join(table.columns)}"
+        near = suggest(missing[0], table.columns) or f"; the columns are {listed(table.columns)}"
         raise UserError(f"{table.name}: has no column {missing[0]!r}, which the target {target!r} needs{near}")
     wanted = [column for name in given for column in encoder.schema.groups[name].columns]
     if not set(wanted) & set(table.columns):
-        there = ", ".join(table.columns)
+        there = listed(table.columns)
         raise UserError(
-            f"{table.name}: has none of the columns {', '.join(wanted)}, to find {target!r} by; it has {there}"
+            f"{table.name}: has none of the columns {listed(wanted)}, to find {target!r} by; it has {there}"
         )
     return table
 

@@ -25,13 +25,14 @@ from feat2vec import charts
 from feat2vec.columns import STAGE_BYTES
 from feat2vec.embed import at_level, level_of
 from feat2vec.encode import Encoder
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import UserError, listed, suggest
 from feat2vec.extractors import Extracted
 from feat2vec.model import Feat2Vec
 from feat2vec.schema import Softmax
 from feat2vec.space import dense
 from feat2vec.spellings import spell
 from feat2vec.table import open_table
+from feat2vec.terminal import printable, shortened
 from feat2vec.values import Array
 
 Doubles = npt.NDArray[np.float64]
@@ -68,15 +69,15 @@ class Explanation:
 
     def text(self) -> str:
         """Tables for a terminal."""
-        names = [f"{name}:" for name in self.rows[0]]
-        wide = max([len(name) for name in names] + [len(part.name) for part in self.parts])
+        names = [f"{_cut(name)}:" for name in self.rows[0]]
+        wide = max([len(name) for name in names] + [len(_cut(part.name)) for part in self.parts])
         told = []
         for i, row in enumerate(self.rows):
             told += [f"row {i + 1}"] if len(self.rows) > 1 else []
             told += [f"{name:{wide}}  {_cut(value)}" for name, value in zip(names, row.values(), strict=True)]
             told.append("")
-        parts = [f"{part.name:{wide}}  {part.value:+10.4f}" for part in self.parts]
-        return "\n".join([*told, *parts, f"{self.what:{wide}}  {self.total:+10.4f}"])
+        parts = [f"{_cut(part.name):{wide}}  {part.value:+10.4f}" for part in self.parts]
+        return "\n".join([*told, *parts, f"{_cut(self.what):{wide}}  {self.total:+10.4f}"])
 
     def svg(self) -> str:
         """Bars."""
@@ -121,7 +122,7 @@ def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) 
         known = encoder.schema.columns()
         for column in rows:
             if column not in known:
-                near = suggest(str(column), known) or f"; leave it out, the columns are {', '.join(known)}"
+                near = suggest(str(column), known) or f"; leave it out, the columns are {listed(known)}"
                 raise UserError(f"{row_option}: the run knows no column {column!r}{near}")
         given = {column: value for column, value in rows.items() if value is not None}
         try:
@@ -130,7 +131,7 @@ def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) 
             reason = f"{str(error).splitlines()[0]:.100}"
             raise UserError(f"{row_option}: a value is of no type that a table has ({reason})") from None
         if not any(column in group.columns for group in encoder.schema.groups.values() for column in given):
-            wanted = ", ".join(column for group in encoder.schema.groups.values() for column in group.columns)
+            wanted = listed(column for group in encoder.schema.groups.values() for column in group.columns)
             raise UserError(f"{row_option}: holds no value of the groups' columns: {wanted}")
     if index < 1:
         raise UserError(f"{index_option}: rows are counted from 1; received {index}")
@@ -244,7 +245,7 @@ def _class(encoder: Encoder, scores: Any, name: str | None) -> tuple[int, str]:
     if name is None:
         return int(scores.argmax()), names[int(scores.argmax())]
     if name not in names:
-        near = suggest(name, names) or f"; the classes are {', '.join(names[:10])}"
+        near = suggest(name, names) or f"; the classes are {listed(names)}"
         raise UserError(f"--class: there is no class {name!r}{near}")
     return names.index(name), name
 
@@ -265,7 +266,8 @@ def _spelled(encoder: Encoder, row: Row) -> dict[str, str | None]:
 
 
 def _cut(value: str | None, most: int = 80) -> str:
-    return "missing" if value is None else value if len(value) <= most else f"{value[: most - 3]}..."
+    """A name or a value on a line of a table."""
+    return "missing" if value is None else shortened(printable(value), most)
 
 
 __all__ = ["Explanation", "Part", "explain", "explain_score", "explain_similarity", "row_of"]

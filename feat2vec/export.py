@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -15,7 +18,7 @@ import pyarrow.compute as pc
 
 from feat2vec.embed import chosen, level_of, parquet_file
 from feat2vec.encode import Encoder
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import ROOM, UserError, suggest
 from feat2vec.model import Feat2Vec
 from feat2vec.saved_model import SIGNATURE, write_saved_model
 from feat2vec.search import EF_CONSTRUCTION, INDEXED, LINKS, import_faiss
@@ -32,6 +35,7 @@ BLOCK = 1 << 24  # bytes of vectors that are written at a time
 WIDEST_KEYS = 4 << 30  # bytes of the keys of an npz, each of which takes the room of the longest
 WHITE = r"[\s\x{1c}-\x{1f}\x{85}\p{Z}]"  # what some reader or other splits lines or words at
 MOST_SQL, MOST_INDEXED = 16_000, 2_000  # dimensions of pgvector's type, and of its index
+LONGEST_SQL = 63  # bytes of a name in PostgreSQL
 
 
 class Exported(NamedTuple):
@@ -56,15 +60,15 @@ def export(
     if format not in FORMATS:
         raise UserError(f"format is one of {', '.join(FORMATS)}; received {format!r}{suggest(format, FORMATS)}")
     names, (space, dim) = chosen(list(encoder.codecs), groups), level_of(encoder.schema.model, level)
-    if format == "sql" and dim > MOST_SQL:
-        raise UserError(f"sql: pgvector's vectors have up to {MOST_SQL:,} dimensions, these have {dim:,}; use parquet")
+    if format == "sql":
+        _check_sql(names, dim)
     if format == "faiss":
         import_faiss("choose another format, such as npz")
     facts: dict[str, Any] = {
         "format": format, "feat2vec": version("feat2vec"), "metric": "cosine",
         "normalised": normalise or format == "faiss", "dimension": dim, "level": space, **NOTES.get(format, {}),
     }  # fmt: skip
-    with new_folder(folder_place(out, "export", force=force)) as folder:
+    with new_folder(folder_place(out, "export", force=force)) as folder, _told(Path(out)):
         if format == "saved_model":
             facts["groups"] = write_saved_model(model, encoder, folder, names, level, normalise=normalise)
         else:
@@ -79,6 +83,18 @@ def export(
         text = json.dumps(facts, indent=1, ensure_ascii=False)
         (folder / "manifest.json").write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
     return facts
+
+
+def _check_sql(groups: Sequence[str], dim: int) -> None:
+    """PostgreSQL cuts longer names, so that two tables would have one name; no name of its holds the sign 0."""
+    if dim > MOST_SQL:
+        raise UserError(f"sql: pgvector's vectors have up to {MOST_SQL:,} dimensions, these have {dim:,}; use parquet")
+    for group in groups:
+        size, remedy = len(group.encode()), "leave the group out by --group, or use parquet"
+        if size > LONGEST_SQL:
+            raise UserError(f"sql: a table's name has up to {LONGEST_SQL} bytes, {group!r} has {size}; {remedy}")
+        if "\0" in group:
+            raise UserError(f"sql: no name in PostgreSQL has the sign 0, and {group!r} has; {remedy}")
 
 
 def _vectors(model: Feat2Vec, encoder: Encoder, group: str, level: int | None, *, unit: bool) -> Exported:
@@ -96,6 +112,16 @@ def _vectors(model: Feat2Vec, encoder: Encoder, group: str, level: int | None, *
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         vectors = np.divide(vectors, norms[:, None], out=np.zeros_like(vectors), where=norms[:, None] > 0)
     return Exported(found.strings, vectors, found.counts, found.levels)
+
+
+@contextmanager
+def _told(out: Path) -> Iterator[None]:
+    """A full disk is told with the export's own name, not that of the folder in which it is made."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).removesuffix(f"; {ROOM}")
+        raise OSError(error.errno, f"{reason}; {ROOM}", str(out)) from error
 
 
 # --- for Python -----------------------------------------------------------------------------------------------------
@@ -189,7 +215,10 @@ def _write_faiss(folder: Path, group: str, exported: Exported) -> list[str]:
     for block in exported.blocks():
         index.add_with_ids(np.ascontiguousarray(block.vectors), ids[at : at + len(block.vectors)])
         at += len(block.vectors)
-    faiss.write_index(index, str(path))
+    try:
+        faiss.write_index(index, str(path))
+    except RuntimeError as error:  # all that faiss raises, a full disk among it
+        raise OSError(errno.EIO, f"faiss cannot write the index ({os.strerror(errno.ENOSPC)}?)") from error
     pq.write_table(
         pa.table({"id": ids, "key": exported.keys, "count": exported.counts, "level": exported.levels}), keys
     )
@@ -247,7 +276,7 @@ def _write_projector_config(folder: Path, groups: dict[str, Any]) -> None:
 def _write_sql(folder: Path, group: str, exported: Exported) -> list[str]:
     path, dim = folder / f"{file_name(group)}.sql", exported.vectors.shape[1]
     exported = exported._replace(keys=_replaced(exported.keys, r"\x{00}", "\ufffd"))  # no text of PostgreSQL holds it
-    table = '"' + group.replace('"', '""').replace("\0", "") + '"'
+    table = '"' + group.replace('"', '""') + '"'
     index = f"CREATE INDEX ON {table} USING hnsw (vector vector_cosine_ops);"
     if dim > MOST_INDEXED:
         index = f"-- no index: pgvector indexes vectors of up to {MOST_INDEXED} dimensions"

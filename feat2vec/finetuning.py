@@ -11,7 +11,7 @@ import numpy as np
 from feat2vec.columns import is_list, kind_of_type, stages
 from feat2vec.document import parse_document
 from feat2vec.encode import MEMORY, check_memory
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import UserError, listed, suggest
 from feat2vec.numbers import numbers_of
 from feat2vec.run import Run
 from feat2vec.schema import Schema, read_schema
@@ -65,7 +65,7 @@ def schema_of(
         if word not in known:
             raise UserError(f"{option}: is one of {', '.join(filter(None, known))}; received {word!r}")
     if target not in table.columns:
-        near = suggest(target, table.columns) or f"; the columns are {', '.join(table.columns)}"
+        near = suggest(target, table.columns) or f"; the columns are {listed(table.columns)}"
         raise UserError(f"--target: {table.name} has no column {target!r}{near}")
     if is_list(table.columns[target]):
         kind = table.columns[target]
@@ -109,7 +109,7 @@ def _without(first: Schema, target: str, groups: Sequence[str] | None) -> dict[s
     given = list(first.groups) if groups is None else list(groups)
     for name in given:
         if name not in first.groups:
-            near = suggest(name, first.groups) or f"; the groups are {', '.join(first.groups)}"
+            near = suggest(name, first.groups) or f"; the groups are {listed(first.groups)}"
             raise UserError(f"--groups: the run has no group {name!r}{near}")
     data: dict[str, Any] = parse_document(first.resolved()).data
     for group in data["groups"].values():

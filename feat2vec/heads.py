@@ -23,7 +23,7 @@ from feat2vec.columns import Stage, is_list, kind_of_type, stages
 from feat2vec.document import parse_document
 from feat2vec.embed import ROW, at_level, chosen, column_names, level_of
 from feat2vec.encode import Encoder
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import UserError, listed, suggest
 from feat2vec.extractors import Extractor, Shape, build_extractor
 from feat2vec.memory import dims_of
 from feat2vec.model import Feat2Vec
@@ -143,8 +143,8 @@ def _of_levels(extractor: Extractor, levels: slice) -> list[Any]:
 
 
 def input_names(groups: Sequence[str]) -> list[str]:
-    """The groups' names as Keras takes them: without `/`, and none is `row`."""
-    return column_names([name.replace("/", "_") for name in groups])
+    """The groups' names as Keras takes them: without `/`, and none is `row`, or `self`, as inputs are keywords."""
+    return column_names([name.replace("/", "_") for name in groups], taken=("self",))
 
 
 # --- batches --------------------------------------------------------------------------------------------------------
@@ -190,13 +190,13 @@ def dataset(
 
 def _check_target(schema: Schema, table: Table, target: str) -> None:
     if target not in table.columns:
-        near = suggest(target, table.columns) or f"; the columns are {', '.join(table.columns)}"
+        near = suggest(target, table.columns) or f"; the columns are {listed(table.columns)}"
         raise UserError(f"{table.name}: has no column {target!r} to be the target{near}")
     for name, group in schema.groups.items():
         if target in (*group.columns, getattr(group.extractor, "weights", None)):
             rest = [other for other in schema.groups if other != name]
             remedy = f"leave it out of both: run.encoder(groups={rest}) and run.dataset(..., groups={rest})"
-            raise UserError(f"the column {target!r} is also the group {name!r}, which would give it away\n{remedy}")
+            raise UserError(f"the column {target!r} is also the group {name!r}, which would give it away", remedy)
     if is_list(table.columns[target]):
         kind = table.columns[target]
         raise UserError(f"{table.name}: column {target!r} holds lists ({kind}); a target has one value a row")

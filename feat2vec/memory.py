@@ -66,7 +66,8 @@ def refuse_too_large(encoded: Encoded) -> None:
     largest = max(parts, key=lambda part: part.size)
     raise UserError(
         f"training needs at least {spelled(total)} of memory, and {spelled(room)} are free: "
-        f"{largest.what} take {spelled(largest.size)}; {largest.remedy}"
+        f"{largest.what} take {spelled(largest.size)}",
+        largest.remedy,
     )
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feat2vec.corpus import Corpus
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import UserError, listed, suggest
 from feat2vec.query import write_query
 from feat2vec.recipe import PARTS, Ask, CorpusSpec, Recipe, Split
 from feat2vec.table import Table, open_table
@@ -40,12 +40,12 @@ def sources_of(recipe: Recipe, given: Sequence[str]) -> dict[str, str]:
         if equals and name in recipe.data:
             found[name] = source
         elif equals and name.isidentifier() and not Path(one).exists():
-            near = suggest(name, recipe.data) or f"; its tables are {', '.join(recipe.data)}"
+            near = suggest(name, recipe.data) or f"; its tables are {listed(recipe.data)}"
             raise UserError(f"--data {one}: the recipe has no table {name!r}{near}")
         elif len(asked or recipe.data) == 1:
             found[next(iter(asked or recipe.data))] = one
         else:
-            near = suggest(name, recipe.data) or f"; its tables are {', '.join(recipe.data)}"
+            near = suggest(name, recipe.data) or f"; its tables are {listed(recipe.data)}"
             raise UserError(f"--data {one}: expected NAME=SOURCE, with a table of the recipe{near}")
     problems: list[str] = []
     for name, own in recipe.data.items():

@@ -11,13 +11,15 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from feat2vec.terminal import printable, shortened
+
 
 class Reporter:
     """Prints a line an epoch to standard error, with a bar below the lines on a terminal."""
 
     def __init__(self, steps: int, epochs: int, *, quiet: bool = False, file: TextIO | None = None) -> None:
         self.steps, self.epochs = steps, epochs
-        self.console = Console(file=file or sys.stderr, highlight=False, soft_wrap=True, quiet=quiet)
+        self.console = Console(file=file or sys.stderr, highlight=False, soft_wrap=True, quiet=quiet, emoji=False)
         self.bar: Progress | None = None
         self.began = self.done = 0.0  # when this session began, and how many epochs it has done
         self.start_of_epoch = 0.0
@@ -50,7 +52,7 @@ class Reporter:
             f"{key} {value:.4f}" for key, value in logs.items() if key not in ("epoch", "seconds", "rows_per_second")
         )
         speed = f"{logs['rows_per_second']:,.0f} rows/s"
-        self.console.print(f"epoch {epoch + 1}/{self.epochs}  {numbers}  {speed}  {clock(left)} left")
+        self.console.print(f"epoch {epoch + 1}/{self.epochs}  {numbers}  {speed}  {clock(left)} left", markup=False)
 
     def close(self) -> None:
         """Take the bar away."""
@@ -58,8 +60,9 @@ class Reporter:
             self.bar.stop()
 
     def say(self, text: str) -> None:
-        """Print a line."""
-        self.console.print(text, markup=False)
+        """Print lines."""
+        for line in text.split("\n"):
+            self.console.print(shortened(printable(line)), markup=False)
 
 
 def clock(seconds: float) -> str:

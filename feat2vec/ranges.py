@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from feat2vec.document import Document, KeyPath, dotted, shown
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import UserError, listed, suggest
 from feat2vec.measurement import OF_OBJECTIVE, Measurement, measurement_conflicts, no_metric
 from feat2vec.schema import Schema, read_schema
 from feat2vec.specs import Many, Text
@@ -118,7 +118,7 @@ def _unfit_measure(measure: Measure, schema: Schema) -> Iterator[Problem]:
     for key, names in (("target", [measure.target]), ("given", measure.given or ())):
         for name in names:
             if name is not None and name not in groups:
-                near = suggest(name, groups) or f"; the groups are {', '.join(groups)}"
+                near = suggest(name, groups) or f"; the groups are {listed(groups)}"
                 yield (*path, key), f"there is no group {name!r}{near}"
     if measure.task == "predict":
         has = OF_OBJECTIVE.get(type(schema.objective), ())

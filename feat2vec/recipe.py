@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from feat2vec.document import Data, Document, KeyPath, read_document
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import UserError, listed, suggest
 from feat2vec.measurement import Measurement, measurement_conflicts, no_metric
 from feat2vec.ranges import Tune, tune_conflicts, unfit
 from feat2vec.schema import Schema, read_schema
@@ -178,7 +178,7 @@ def _unknown_groups(recipe: Recipe, schema: Schema) -> Iterator[Problem]:
         named += [(("page", "groups", k), name) for k, name in enumerate(recipe.page.groups) if name not in rows]
     for at, group in named:
         if group is not None and group not in schema.groups:
-            remedy = suggest(group, schema.groups) or f"; the groups are {', '.join(schema.groups)}"
+            remedy = suggest(group, schema.groups) or f"; the groups are {listed(schema.groups)}"
             yield at, f"names {group!r}, which is no group{remedy}"
 
 
@@ -213,7 +213,7 @@ def _conflicts(recipe: Recipe, found: Findings) -> Iterator[Problem]:
     if found.sound("data"):
         alone = len(recipe.data) == 1 or "train" in recipe.data
         if recipe.rows is None and not alone and found.sound("rows"):
-            yield ("data",), f"holds {', '.join(recipe.data)}; call one of them `train`, or join them by `rows`"
+            yield ("data",), f"holds {listed(recipe.data)}; call one of them `train`, or join them by `rows`"
         if recipe.rows is not None and "train" in recipe.data:
             yield ("data", "train"), "is also what `rows` makes; give the table another name"
     if found.sound("split"):
@@ -244,7 +244,7 @@ def _evaluation_conflicts(recipe: Recipe, path: KeyPath, each: Evaluation, found
     yield from measurement_conflicts(path, each)
     if found.sound("data") and found.sound("split") and each.data not in recipe.parts():
         known = sorted(recipe.parts())
-        near = suggest(each.data, known) or f"; there is {', '.join(known)}"
+        near = suggest(each.data, known) or f"; there is {listed(known)}"
         yield (*path, "data"), f"names {each.data!r}, which is no part of the rows{near}"
     for i, peer in enumerate(each.beside):
         if PEERS[peer] != each.task:

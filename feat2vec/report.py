@@ -14,7 +14,7 @@ from feat2vec.diagnose import SHARES, class_bounds, counts_of, isotropy, levels,
 from feat2vec.errors import UserError
 from feat2vec.run import Run
 from feat2vec.space import candidates, is_keyed
-from feat2vec.writing import new_file
+from feat2vec.writing import file_place, write_text
 
 OFTEN, RARE, NEAR = 5, 3, 5  # keys, and neighbours of each, that are shown
 BOUNDS = ((1, 1), (5, 1), (5, None))  # negatives, and classes that a row is told from
@@ -33,9 +33,9 @@ def report(
     out = Path(out)
     if label is not None and data is None:
         raise UserError("--label: is a column of --data; name the rows too")
-    with new_file(out, force=force) as file:
-        facts = facts_of(run, data, label, other)
-        file.write_text(page(facts), encoding="utf-8")
+    file_place(out, force=force)
+    facts = facts_of(run, data, label, other)
+    write_text(out, page(facts), force=force)
     return facts
 
 

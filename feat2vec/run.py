@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feat2vec.encode import Encoded, Encoder
-from feat2vec.errors import UserError
+from feat2vec.errors import UserError, refuse_stray_bytes
 from feat2vec.run_files import MODEL, PARTS, RESTORE, check_manifest, check_parts, in_a_line, read_json, sealed
 from feat2vec.schema import Schema
 from feat2vec.values import CHUNK, Array
@@ -233,6 +233,7 @@ def load(folder: str | Path) -> Run:
     'films'
     """
     folder = Path(folder)
+    refuse_stray_bytes(folder)
     if not (folder / "manifest.json").is_file():
         what = "is no run (it has no manifest.json)" if folder.exists() else "does not exist"
         partial = partial_folder(folder)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import keyword
 import logging
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,6 +19,7 @@ from feat2vec.heads import encoder as keras_encoder
 from feat2vec.heads import input_names
 from feat2vec.model import Feat2Vec
 from feat2vec.raw import reader
+from feat2vec.terminal import printable
 
 SIGNATURE = "serving_default"
 
@@ -61,11 +65,17 @@ def write_saved_model(
 
 
 def save(module: Any, folder: Path) -> None:
-    """`tf.saved_model.save`, which says what it does on standard error."""
+    """`tf.saved_model.save`, which says what it does on standard error, and has errors of its own for a full disk."""
     logger, level = logging.getLogger("tensorflow"), logging.getLogger("tensorflow").level
     logger.setLevel(logging.ERROR)
     try:
         tf.saved_model.save(module, str(folder), signatures={SIGNATURE: module.vectors})
+    except tf.errors.OpError as error:
+        full = isinstance(error, tf.errors.ResourceExhaustedError)
+        reason = (
+            os.strerror(errno.ENOSPC) if full else f"TensorFlow cannot write the model ({printable(error.message)})"
+        )
+        raise OSError(errno.ENOSPC if full else errno.EIO, reason) from error
     finally:
         logger.setLevel(level)
 
@@ -76,12 +86,15 @@ def unit(vectors: Any) -> Any:
 
 
 def distinct_names(names: Iterable[str]) -> list[str]:
-    """Names that a signature can have: ASCII letters, digits and underscores, each once whatever its case."""
+    """Names that a signature can have: ASCII letters, digits and underscores, each once whatever its case.
+
+    They are keyword arguments of Python functions, so that none is a word of the language or `self`.
+    """
     found: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
         plain = plain if plain[:1].isalpha() else f"g{plain}"
-        while plain.casefold() in found:
+        while plain.casefold() in found or keyword.iskeyword(plain) or plain == "self":
             plain += "_"
         found[plain.casefold()] = plain
     return list(found.values())

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from feat2vec import peers
-from feat2vec.errors import FailedError, UnknownKeyError, UserError
+from feat2vec.errors import FailedError, UnknownKeyError, UserError, listed
 from feat2vec.evaluate import evaluate
 from feat2vec.measurement import METRICS
 from feat2vec.parts import Parts, make_parts, sources_of
 from feat2vec.recipe import Bound, Evaluation, ExportSpec, Finetuning, Neighbours, Recipe, read_recipe
 from feat2vec.run import Run
 from feat2vec.table import open_table
+from feat2vec.terminal import printable, shortened
 from feat2vec.trainer import Training, is_finished
 from feat2vec.writing import (
     FolderPlace,
@@ -41,8 +42,8 @@ Facts = dict[str, Any]
 class MissedError(FailedError):
     """Something is not as the recipe expects; `facts` are its results all the same."""
 
-    def __init__(self, message: str, facts: Facts) -> None:
-        super().__init__(message)
+    def __init__(self, *problems: str, facts: Facts) -> None:
+        super().__init__(*problems)
         self.facts = facts
 
 
@@ -88,10 +89,10 @@ def run_recipe(
             file.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
         record_all(folder)
         publish_folder(folder, folder_place(refuse_links_inside(out, "data"), "data", force=True))
-    tell(f"\n{out}: the run, with data/ and results.json, in {facts['seconds']:.0f} s")
+    tell(f"\n{printable(str(out))}: the run, with data/ and results.json, in {facts['seconds']:.0f} s")
     if steps.missed:
         few = "one thing" if len(steps.missed) == 1 else f"{len(steps.missed)} things"
-        raise MissedError("\n".join([f"{path}: {few} not as expected:", *steps.missed]), facts)
+        raise MissedError(f"{path}: {few} not as expected:", *steps.missed, facts=facts)
     return facts
 
 
@@ -165,12 +166,12 @@ class _Steps:
         except UnknownKeyError as error:
             if self.check:
                 raise
-            self.tell(f"\n{error}")  # few rows need not have it
+            self.tell(f"\n{shortened(printable(str(error)))}")  # few rows need not have it
             hits = []
         among = f", among {each.to}" if each.to else ""
-        self.tell(f"\nnearest to {each.group} {each.key!r}{among}")
+        self.tell(f"\n{printable(f'nearest to {each.group} {each.key!r}{among}')}")
         for hit in hits:
-            self.tell(f"{hit.score:8.4f} {hit.count:8,}  {hit.key}")
+            self.tell(f"{hit.score:8.4f} {hit.count:8,}  {shortened(printable(hit.key))}")
         found = [{"group": hit.group, "key": hit.key, "score": hit.score, "count": hit.count} for hit in hits]
         return {"group": each.group, "key": each.key, "found": found}
 
@@ -180,7 +181,7 @@ class _Steps:
         self.run.export(
             each.format, folder, each.groups, level=each.level, normalise=each.normalise, force=True
         )  # fmt: skip
-        self.tell(f"{folder}: written")
+        self.tell(printable(f"{folder}: written"))
         return {"format": each.format, "folder": name}
 
     def _page(self) -> str | None:
@@ -193,12 +194,12 @@ class _Steps:
         data = None if page.data is None else self.parts.tables[page.data]
         out = refuse_links_inside(self.run.folder, "map.html")
         write_page(Atlas(self.run, page.groups, data, page.colour, page.map), out, force=True)
-        self.tell(f"{out}: written, a page to look at")
+        self.tell(printable(f"{out}: written, a page to look at"))
         return out.name
 
     def _finetune(self, name: str, each: Finetuning) -> Facts:
         """A run that predicts, and its measurements."""
-        self.tell(f"\n{name}: {each.target}, learnt from the run's vectors")
+        self.tell(f"\n{printable(f'{name}: {each.target}')}, learnt from the run's vectors")
         tables, out = self.parts.tables, refuse_links_inside(self.run.folder, f"finetuned/{name}")
         tuned = self.run.finetune(
             tables["train"], each.target, out, tables.get("validation"),
@@ -234,8 +235,8 @@ def _table(
 ) -> Iterator[str]:
     """A line for each number: feat2vec's, those of the peers, what is expected."""
     title = " ".join(filter(None, [each.task, each.target]))
-    given = f" by {', '.join(facts['given'])}" if "given" in facts else ""
-    yield f"\n{title}{given}: {facts['n']:,} of {each.data}"
+    given = f" by {listed(facts['given'])}" if "given" in facts else ""
+    yield "\n" + printable(f"{title}{given}: {facts['n']:,} of {each.data}")
     yield f"{'':14}{'feat2vec':>12}" + "".join(f"{peer:>20}" for peer in beside)
     for metric, value in facts.items():
         if metric in METRICS[each.task]:

@@ -100,10 +100,10 @@ def opened_study(folder: Path, tune: Tune, made_of: Facts, *, force: bool) -> It
             remove_inside(folder, "data")
             study.set_user_attr("made of", made_of)
         elif changed := list(differences(before, made_of)):
-            more = f"\n  and {len(changed) - 3} more" if len(changed) > 3 else ""
-            lines = "".join(f"\n  {line}" for line in changed[:3])
+            more = [f"  and {len(changed) - 3} more"] if len(changed) > 3 else []
+            lines = [f"  {line}" for line in changed[:3]]
             remedy = "start anew with --force, or name another --out"
-            raise UserError(f"{folder}: holds a study of another recipe or other data:{lines}{more}\n{remedy}")
+            raise UserError(f"{folder}: holds a study of another recipe or other data:", *lines, *more, remedy)
         for trial in trials_in(study, "RUNNING"):
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
         yield study

@@ -21,7 +21,7 @@ from feat2vec import optimizers
 from feat2vec.checkpoint import Limits, check_checkpoint, read_checkpoint, write_checkpoint
 from feat2vec.document import parse_document
 from feat2vec.encode import MEMORY, Encoded, check_columns, check_memory, fit
-from feat2vec.errors import FailedError, UserError
+from feat2vec.errors import FailedError, UserError, writing
 from feat2vec.memory import refuse_too_large
 from feat2vec.model import Feat2Vec
 from feat2vec.progress import Reporter
@@ -159,12 +159,13 @@ class Training:
             trainer.reporter.say(rows.summary())
         trainer.fit(self.callbacks, began)
         learnt_from = {key: facts[key] for key in LEARNT_FROM}
-        write_run(partial / "run", trainer.model, trainer.metrics(began), trainer.history, learnt_from)
+        with writing(partial, "make room and add --resume, the checkpoint is kept"):
+            write_run(partial / "run", trainer.model, trainer.metrics(began), trainer.history, learnt_from)
         try:
             publish_folder(partial / "run", place)
         except FailedError as error:
             remedy = f"the run is kept in {partial}: when {place.path} is free, --resume gives it its name"
-            raise FailedError(f"{error}\n{remedy}") from None
+            raise FailedError(*error.problems, remedy) from None
         remove_inside(partial, CHECKPOINT)  # nothing is left to go on with
         return load(place.path)
 
@@ -229,9 +230,8 @@ def _refuse_other(where: Path, before: Mapping[str, Any], now: Mapping[str, Any]
     changed = list(differences(old, new))
     if changed:
         shown = [f"  {line.removeprefix('schema.')}" for line in changed[:3]]
-        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        lines = "\n".join(shown)
-        raise UserError(f"{where}: was trained with another schema or other data:\n{lines}{more}\nstart with --force")
+        shown[-1] += f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise UserError(f"{where}: was trained with another schema or other data:", *shown, "start with --force")
 
 
 class Trainer(keras.callbacks.Callback):
@@ -392,9 +392,9 @@ class Trainer(keras.callbacks.Callback):
         step = int(self.model.failed_at) + 1
         raise FailedError(
             f"the loss is {loss} at step {step} (epoch {self.epoch + 1}); "
-            f"the largest weight, {sizes[worst]:.3g}, is of the group {worst!r}.\nUse a lower "
-            f"training.optimizer.learning_rate ({self.spec.optimizer.learning_rate:g} now), a higher training.l2, "
-            "or another scale for its numbers."
+            f"the largest weight, {sizes[worst]:.3g}, is of the group {worst!r}.",
+            f"Use a lower training.optimizer.learning_rate ({self.spec.optimizer.learning_rate:g} now), "
+            "a higher training.l2, or another scale for its numbers.",
         )
 
     def _keep_best(self, loss: float | None) -> None:

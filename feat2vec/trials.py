@@ -42,6 +42,7 @@ from feat2vec.study import (
     what_made,
 )
 from feat2vec.table import Table, open_table
+from feat2vec.terminal import printable
 from feat2vec.trainer import train
 from feat2vec.writing import refuse_inputs_inside, remove_inside
 
@@ -160,7 +161,9 @@ class _Trials:
         self._write()
         best = self.study.best_trial
         self.tell(f"\nthe best: trial {self._numbers(best)}")
-        self.tell(f"{self.best.path}: the recipe with its values; measure it on rows that chose nothing:\n  {command}")
+        path = printable(str(self.best.path))
+        self.tell(f"{path}: the recipe with its values; measure it on rows that chose nothing:")
+        self.tell(f"  {printable(command)}")
         return {
             "name": name, "folder": str(self.folder), "measure": self.metric,
             "better": "lower" if is_lower(self.tune) else "higher", "best": _facts(best),
@@ -196,7 +199,7 @@ class _Trials:
         try:
             schema = read_schema(self.source, settings=settings)
         except UserError as error:  # values that are right by themselves
-            raise FailedError(str(error)) from None
+            raise FailedError(*error.problems) from None
         keras.utils.clear_session()
         folder, validation = self.folder / "trial", self.tables["validation"]
         watch = _Watch(trial, self.tune.measure, validation, schema.training.epochs)

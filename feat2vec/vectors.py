@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from feat2vec.encode import Encoded, Encoder
-from feat2vec.errors import UnknownKeyError, UserError, suggest
+from feat2vec.errors import UnknownKeyError, UserError, listed, suggest
 from feat2vec.model import Feat2Vec
 from feat2vec.names import KeyNames, Names, ValueNames, nearest
 from feat2vec.search import INDEXED, Flat, Hits, Index, IndexKind, best
@@ -373,7 +373,7 @@ def group_vectors(
     if group not in names:
         rows = "; rows as a whole are `run.row_vectors(data)`" if group == "row" else ""
         raise UserError(
-            f"there is no group {group!r}{suggest(group, names) or '; the groups are ' + ', '.join(names)}{rows}"
+            f"there is no group {group!r}{suggest(group, names) or '; the groups are ' + listed(names)}{rows}"
         )
     ranks = _ranks(model, level)
     if is_keyed(model, group):

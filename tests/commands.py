@@ -23,7 +23,8 @@ def feat2vec(*words: object, folder: Path | None = None, code: int = 0) -> Done[
     Starting TensorFlow in a process of its own takes seconds.
     """
     argv = ["feat2vec", *map(str, words)]
-    stdout, stderr, before, handler = io.StringIO(), io.StringIO(), Path.cwd(), signal.getsignal(signal.SIGTERM)
+    stdout, stderr, before = io.StringIO(), io.StringIO(), Path.cwd()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     status = 0
     os.chdir(folder or before)
     try:
@@ -33,7 +34,8 @@ def feat2vec(*words: object, folder: Path | None = None, code: int = 0) -> Done[
         status = error.code if isinstance(error.code, int) else 1
     finally:
         os.chdir(before)
-        signal.signal(signal.SIGTERM, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     done = Done(argv, status, stdout.getvalue(), stderr.getvalue())
     assert status == code, done.stderr
     return done

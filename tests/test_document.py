@@ -306,6 +306,14 @@ def test_files_with_and_without_byte_order_mark(tmp_path: Path, content: bytes) 
         assert (document.name, document.data) == (str(path), {"a": "é"})
 
 
+def test_a_file_without_an_end(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # of zeros, none of which is on the disk
+    with pytest.raises(UserError, match=r"s\.yaml: is larger than 16 MB, which no schema or recipe is; `feat2vec init"):
+        read_document(path)
+
+
 def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_bytes(b"a: 1\nb: \xe9t\xe9\n")

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -317,14 +318,22 @@ def test_a_file_is_replaced_only_when_asked(folder: Path, tmp_path: Path, monkey
 # --- the server -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def server(atlas: Atlas) -> Iterator[Server]:
-    with Server(atlas) as server:
+@contextmanager
+def serving(atlas: Atlas, **options: Any) -> Iterator[Server]:
+    with Server(atlas, **options) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def server(atlas: Atlas) -> Iterator[Server]:
+    with serving(atlas) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def get(server: Server, path: str, host: str | None = None) -> tuple[int, Any]:
@@ -378,6 +387,89 @@ def test_a_failure_is_told_on_the_page_and_in_the_terminal(
     monkeypatch.setattr(atlas, "near", lambda *_: 1 / 0)
     assert get(server, "/api/near/1/1") == (500, {"error": "ZeroDivisionError: division by zero"})
     assert "Traceback" in capfd.readouterr().err
+
+
+# --- what is no browser ---------------------------------------------------------------------------------------------
+
+
+def ask(server: Server, request: bytes) -> bytes:
+    """All that is answered to these bytes."""
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
+        connection.sendall(request)
+        answered = b""
+        with suppress(ConnectionResetError):  # the rest of a request that is refused is not read
+            while part := connection.recv(1 << 16):
+                answered += part
+    return answered
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"GET http://[ HTTP/1.1", 400),
+        (b"GET", 400),
+        (b"GET / HTTP/1.1 more", 400),
+        (b"GET / HTTP/x", 400),
+        (b"GET / HTTP/3.0", 505),
+        (b"\x16\x03\x01\x02\xff\xfe", 400),
+        (b"POST / HTTP/1.1", 501),
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1", 414),
+    ],
+)
+def test_a_malformed_request_is_answered(
+    server: Server, request_line: bytes, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answered = ask(server, request_line + f"\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n".encode())
+    assert f" {status} ".encode() in answered or f"Error code: {status}".encode() in answered
+    assert get(server, "/api/points/1")[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [b"X: " + b"x" * 70_000, b"\r\n".join(b"X%d: " % i + b"x" * 2000 for i in range(90)), b"X: x\r\n" * 200],
+    ids=["long", "large", "many"],
+)
+def test_large_headers_are_refused(server: Server, headers: bytes) -> None:
+    assert b" 431 " in ask(server, b"GET / HTTP/1.1\r\n" + headers + b"\r\n\r\n")
+    assert get(server, "/api/points/1")[0] == 200
+
+
+def test_a_silent_connection_is_closed(atlas: Atlas) -> None:
+    with serving(atlas, timeout=0.05) as server:
+        assert ask(server, b"") == b""
+        assert ask(server, b"GET / HT") == b""
+
+
+def test_a_flood_of_silent_connections_leaves_room(atlas: Atlas) -> None:
+    with serving(atlas, timeout=60, connections=4) as server, ExitStack() as opened:
+        address = ("127.0.0.1", server.server_port)
+        silent = [opened.enter_context(socket.create_connection(address, timeout=20)) for _ in range(200)]
+        assert get(server, "/api/points/1")[0] == 200
+        assert get(server, "/api/points/1")[0] == 200
+        assert all(connection.recv(1) == b"" for connection in silent[:196]), "closed, the oldest first"
+        silent[-1].sendall(b"GET /nothing HTTP/1.1\r\n\r\n")
+        assert b" 403 " in silent[-1].recv(1 << 16), "the latest is still open"
+
+
+def test_while_all_are_answered_one_more_is_refused(atlas: Atlas, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(*_: object) -> dict[str, Any]:
+        asked.set()
+        assert go_on.wait(20)
+        return {}
+
+    monkeypatch.setattr(atlas, "answer", slow)
+    with serving(atlas, connections=1) as server:
+        answers: list[tuple[int, Any]] = []
+        one = threading.Thread(target=lambda: answers.append(get(server, "/api/points/1")))
+        one.start()
+        assert asked.wait(20)
+        assert ask(server, b"").startswith(b"HTTP/1.0 503 ")
+        go_on.set()
+        one.join()
+        assert answers == [(200, {})]
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

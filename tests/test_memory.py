@@ -70,7 +70,7 @@ def test_what_has_no_room_is_refused_with_what_is_largest(monkeypatch: pytest.Mo
     refuse_too_large(rows)
     monkeypatch.setattr(memory, "free_memory", lambda: total - 1)
     with pytest.raises(
-        UserError, match=r"at least \d+ MB .*: the group '\w+', .* take .* MB; use a smaller model\.ranks"
+        UserError, match=r"at least \d+ MB .*: the group '\w+', .* take .* MB\nuse a smaller model\.ranks"
     ):
         refuse_too_large(rows)
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 import pytest
 
 from feat2vec import memory
-from feat2vec.cli.console import say_problems
-from feat2vec.errors import UserError
 from tests.commands import feat2vec
 from tests.test_cli import SCHEMA as FILMS
 
@@ -189,7 +187,9 @@ def test_each_mistake_is_answered(made: Path, name: str, monkeypatch: pytest.Mon
     done = feat2vec(*mistake.words.split(), folder=made, code=2)
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
-    assert 1 <= len(done.stderr.splitlines()) <= 5
+    lines = done.stderr.splitlines()
+    assert 1 <= len(lines) <= 5
+    assert max(map(len, lines)) <= 200
     for part in mistake[1:]:
         assert part in done.stderr
     assert sorted(made.rglob("*")) == before, "a mistake leaves nothing behind"
@@ -200,14 +200,6 @@ def test_every_problem_is_told_on_five_lines(made: Path) -> None:
     assert len(lines) == 5
     for key in ("nam", "dmi", "lokup", "colum", "alpha_group", "nec", "mpl", "epoch", "adagrd"):
         assert any(key in line for line in lines), key
-
-
-def test_thousands_of_problems_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    say_problems(UserError(*(f"a.csv: row {i}: wrong" for i in range(2000))))
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[:4] == [f"a.csv: row {i}: wrong" for i in range(4)]
-    assert lines[4].startswith("and 1,996 more: a.csv: row 4: wrong | a.csv: row 5: wrong | ")
-    assert lines[4].endswith(" | a.csv: row 33: wrong | and 1,966 more")
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])

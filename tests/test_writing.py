@@ -104,8 +104,16 @@ def test_a_file_has_no_place(out: str, force: bool, message: str) -> None:
     ("out", "force", "message"),
     [
         ("full", False, "full: exists already; choose another folder, or add --force to replace it"),
-        ("file", True, "file: is no thing, and --force replaces nothing else; choose another folder\nis no folder"),
-        ("full", True, "full: is no thing, and --force replaces nothing else; choose another folder\nwas not made by"),
+        (
+            "file",
+            True,
+            "file: is no thing, and --force replaces nothing else; choose another folder\n  it is no folder",
+        ),
+        (
+            "full",
+            True,
+            "full: is no thing, and --force replaces nothing else; choose another folder\n  it was not made by",
+        ),
         ("file/a/b", False, "file/a/b: file is a file, not a folder; choose another place"),
         ("link", True, "link: is a link to full; feat2vec neither follows nor replaces it: name the folder itself"),
         ("nowhere", False, "nowhere: is a link to gone; feat2vec neither follows"),
@@ -168,7 +176,9 @@ def test_force_replaces_what_feat2vec_wrote_and_an_empty_folder() -> None:
 @pytest.mark.parametrize("force", [False, True])
 def test_a_folder_of_another_kind_is_not_replaced(force: bool) -> None:
     made("out", "run")
-    with pytest.raises(UserError, match=r"out: (exists already|is no export, .*\nit is feat2vec's, of the kind 'run')"):
+    with pytest.raises(
+        UserError, match=r"out: (exists already|is no export, .*\n  it is feat2vec's, of the kind 'run')"
+    ):
         made("out", "export", force=force)
     assert contents(Path("out"))["inside"] == "ours"
 

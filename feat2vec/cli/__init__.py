@@ -8,13 +8,12 @@ import sys
 
 import click
 
-from feat2vec.cli.console import say, say_problems
+from feat2vec.cli.console import drop_output, exit_code, noted_interrupts, open_closed_streams
 from feat2vec.cli.explore import explore
 from feat2vec.cli.measuring import evaluate, explain, report
 from feat2vec.cli.tables import check, init
 from feat2vec.cli.training import finetune, run, train, tune
 from feat2vec.cli.vectors import embed, export, predict, similar
-from feat2vec.errors import FailedError, UserError
 
 
 class _Commands(click.Group):
@@ -22,6 +21,13 @@ class _Commands(click.Group):
         """In the order in which they are used."""
         del context
         return list(self.commands)
+
+    def invoke(self, context: click.Context) -> object:
+        """A command that is interrupted; click itself would print an empty line."""
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt:
+            raise click.Abort() from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -58,26 +64,15 @@ for command in COMMANDS:
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    open_closed_streams()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an error, so that folders are cleaned up
-    try:
-        feat2vec(standalone_mode=False)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except UserError as error:
-        say_problems(error)
-        sys.exit(2)
-    except FailedError as error:
-        say_problems(error)
-        sys.exit(1)
-    except (click.Abort, KeyboardInterrupt):
-        say("interrupted", error=True)
-        sys.exit(130)
-    except BrokenPipeError:  # `feat2vec init DATA | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except OSError as error:
-        say(f"{error.filename or 'feat2vec'}: {error.strerror or error}", error=True)
-        sys.exit(1)
+    with noted_interrupts() as interrupts:
+        try:
+            feat2vec(standalone_mode=False)
+            sys.stdout.flush()
+        except BaseException as error:
+            code = exit_code(error, interrupted=bool(interrupts))
+            drop_output()
+            if code is None:
+                raise
+            sys.exit(code)

@@ -4,37 +4,132 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
-from feat2vec.errors import UserError
+from feat2vec.errors import FailedError, UserError, writing
+from feat2vec.terminal import message_lines, printable, shortened
 
 if TYPE_CHECKING:
     from feat2vec.run import Run
 
 
-def say(text: str, *, error: bool = False, end: str = "\n") -> None:
-    """Print text; what no encoding can express, such as a file's name of stray bytes, is escaped."""
-    click.echo(text.encode("utf-8", "backslashreplace").decode(), err=error, nl=end != "")
+def say(line: str, *, error: bool = False, end: str = "\n") -> None:
+    """Print a line: what a terminal would obey, and what its encoding cannot express, is escaped.
+
+    A line for standard error is shortened; one for standard output may be what another program reads.
+    """
+    line = shortened(printable(line)) if error else printable(line)
+    encoding = getattr(sys.stderr if error else sys.stdout, "encoding", None) or "utf-8"
+    line = line.encode(encoding, "backslashreplace").decode(encoding)
+    with writing(f"standard {'error' if error else 'output'}", "make room, or choose another place"):
+        click.echo(line, err=error, nl=end != "")
 
 
-MOST_LINES, MOST_SHOWN = 5, 30
 DEEPEST = 16  # lists and objects in one another in a row of JSON
 
 
-def say_problems(error: Exception) -> None:
-    """Print what is wrong on at most five lines; what is over stands on the last of them."""
-    lines = str(error).splitlines()
-    if len(lines) > MOST_LINES:
-        first, rest = lines[: MOST_LINES - 1], lines[MOST_LINES - 1 :]
-        more = "" if len(rest) <= MOST_SHOWN else f" | and {len(rest) - MOST_SHOWN:,} more"
-        lines = [*first, f"and {len(rest):,} more: {' | '.join(line.strip() for line in rest[:MOST_SHOWN])}{more}"]
-    say("\n".join(lines), error=True)
+def say_text(text: str, *, error: bool = False) -> None:
+    """Print lines, in which names that come from a table are `printable` already: theirs may hold line breaks."""
+    for line in text.removesuffix("\n").split("\n"):
+        say(line, error=error)
+
+
+def name_on_a_line(name: str) -> str:
+    """A name or a value as a table on standard output shows it."""
+    return shortened(printable(name))
+
+
+def say_problems(problems: Sequence[str]) -> None:
+    """Print what is wrong; a standard error that cannot be written to is no reason to fail in another way."""
+    with suppress(OSError):
+        for line in message_lines(problems):
+            say(line, error=True)
+
+
+def exit_code(error: BaseException, *, interrupted: bool) -> int | None:
+    """Say what an error means, and return the code to exit with; None for a bug, whose traceback tells more.
+
+    `interrupted`: whether Ctrl-C was pressed. Libraries turn it into errors of their own.
+    """
+    if isinstance(error, SystemExit | click.exceptions.Exit):
+        code = error.code if isinstance(error, SystemExit) else error.exit_code
+        return code if isinstance(code, int) else 0
+    if interrupted or isinstance(error, KeyboardInterrupt | click.Abort):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would be a traceback of the interpreter's end
+        if sys.stderr.isatty():
+            say("", error=True)  # below the terminal's ^C
+        say_problems(["interrupted"])
+        return 130
+    if isinstance(error, click.ClickException):
+        say_problems(_usage(error))
+        return error.exit_code
+    if isinstance(error, UserError | FailedError):
+        say_problems(error.problems)
+        return 2 if isinstance(error, UserError) else 1
+    if isinstance(error, OSError):
+        if not isinstance(error, BrokenPipeError):  # `feat2vec init DATA | head` has seen enough
+            say_problems([f"{os.fsdecode(error.filename or 'feat2vec')}: {error.strerror or error}"])
+        return 1
+    return None
+
+
+def _usage(error: click.ClickException) -> list[str]:
+    """What click says of wrong words: the usage, where help is, what is wrong."""
+    lines = [f"Error: {error.format_message()}"]
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        lines = [*context.get_usage().splitlines()[:2], f"Try '{context.command_path} --help' for help.", *lines]
+    return lines
+
+
+def open_closed_streams() -> None:
+    """Give each standard stream that is closed (`2>&-`) a place where its text is lost.
+
+    Else the next file that is opened takes its number, and a library's messages are written into that file.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            mode = os.O_RDONLY if number == 0 else os.O_WRONLY
+            opened = os.open(os.devnull, mode)  # the lowest free number, which is this one
+            setattr(sys, name, os.fdopen(opened, "r" if number == 0 else "w", encoding="utf-8"))
+
+
+def drop_output() -> None:
+    """Lose what is still to be written, where it cannot be: the interpreter would try again and print a traceback."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def noted_interrupts() -> Iterator[list[int]]:
+    """A list that grows when Ctrl-C is pressed; where it is ignored (`nohup`), it stays so."""
+    pressed: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        signal.default_int_handler(number, frame)
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, before)
 
 
 def import_tensorflow() -> None:

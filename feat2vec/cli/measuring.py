@@ -8,8 +8,8 @@ from typing import Literal
 
 import click
 
-from feat2vec.cli.console import import_tensorflow, json_row, names, say
-from feat2vec.errors import UserError
+from feat2vec.cli.console import import_tensorflow, json_row, names, say, say_text
+from feat2vec.errors import UserError, listed
 
 
 @click.command()
@@ -50,7 +50,7 @@ def evaluate(
         say(json.dumps(facts))
         return
     for name, value in facts.items():
-        shown = ", ".join(value) if isinstance(value, list) else f"{value:.4g}" if isinstance(value, float) else value
+        shown = listed(value) if isinstance(value, list) else f"{value:.4g}" if isinstance(value, float) else value
         say(f"{name:15} {'-' if shown is None else shown}")
 
 
@@ -80,7 +80,7 @@ def explain(
     feat2vec explain runs/films --data films.parquet --index 17 --to-index 42 --json
     feat2vec explain runs/films --row '{"title": "The Gleaners and I"}' --to '{"title": "Faces Places"}'
     """
-    from feat2vec.writing import file_place, new_file
+    from feat2vec.writing import file_place, write_text
 
     if (row is None) == (data is None):
         raise UserError("explain: give the row by --row, or by --data and --index")
@@ -106,9 +106,9 @@ def explain(
         level=level,
     )
     if plot is not None:
-        with new_file(plot, force=True) as file:
-            file.write_text(alone(found.svg()) if plot.suffix == ".svg" else found.page(), encoding="utf-8")
-    say(json.dumps(found.facts()) if as_json else found.text())
+        text = alone(found.svg()) if plot.suffix == ".svg" else found.page()
+        write_text(plot, text, force=True)
+    say(json.dumps(found.facts())) if as_json else say_text(found.text())
 
 
 @click.command()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from feat2vec.cli.console import say
+from feat2vec.cli.console import say, say_text
 
 
 @click.command()
@@ -27,9 +27,9 @@ def init(data: str, out: Path | None, force: bool) -> None:
     from feat2vec.writing import new_file
 
     if out is None:
-        say(propose(data), end="")
+        say_text(propose(data))
     else:
-        with new_file(out, force=force) as file:
+        with new_file(out, force=force) as file:  # the place is checked before the table is read
             file.write_text(propose(data), encoding="utf-8", errors="backslashreplace")
         say(f"{out}: written; next: feat2vec check {out} --data {data}")
 
@@ -55,20 +55,21 @@ def check(schema: str | None, data: str | None, resolved: bool, as_json_schema: 
             raise click.UsageError("--json-schema stands alone: remove the other options.")
         if schema is not None:
             read_schema(schema)  # its plugins' extractors are part of the JSON Schema
-        click.echo(json.dumps(json_schema(), indent=2))
+        say_text(json.dumps(json_schema(), indent=2))
         return
     if schema is None:
         raise click.UsageError("Name a schema: feat2vec check SCHEMA (`feat2vec init DATA` writes one).")
     checked = read_schema(schema)
     if resolved:
-        say(checked.resolved(), end="")
+        say_text(checked.resolved())
     if data is not None:
         from feat2vec.encode import fit
         from feat2vec.memory import refuse_too_large
 
         encoded = fit(checked, data)
         refuse_too_large(encoded)
-        say(f"{schema} fits {data}\n{encoded.summary()}", error=resolved)
+        say(f"{schema} fits {data}", error=resolved)
+        say_text(encoded.summary(), error=resolved)
     elif not resolved:
         groups = len(checked.groups)
         say(f"{schema}: no problems, {groups} group{'s' * (groups != 1)}, objective {checked.objective.type}")

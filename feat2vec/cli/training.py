@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from feat2vec.cli.console import import_tensorflow, interruptible, names, say, trained
+from feat2vec.cli.console import import_tensorflow, interruptible, names, say, say_text, trained
 
 
 @click.command()
@@ -121,7 +121,7 @@ def run(
         try:
             facts = run_recipe(
                 recipe, out, data, settings=settings, rows=rows, resume=resume, force=force, quiet=quiet or as_json,
-                tell=say,
+                tell=say_text,
             )  # fmt: skip
         except MissedError as error:
             if as_json:
@@ -168,7 +168,7 @@ def tune(
 
     try:
         facts = tune(
-            recipe, trials, out, data, settings=settings, rows=rows, force=force, quiet=quiet or as_json, tell=say
+            recipe, trials, out, data, settings=settings, rows=rows, force=force, quiet=quiet or as_json, tell=say_text
         )  # fmt: skip
     except KeyboardInterrupt:
         say("the trials that ended are kept: the same command goes on", error=True)

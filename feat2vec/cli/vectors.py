@@ -8,8 +8,8 @@ from typing import Literal
 
 import click
 
-from feat2vec.cli.console import import_tensorflow, names, say
-from feat2vec.errors import UserError
+from feat2vec.cli.console import import_tensorflow, name_on_a_line, names, say
+from feat2vec.errors import UserError, listed
 
 
 @click.command()
@@ -112,7 +112,7 @@ def similar(
     if not as_json:
         say("   score    count  key")
         for hit in found:
-            say(f"{hit.score:8.4f} {hit.count:8,}  {hit.key}")
+            say(f"{hit.score:8.4f} {hit.count:8,}  {name_on_a_line(hit.key)}")
 
 
 @click.command()
@@ -162,4 +162,4 @@ def export(
     facts = load(run).export(kind, out, groups or None, level=level, normalise=normalise, force=force)
     rows = sum(group.get("rows", 0) for group in facts["groups"].values())
     vectors = f"{rows:,} vectors of {facts['dimension']} dimensions" if rows else f"{facts['dimension']} dimensions"
-    say(f"{out}: {kind}, {vectors}: {', '.join(facts['groups'])}")
+    say(f"{out}: {kind}, {vectors}: {listed(facts['groups'])}")

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from feat2vec.embed import ROW
 from feat2vec.encode import Encoded
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import UserError, listed, suggest
 from feat2vec.explore import colours
 from feat2vec.explore.maps import FEW, KINDS, Map, MapKind, draw
 from feat2vec.run import Run
@@ -83,7 +83,7 @@ class Atlas:
             )
         if colour in self.table.columns:
             raise UserError(f"--colour: column {colour!r} holds {self.table.columns[colour]}, which is no colour")
-        near = suggest(colour, self.columns) or f"; the columns are {', '.join(self.columns)}"
+        near = suggest(colour, self.columns) or f"; the columns are {listed(self.columns)}"
         raise UserError(f"--colour: {self.table.name} has no column {colour!r}{near}")
 
     # --- what is asked for ------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def _chosen(every: list[str], groups: Sequence[str], data: object) -> list[str]:
         if name == ROW and name not in every and data is None:
             raise UserError("--group row: a run keeps no rows; name those to look at by --data")
         if name not in every:
-            near = suggest(name, every) or f"; the groups are {', '.join(every)}"
+            near = suggest(name, every) or f"; the groups are {listed(every)}"
             raise UserError(f"--group: there is no group {name!r}{near}")
     return list(dict.fromkeys(groups)) or every
 

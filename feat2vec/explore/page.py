@@ -14,7 +14,7 @@ from typing import Any
 
 from feat2vec.errors import UserError
 from feat2vec.explore.atlas import NEAR, Atlas
-from feat2vec.writing import file_place, new_file
+from feat2vec.writing import file_place, write_text
 
 LARGEST = 6_000_000  # neighbours in a file: 64 MB of it
 Progress = Callable[[str], None]
@@ -80,8 +80,7 @@ def write_page(atlas: Atlas, out: str | Path, *, force: bool = False, say: Progr
             f"--html: the file would hold {total:,} neighbours, {LARGEST:,} is the most; lower --limit"
             f" ({atlas.limit:,} points of a map now), name fewer groups by --group, or use the server"
         )
-    with new_file(out, force=force) as file:
-        file.write_text(page(atlas, answers(atlas, say)), encoding="utf-8")
+    write_text(out, page(atlas, answers(atlas, say)), force=force)
 
 
 def answers(atlas: Atlas, say: Progress = lambda _: None) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -10,7 +10,7 @@ from importlib import resources
 import pyarrow as pa
 
 from feat2vec import datasets
-from feat2vec.errors import UserError, suggest
+from feat2vec.errors import UserError, listed, suggest
 from feat2vec.table.csv import csv_part
 from feat2vec.table.files import open_files
 from feat2vec.table.frames import open_frame
@@ -72,14 +72,14 @@ class Table:
         """
         names = list(self.columns if columns is None else dict.fromkeys(columns))
         if not names:
-            raise UserError(f"{self.name}: no column is asked for; it has {', '.join(map(repr, self.columns))}")
+            raise UserError(f"{self.name}: no column is asked for; it has {listed(map(repr, self.columns))}")
         for name in names:
             self._check(name)
         return self._stream(names)
 
     def _check(self, name: str) -> None:
         if name not in self.columns:
-            near = suggest(name, self.columns) or f"; it has {', '.join(map(repr, self.columns))}"
+            near = suggest(name, self.columns) or f"; it has {listed(map(repr, self.columns))}"
             raise UserError(f"{self.name}: no column {name!r}{near}")
         if not is_supported(self.columns[name]):
             raise UserError(
@@ -148,8 +148,8 @@ def _check_names(part: Part, other: Part) -> None:
     for name in other.types:
         if name not in part.types:
             raise UserError(
-                f"{part.source}: has no column {name!r}, which {other.source} has{suggest(name, part.types)}\n"
-                "the files of a table need the same columns, in any order"
+                f"{part.source}: has no column {name!r}, which {other.source} has{suggest(name, part.types)}",
+                "the files of a table need the same columns, in any order",
             )
 
 

@@ -94,9 +94,9 @@ def _format(path: str) -> tuple[str, str | None]:
     form = _FORMATS.get(ending)
     if form is None:
         raise UserError(
-            f"{path}: unknown format {ending!r}{suggest(ending, _FORMATS)}\n"
-            f"known: {' '.join(_FORMATS)}; CSV, TSV, JSON and lines also with {' '.join(_COMPRESSIONS)}\n"
-            "rename it, or write a glob such as '*.parquet' to leave it out"
+            f"{path}: unknown format {ending!r}{suggest(ending, _FORMATS)}",
+            f"known: {' '.join(_FORMATS)}; CSV, TSV, JSON and lines also with {' '.join(_COMPRESSIONS)}",
+            "rename it, or write a glob such as '*.parquet' to leave it out",
         )
     if compression and form not in _TEXT:
         raise UserError(f"{path}: {form} cannot be read compressed as a whole: decompress it; it compresses inside")
@@ -125,7 +125,8 @@ def _whole(path: str, form: str) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         reason = f"{str(error).splitlines()[0]:.100}"
         raise UserError(
-            f"{path}: cannot be read as {form}: {reason}\nis it whole, and is it really {form}? write it again"
+            f"{path}: cannot be read as {form}: {reason}",
+            f"is it whole, and is it really {form}? write it again",
         ) from error
 
 

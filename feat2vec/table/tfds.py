@@ -18,6 +18,7 @@ import tensorflow_datasets as tfds
 
 from feat2vec.errors import UserError, suggest
 from feat2vec.table.types import Part, column_types, unsupported
+from feat2vec.terminal import printable, shortened
 
 _ROWS = 2**12
 
@@ -69,8 +70,8 @@ def _prepared(source: str, name: str) -> Any:
                 builder.download_and_prepare()
         except Exception as error:  # a dataset's own code runs here
             raise UserError(
-                f"{source}: is not in {builder.data_dir}, and downloading it failed: {_first_line(error)}\n"
-                "check the network, or set TFDS_DATA_DIR to the folder that holds it"
+                f"{source}: is not in {builder.data_dir}, and downloading it failed: {_first_line(error)}",
+                "check the network, or set TFDS_DATA_DIR to the folder that holds it",
             ) from error
     return builder
 
@@ -85,13 +86,14 @@ def _tell_download(source: str, builder: Any) -> None:
         return
     sizes = sorted(info.size for info in files.values() if info.size)
     size = f", {sizes[0]}" if len(sizes) == 1 else f", files of {sizes[0]} to {sizes[-1]}" if sizes else ""
-    print(f"{source}: is not in {builder.data_dir} yet; TFDS downloads and prepares it{size}", file=sys.stderr)  # noqa: T201
+    told = f"{source}: is not in {builder.data_dir} yet; TFDS downloads and prepares it{size}"
+    print(shortened(printable(told)), file=sys.stderr)  # noqa: T201
     hosts = {urlsplit(url).hostname for url in files}
     if hosts and not getproxies() and not any(host and _is_known(host) for host in hosts):
         raise UserError(
             f"{source}: is not in {builder.data_dir}, and it cannot be downloaded: no network reaches "
-            f"{', '.join(sorted(filter(None, hosts)))}\n"
-            "go online, set TFDS_DATA_DIR to the folder that holds it, or give another table"
+            f"{', '.join(sorted(filter(None, hosts)))}",
+            "go online, set TFDS_DATA_DIR to the folder that holds it, or give another table",
         )
 
 

@@ -6,7 +6,7 @@ names of what was written. Nothing follows a link, and nothing is written outsid
 Open `places.py` first: it says what is wrong with a place before any work is done.
 """
 
-from feat2vec.writing.files import file_in, new_file
+from feat2vec.writing.files import file_in, new_file, write_text
 from feat2vec.writing.folders import (
     FolderPlace,
     discard_temporary,
@@ -64,4 +64,5 @@ __all__ = [
     "unmarked",
     "work_folder",
     "write_mark",
+    "write_text",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from feat2vec.errors import FailedError, UserError
+from feat2vec.errors import FailedError, UserError, writing
 from feat2vec.writing.marks import is_written_file, read_mark, record, unmarked
 from feat2vec.writing.places import file_place, refuse_links_inside
 
@@ -31,14 +31,21 @@ def new_file(out: str | Path, *, force: bool = False) -> Iterator[Path]:
     out = file_place(out, force=force)
     partial = _beside(out)
     try:
-        yield partial
-        if force and is_written_file(out):
-            partial.replace(out)
-        else:
-            _give_free_name(partial, out)
+        with writing(out):
+            yield partial
+            if force and is_written_file(out):
+                partial.replace(out)
+            else:
+                _give_free_name(partial, out)
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+def write_text(out: str | Path, text: str, *, force: bool = False) -> None:
+    """Write text as UTF-8 into a file, as `new_file` does; what has no encoding is escaped."""
+    with new_file(out, force=force) as partial:
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def _give_free_name(partial: Path, out: Path) -> None:

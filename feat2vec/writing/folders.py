@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from feat2vec.errors import FailedError, UserError
+from feat2vec.errors import FailedError, UserError, refuse_stray_bytes
 from feat2vec.writing.marks import TEMPORARY, foreign_paths, new_id, read_mark, record_all, unmarked, write_mark
 from feat2vec.writing.places import refuse_bad_folder
 
@@ -64,8 +64,8 @@ def folder_place(out: str | Path, kind: str | None, *, force: bool = False) -> F
         return FolderPlace(out, kind, replaces_empty=True)
     mark = read_mark(out)
     if mark is None or mark.kind != kind:
-        why = unmarked(out) if mark is None else f"it is feat2vec's, of the kind {mark.kind!r}"
-        raise UserError(f"{out}: is no {kind}, and --force replaces nothing else; {remedy}\n{why}")
+        why = unmarked(out) if mark is None else f"is feat2vec's, of the kind {mark.kind!r}"
+        raise UserError(f"{out}: is no {kind}, and --force replaces nothing else; {remedy}", f"  it {why}")
     refuse_foreign(out)
     return FolderPlace(out, kind, replaces=mark.id)
 
@@ -109,6 +109,7 @@ def new_folder(place: FolderPlace | None) -> Iterator[Path]:
     """
     out = None if place is None else place.path.absolute()
     parent = Path(tempfile.gettempdir()) if out is None else out.parent
+    refuse_stray_bytes(parent)
     folder = parent / f".{'feat2vec' if out is None else out.name[:100]}-{os.urandom(8).hex()}"
     is_made = False
     try:  # an interrupt leaves nothing behind, whenever it comes

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from feat2vec.errors import UserError
+from feat2vec.errors import UserError, refuse_stray_bytes
 from feat2vec.writing.marks import is_written_file
 
 LONGEST = 120  # bytes of a name
@@ -47,6 +47,7 @@ def file_place(out: str | Path, *, force: bool = False) -> Path:
 def refuse_bad_folder(out: str | Path) -> Path:
     """Check that a folder can be made at a place, with those above it, or is there; return its path."""
     out = _named(out, "folder")
+    refuse_stray_bytes(out)
     above = next(above for above in out.absolute().parents if above.exists())
     if not above.is_dir():
         raise UserError(f"{out}: {_short(above)} is a file, not a folder; choose another place")
