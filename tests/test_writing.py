@@ -41,6 +41,7 @@ from feat2vec.writing import (
 )
 
 PACKAGE = Path(feat2vec.__file__).parent
+NO_THING = "is no thing, and --force replaces nothing else; choose another folder"
 
 
 @pytest.fixture(autouse=True)
