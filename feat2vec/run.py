@@ -6,11 +6,11 @@ import csv
 import hashlib
 import json
 import platform
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,11 @@ import numpy as np
 
 from feat2vec.encode import Encoded, Encoder
 from feat2vec.errors import UserError
+from feat2vec.memory import release_memory
+from feat2vec.model_file import StoredModel, read_model, write_model
 from feat2vec.schema import Schema
-from feat2vec.values import CHUNK, Array
+from feat2vec.tables import readable
+from feat2vec.values import CHUNK, Array, forget
 
 if TYPE_CHECKING:
     import keras
@@ -57,20 +60,24 @@ class Run:
     @cached_property
     def model(self) -> Feat2Vec:
         """The trained model, for use; to train it on, load `model.keras` with Keras, which compiles it."""
-        import keras
-
         from feat2vec.model import Feat2Vec
 
         path = self.folder / "model.keras"
-        try:
-            model = keras.models.load_model(path, compile=False)
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            reason = " ".join(str(error).split())[:200]
-            remedy = "it is damaged or of another version: train the run again, or restore the file"
-            raise UserError(f"{path}: cannot be read ({type(error).__name__}: {reason})", remedy) from None
+        with readable(path):
+            model = read_model(path)
         if not isinstance(model, Feat2Vec):
             raise UserError(f"{path}: holds {type(model).__name__}, no feat2vec model")
+        model.encoder = self.fitted
         return model
+
+    @property
+    def _learnt(self) -> Feat2Vec | StoredModel:
+        """The model if it has been read, else what reads no more of its file than is needed."""
+        return self.model if "model" in vars(self) else self._stored
+
+    @cached_property
+    def _stored(self) -> StoredModel:
+        return StoredModel(self.folder / "model.keras", self.fitted)
 
     def finetune(
         self, data: object, target: str, out: str | Path | None = None, validation: object = None, **options: Any
@@ -190,7 +197,7 @@ class Run:
         """
         from feat2vec.vectors import group_vectors
 
-        return group_vectors(self.model, self.fitted, group, level, self.folder)
+        return group_vectors(self._learnt, self.fitted, group, level, self.folder)
 
     def row_vectors(self, data: object, level: int | None = None) -> Vectors:
         """The vectors of rows as a whole, by the names in the schema's `id` column; a run keeps no rows, so give them.
@@ -218,7 +225,7 @@ class Run:
         """
         from feat2vec.export import export
 
-        return export(self.model, self.fitted, format, out, groups, level=level, normalise=normalise, force=force)
+        return export(self._learnt, self.fitted, format, out, groups, level=level, normalise=normalise, force=force)
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
@@ -250,6 +257,7 @@ def load(folder: str | Path) -> Run:
         raise UserError(f"{folder}: cannot be read as a run ({type(error).__name__}: {error})") from None
     run = Run(folder, manifest, metrics)
     _ = run.fitted  # what is wrong with it is said now
+    release_memory()
     return run
 
 
@@ -278,7 +286,7 @@ def write_run(
     if model.encoder is None:
         raise ValueError("the model has no encoder")
     model.encoder.save(folder)
-    model.save(folder / "model.keras")
+    write_model(model, folder / "model.keras")
     versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
     manifest = {"format": FORMAT, "versions": versions, **learnt_from, "seed": model.schema.training.seed}
     for name, facts in (("manifest", manifest), ("metrics", metrics)):
@@ -298,7 +306,7 @@ def fingerprints(encoded: Encoded) -> dict[str, Any]:
     for g, (name, values) in enumerate(encoded.values.items()):
         vocabulary = encoded.encoder.codecs[name].vocabulary
         keys = [] if vocabulary is None else [np.array(hash_of(buffers(vocabulary.keys)))]
-        facts[name] = hash_of([*pieces(values.entries), *keys, *(piece[:, g] for piece in pieces(encoded.rows))])
+        facts[name] = hash_of(chain(pieces(values.entries), keys, (piece[:, g] for piece in pieces(encoded.rows))))
     for name, array in (("target", encoded.target), ("weight", encoded.weight)):
         if array is not None:
             facts[f"the {name}"] = hash_of(pieces(array))
@@ -307,7 +315,9 @@ def fingerprints(encoded: Encoded) -> dict[str, Any]:
 
 def pieces(array: Array) -> Iterator[Array]:
     """An array in pieces, as it may be larger than memory."""
-    return (array[at : at + CHUNK] for at in range(0, len(array), CHUNK))
+    for at in range(0, len(array), CHUNK):
+        yield array[at : at + CHUNK]
+        forget(array)
 
 
 def buffers(keys: Any) -> Iterator[Array]:
