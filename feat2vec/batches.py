@@ -5,7 +5,6 @@ An epoch's order follows from the seed and the epoch's number alone, so that any
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,11 +14,11 @@ import tensorflow as tf
 
 from feat2vec.encode import Encoded
 from feat2vec.joints import Joint
-from feat2vec.values import Array
+from feat2vec.memory import BLOCK
+from feat2vec.values import Array, forget
 
 Ints = npt.NDArray[np.int64]
 CHUNK = 1 << 14  # neighbouring rows of a table that is larger than a block
-BLOCK = 1 << 20  # rows that are shuffled among each other
 MOST_STEPS = 16  # that run in the graph before Python looks at them
 
 
@@ -138,8 +137,7 @@ class Batches:
 
         def take(array: Any) -> Any:
             taken = np.concatenate([array[some] for some in slices])
-            if isinstance(array, np.memmap):
-                array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]  # else what was read stays
+            forget(array)
             return taken if order is None else taken[order]
 
         rows = take(self.rows)

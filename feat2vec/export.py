@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 from feat2vec.embed import chosen, level_of, parquet_file
 from feat2vec.encode import Encoder
 from feat2vec.errors import ROOM, UserError, suggest
-from feat2vec.model import Feat2Vec
 from feat2vec.saved_model import SIGNATURE, write_saved_model
 from feat2vec.search import EF_CONSTRUCTION, INDEXED, LINKS, import_faiss
-from feat2vec.space import Floats, blocks, candidates
+from feat2vec.space import Floats, Model, blocks, candidates
 from feat2vec.spellings import earlier
 from feat2vec.values import Array, file_name
 from feat2vec.vectors import group_vectors
@@ -53,7 +52,7 @@ class Exported(NamedTuple):
 
 
 def export(
-    model: Feat2Vec, encoder: Encoder, format: Format, out: str | Path, groups: Sequence[str] | None = None,  # noqa: A002
+    model: Model, encoder: Encoder, format: Format, out: str | Path, groups: Sequence[str] | None = None,  # noqa: A002
     *, level: int | None = None, normalise: bool = False, force: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """See `Run.export`."""
@@ -70,7 +69,7 @@ def export(
     }  # fmt: skip
     with new_folder(folder_place(out, "export", force=force)) as folder, _told(Path(out)):
         if format == "saved_model":
-            facts["groups"] = write_saved_model(model, encoder, folder, names, level, normalise=normalise)
+            facts["groups"] = write_saved_model(model.whole(), encoder, folder, names, level, normalise=normalise)
         else:
             facts["groups"] = {}
             for name in names:
@@ -97,7 +96,7 @@ def _check_sql(groups: Sequence[str], dim: int) -> None:
             raise UserError(f"sql: no name in PostgreSQL has the sign 0, and {group!r} has; {remedy}")
 
 
-def _vectors(model: Feat2Vec, encoder: Encoder, group: str, level: int | None, *, unit: bool) -> Exported:
+def _vectors(model: Model, encoder: Encoder, group: str, level: int | None, *, unit: bool) -> Exported:
     """A group's vectors at a level; those of the whole space, where levels share it and none is given."""
     found = group_vectors(model, encoder, group, level)
     vectors = found.vectors

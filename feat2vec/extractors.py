@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from feat2vec.interactions import Level
 from feat2vec.keyed import Column, column
 from feat2vec.optimizers import by_row, distinct
+from feat2vec.pieces import TableStart, are_aside, is_table
 from feat2vec.specs import ExtractorSpec
 
 UNSEEN = 1  # the first id that has a vector
@@ -72,13 +74,34 @@ class Extractor(keras.layers.Layer):
 
         It is never cast as a whole, as autocasting would.
         """
-        normal = keras.initializers.RandomNormal(stddev=scale)
-
-        def start(shape: Sequence[int], dtype: Any = None) -> Any:
-            table = normal(shape, dtype=dtype)
-            return table * tf.cast(tf.range(shape[0]) > 0, table.dtype)[:, None] if unseen else table
-
+        start = TableStart(scale, unseen)
         return by_row(self.add_weight(shape=(size, dim), initializer=start, name=name, autocast=False))
+
+    def save_own_variables(self, store: Any) -> None:
+        """As Keras'; while tables are aside, an empty array stands for each."""
+        super().save_own_variables(_Aside(store) if are_aside() else store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """As Keras'; tables that are aside are left as they are."""
+        if not are_aside():
+            super().load_own_variables(store)
+            return
+        for key, variable in self._saved():
+            if not is_table(variable):
+                variable.assign(store[key])
+
+    def saved_tables(self) -> dict[str, Any]:
+        """The tables that are saved and loaded in pieces, by the keys that Keras has for them."""
+        ways = [(type(self).save_own_variables, Extractor.save_own_variables)]
+        ways += [(type(self).load_own_variables, Extractor.load_own_variables)]
+        if any(way is not plain for way, plain in ways):  # a layer of the user's that saves in its own way
+            return {}
+        return {key: variable for key, variable in self._saved() if is_table(variable)}
+
+    def _saved(self) -> list[tuple[str, Any]]:
+        """The layer's own variables, without those of layers inside, by Keras' keys."""
+        own = [*self._trainable_variables, *self._non_trainable_variables]
+        return [(str(i), variable) for i, variable in enumerate(own)]
 
     def gather(self, table: Any, rows: Any) -> Any:
         """Rows of a table: ResourceGather on the variable, whose gradient is `tf.IndexedSlices`."""
@@ -89,6 +112,16 @@ class Extractor(keras.layers.Layer):
         if seed is None:
             raise ValueError(f"{self.name}: dropout needs a `seed` of two integers. Received: seed=None")
         return seed
+
+
+class _Aside:
+    """What Keras saves a layer's variables to, for all but the tables."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+    def __setitem__(self, key: str, variable: Any) -> None:
+        self.store[key] = np.zeros((0, *variable.shape[1:]), variable.dtype) if is_table(variable) else variable
 
 
 LAYERS: dict[str, type[Extractor]] = {}

@@ -28,6 +28,7 @@ from feat2vec.extractors import Extractor, Shape, build_extractor
 from feat2vec.memory import dims_of
 from feat2vec.model import Feat2Vec
 from feat2vec.numbers import numbers_of
+from feat2vec.pieces import copy_to, tables_aside
 from feat2vec.schema import Nce, Regression, Schema, Softmax, read_schema
 from feat2vec.scores import run_extractor
 from feat2vec.specs import NumbersSpec, VectorSpec
@@ -108,9 +109,13 @@ class GroupVectors(keras.layers.Layer):
 
 
 def encoder(
-    model: Feat2Vec, *, trainable: bool = False, groups: Sequence[str] | None = None, level: int | None = None
-) -> keras.Model:
-    """A copy of a model's extractors as a plain Keras model: {group: entries} to {group: vectors} and `row`."""
+    model: Feat2Vec, *, trainable: bool = False, groups: Sequence[str] | None = None, level: int | None = None,
+    copy: bool = True,
+) -> keras.Model:  # fmt: skip
+    """A copy of a model's extractors as a plain Keras model: {group: entries} to {group: vectors} and `row`.
+
+    Without `copy` its weights are the model's own, and neither may be trained.
+    """
     names = chosen(model.groups, groups)
     vectors = GroupVectors(
         model.schema.resolved(), {name: model.shapes[name] for name in names}, level, name="vectors"
@@ -120,14 +125,18 @@ def encoder(
         numbers = isinstance(model.schema.groups[name].extractor, (NumbersSpec, VectorSpec))
         width = model.shapes[name].width if numbers else None
         inputs[key] = keras.Input((width,), dtype="float32" if numbers else "int32", name=key)
-    outputs = vectors(inputs)
+    with tables_aside():
+        outputs = vectors(inputs)
     for name, extractor in zip(names, vectors.extractors, strict=True):
         source = model.extractors[model.groups.index(name)]
         left_out = [getattr(source, "linear", None), *_of_levels(source, slice(vectors.level, None))]
         unused = {id(weight) for part in left_out for weight in getattr(part, "weights", [part])}
         learnt = [weight for weight in source.weights if id(weight) not in unused]
         for variable, value in zip(extractor.weights, learnt, strict=True):
-            variable.assign(value)
+            if copy:
+                copy_to(variable, value)
+            else:
+                variable.value.assign(value.value.value())  # TensorFlow lets both have the same memory
     vectors.trainable = trainable
     return keras.Model(inputs, outputs, name="encoder")
 

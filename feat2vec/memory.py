@@ -1,17 +1,21 @@
-"""What training holds in memory at least, and a refusal of what the machine has no room for, before any of it is made.
+"""What training holds in memory, and a refusal of what the machine has no room for, before any of it is made.
 
-The estimates count the large parts alone, at 4 bytes a number: tables, layers and the optimizer's slots; a step's
-candidates and their gradients.
+The estimate is of the whole process at its peak, as `tools/bench_memory.py` measures it: tables, layers, the
+optimizer's slots and the averages at 4 bytes a number; a step's candidates and their gradients; keys and values; a
+block of rows; Python and TensorFlow. The best weights are on disk, and a checkpoint is written without copies.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from feat2vec.codecs import Codec, ItemsCodec
 from feat2vec.encode import Encoded, Encoder
@@ -22,10 +26,16 @@ from feat2vec.vocabulary import levels
 
 NUMBER = 4  # bytes
 SLOTS = {"adagrad": 1, "adam": 2}
+BASE = 860 << 20  # bytes that training 100 rows takes: Python, its modules, TensorFlow and a graph; measured
+HELD = 2.0  # times the bytes of keys, values and the noise's tables, with what is left of making them; measured
+OF_VALUE = 8 + 12  # bytes of a value's count, and of its place and probability in the noise
+OF_ROW, COPIES = 40, 6  # bytes of a row's place in a block, and copies of its value ids between reading and a batch
 VECTORS = 2.5  # of a negative, at once: measured, for 300 rows with 10,000 and 20,000 negatives each
 TEXT_CNN: Mapping[str, Any] = {"token_dim": 0, "filters": 0, "widths": ()}  # another text extractor has others
 BUILT_IN = (Lookup, TextCnn, Numeric, Vector)  # extractors whose weights are known
 MACHINE, LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
+STATUS = Path("/proc/self/status")
+BLOCK = 1 << 20  # rows that are read at a time
 
 
 class Part(NamedTuple):
@@ -59,11 +69,12 @@ def key_sizes(codec: ItemsCodec, schema: Schema) -> tuple[int, ...]:
 
 def refuse_too_large(encoded: Encoded) -> None:
     """Raise if what training on these rows holds has no room in memory."""
-    room, parts = free_memory(), list(estimate(encoded))
+    free, parts = free_memory(), list(estimate(encoded))
     total = sum(part.size for part in parts)
-    if room is None or total <= room:
+    if free is None or total <= free + resident_memory():
         return
-    largest = max(parts, key=lambda part: part.size)
+    room = free + resident_memory()
+    largest = max((part for part in parts if part.remedy), key=lambda part: part.size)
     raise UserError(
         f"training needs at least {spelled(total)} of memory, and {spelled(room)} are free: "
         f"{largest.what} take {spelled(largest.size)}",
@@ -77,6 +88,7 @@ def estimate(encoded: Encoded) -> Iterator[Part]:
     schema = encoded.encoder.schema
     if schema.target is None or (isinstance(schema.objective, Logistic) and schema.objective.implicit is not None):
         yield _candidates(encoded)
+    yield from _held(encoded)
 
 
 def _weights(encoder: Encoder) -> Iterator[Part]:
@@ -87,7 +99,10 @@ def _weights(encoder: Encoder) -> Iterator[Part]:
         spec = schema.groups[name].extractor
         count, what, options = _of_group(spec, codec, schema, dims)
         remedy = f"{smaller}, or groups.{name}.extractor.{options}"
-        yield Part(f"the group {name!r}, {what},", NUMBER * count * copies, remedy)
+        counts = 0  # of each row's own steps
+        if schema.training.optimizer.type == "adam" and isinstance(codec, ItemsCodec):
+            counts = 8 * sum(key_sizes(codec, schema) if spec.encoding == "items" else [len(codec.vocabulary)])
+        yield Part(f"the group {name!r}, {what},", NUMBER * count * copies + counts, remedy)
     if isinstance(schema.objective, Softmax) and encoder.classes is not None:
         classes = len(encoder.classes.keys)
         yield Part(f"{classes:,} classes", NUMBER * copies * classes * sum(dims), smaller)
@@ -95,6 +110,19 @@ def _weights(encoder: Encoder) -> Iterator[Part]:
         sizes = {"vectors": len(schema.partners) * sum(dims), "interactions": sum(dims)}
         layers = [sum(sizes[name] for name in schema.head.inputs), *schema.head.hidden]
         yield Part("the head's layers", NUMBER * copies * _chain(layers), f"{smaller}, or head.hidden")
+
+
+def _held(encoded: Encoded) -> Iterator[Part]:
+    """What training holds beside the model."""
+    size = 0
+    for name, values in encoded.values.items():
+        vocabulary = encoded.encoder.codecs[name].vocabulary
+        keys = 0 if vocabulary is None else vocabulary.keys.nbytes + vocabulary.counts.nbytes
+        size += int(HELD * (keys + values.entries.nbytes + OF_VALUE * len(values.entries)))
+    yield Part("keys and values", size, "keep fewer keys by max_size")
+    block = min(len(encoded), BLOCK)
+    yield Part(f"blocks of {block:,} rows", block * (COPIES * NUMBER * len(encoded.values) + OF_ROW), "")
+    yield Part("Python and TensorFlow", BASE, "")
 
 
 def _of_group(spec: Any, codec: Codec, schema: Schema, dims: Sequence[int]) -> tuple[int, str, str]:
@@ -159,6 +187,20 @@ def spelled(size: int) -> str:
         if size >= unit:
             return f"{size / unit:,.{1 if size < 10 * unit else 0}f} {name}"
     return f"{size:,} bytes"
+
+
+def resident_memory() -> int:
+    """Bytes that this process has already; 0 where nobody tells."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(STATUS.read_text().split("VmRSS:")[1].split()[0]) << 10
+    return 0
+
+
+def release_memory() -> None:
+    """Give back to the system what Arrow and the C library keep of memory that is free."""
+    pa.default_memory_pool().release_unused()
+    with suppress(OSError, AttributeError):  # glibc's alone
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def free_memory() -> int | None:

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from feat2vec.database import connect
 from feat2vec.encode import Encoder
@@ -17,6 +18,8 @@ from feat2vec.space import blocks
 from feat2vec.spellings import spell
 from feat2vec.values import Array
 from feat2vec.vocabulary import FIRST
+
+SCANNED = 10  # keys that are looked for one by one
 
 
 class Names:
@@ -51,11 +54,16 @@ class KeyNames(Names):
         vocabulary = encoder.codecs[group].vocabulary
         assert vocabulary is not None
         super().__init__(vocabulary.keys)
-        self.vocabulary = vocabulary
+        self.vocabulary, self.looked_up = vocabulary, 0
 
     def find(self, key: object) -> int:
         text = text_of(key)
-        i = self.vocabulary.key_to_id.get(text, -1)
+        if "key_to_id" in vars(self.vocabulary) or self.looked_up > SCANNED:
+            i = self.vocabulary.key_to_id.get(text, -1)
+        else:  # an index of all keys takes longer than to look for a few
+            self.looked_up += 1
+            i = pc.index(self.vocabulary.keys, pa.scalar(text, pa.string())).as_py()
+            i += FIRST if i >= 0 else 0
         return (i if i >= FIRST else int(self.vocabulary.ids(pa.array([text]))[0])) - FIRST
 
 

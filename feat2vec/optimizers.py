@@ -44,6 +44,21 @@ def by_row(table: Any) -> Any:
     return table
 
 
+def _like(slot: Any, variable: Any) -> Any:
+    """A slot, marked as its variable is."""
+    return by_row(slot) if getattr(variable, BY_ROW, False) else slot
+
+
+class Filled(keras.initializers.Initializer):
+    """`keras.initializers.Constant` without a second tensor of that size."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
+        return tf.fill(shape, tf.cast(self.value, dtype or keras.config.floatx()))
+
+
 def distinct(ids: tf.Tensor) -> tf.Tensor:
     """Says that no id repeats, for `tf.gather` on a variable: in a graph, its gradient is then not summed again."""
     return tf.identity(ids, name=DISTINCT)
@@ -116,13 +131,14 @@ def adam_rows(
 
 def _replace(variable: Any, ids: tf.Tensor, update: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
     # The update kernel copies rows, in a fifth of the add kernel's time; of two concurrent steps the last write wins.
-    resource = _resource(variable)
+    resource = resource_of(variable)
     new = update(tf.gather(resource, ids))
     resource.scatter_update(tf.IndexedSlices(new, ids))
     return new
 
 
-def _resource(variable: Any) -> tf.Variable:
+def resource_of(variable: Any) -> tf.Variable:
+    """TensorFlow's variable behind Keras'."""
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
@@ -155,6 +171,8 @@ class RowSparse(keras.optimizers.Optimizer):
     at the first of these calls, `clipnorm` bounds the norm of the whole table.
     """
 
+    saves_slots = True  # whether they are in the file of a model that Keras saves
+
     def __init__(self, learning_rate: Any, **kwargs: Any) -> None:
         for argument, reason in REFUSED.items():
             value = kwargs.get(argument)
@@ -173,6 +191,16 @@ class RowSparse(keras.optimizers.Optimizer):
     def build_slots(self, variables: list[Any]) -> None:
         """Creates the slots of a flat list of variables."""
         raise NotImplementedError
+
+    def save_own_variables(self, store: Any) -> None:
+        """As Keras', unless `saves_slots` is false."""
+        if self.saves_slots:
+            super().save_own_variables(store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """As Keras'; a file without slots, such as a run's, leaves them as new."""
+        if len(store.keys()):
+            super().load_own_variables(store)
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         if len(grads) == 0:
@@ -264,8 +292,9 @@ class SparseAdagrad(RowSparse):
     def build_slots(self, variables: list[Any]) -> None:
         self._accumulators = []
         for variable in variables:
-            start = keras.initializers.Constant(self.initial_accumulator_value * self._square(variable))
-            self._accumulators += self.add_optimizer_variables([variable], "accumulator", initializer=start)
+            start = Filled(self.initial_accumulator_value * self._square(variable))
+            (accumulator,) = self.add_optimizer_variables([variable], "accumulator", initializer=start)
+            self._accumulators.append(_like(accumulator, variable))
 
     def _square(self, variable: Any) -> float:
         """The square of the unit that a variable's gradient is measured in."""
@@ -302,11 +331,15 @@ class SparseAdam(RowSparse):
 
     def build_slots(self, variables: list[Any]) -> None:
         self._momentums, self._velocities = self.add_optimizer_variables(variables, ["momentum", "velocity"])
+        for slots in (self._momentums, self._velocities):
+            for slot, variable in zip(slots, variables, strict=True):
+                _like(slot, variable)
         self._steps = []
         for variable in variables:
             # a row's count lives where the row lives
-            with tf.distribute.get_strategy().extended.colocate_vars_with(_resource(variable)):
-                self._steps.append(self.add_variable(variable.shape[:1], dtype="int64", name="steps"))
+            with tf.distribute.get_strategy().extended.colocate_vars_with(resource_of(variable)):
+                steps = self.add_variable(variable.shape[:1], dtype="int64", name="steps")
+            self._steps.append(_like(steps, variable))
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         index = self.index(variable)

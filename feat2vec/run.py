@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,11 @@ import numpy as np
 
 from feat2vec.encode import Encoded, Encoder
 from feat2vec.errors import UserError, refuse_stray_bytes
+from feat2vec.memory import release_memory
+from feat2vec.model_file import StoredModel, read_model, write_model
 from feat2vec.run_files import MODEL, PARTS, RESTORE, check_manifest, check_parts, in_a_line, read_json, sealed
 from feat2vec.schema import Schema
-from feat2vec.values import CHUNK, Array
+from feat2vec.values import CHUNK, Array, forget
 from feat2vec.writing import folder_place, new_folder, partial_folder
 
 if TYPE_CHECKING:
@@ -61,10 +64,18 @@ class Run:
     @cached_property
     def model(self) -> Feat2Vec:
         """The trained model, for use; to train it on, load `model.keras` with Keras, which compiles it."""
-        from feat2vec.model_file import read_model
-
         check_parts(self.folder, self.manifest, [MODEL])
         return read_model(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
+
+    @property
+    def _learnt(self) -> Feat2Vec | StoredModel:
+        """The model if it has been read, else what reads no more of its file than is needed."""
+        return self.model if "model" in vars(self) else self._stored
+
+    @cached_property
+    def _stored(self) -> StoredModel:
+        check_parts(self.folder, self.manifest, [MODEL])
+        return StoredModel(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
 
     def finetune(
         self, data: object, target: str, out: str | Path | None = None, validation: object = None, **options: Any
@@ -184,7 +195,7 @@ class Run:
         """
         from feat2vec.vectors import group_vectors
 
-        return group_vectors(self.model, self.fitted, group, level, self.folder)
+        return group_vectors(self._learnt, self.fitted, group, level, self.folder)
 
     def row_vectors(self, data: object, level: int | None = None) -> Vectors:
         """The vectors of rows as a whole, by the names in the schema's `id` column; a run keeps no rows, so give them.
@@ -212,7 +223,7 @@ class Run:
         """
         from feat2vec.export import export
 
-        return export(self.model, self.fitted, format, out, groups, level=level, normalise=normalise, force=force)
+        return export(self._learnt, self.fitted, format, out, groups, level=level, normalise=normalise, force=force)
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
@@ -244,6 +255,7 @@ def load(folder: str | Path) -> Run:
     manifest, metrics = _facts_of(folder)
     run = Run(folder, manifest, metrics)
     _ = run.fitted  # what is wrong with it is said now
+    release_memory()
     return run
 
 
@@ -285,7 +297,7 @@ def write_run(
     manifest = {"format": FORMAT, "versions": versions, **learnt_from, "seed": model.schema.training.seed}
     with new_folder(folder_place(folder, "run")) as made:
         model.encoder.write(made)
-        model.save(made / MODEL)
+        write_model(model, made / MODEL)
         _write_json(made / "metrics.json", metrics)
         with (made / "history.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(history[-1]) if history else ["epoch"])
@@ -307,7 +319,7 @@ def fingerprints(encoded: Encoded) -> dict[str, Any]:
     for g, (name, values) in enumerate(encoded.values.items()):
         vocabulary = encoded.encoder.codecs[name].vocabulary
         keys = [] if vocabulary is None else [np.array(hash_of(buffers(vocabulary.keys)))]
-        facts[name] = hash_of([*pieces(values.entries), *keys, *(piece[:, g] for piece in pieces(encoded.rows))])
+        facts[name] = hash_of(chain(pieces(values.entries), keys, (piece[:, g] for piece in pieces(encoded.rows))))
     for name, array in (("target", encoded.target), ("weight", encoded.weight)):
         if array is not None:
             facts[f"the {name}"] = hash_of(pieces(array))
@@ -316,7 +328,9 @@ def fingerprints(encoded: Encoded) -> dict[str, Any]:
 
 def pieces(array: Array) -> Iterator[Array]:
     """An array in pieces, as it may be larger than memory."""
-    return (array[at : at + CHUNK] for at in range(0, len(array), CHUNK))
+    for at in range(0, len(array), CHUNK):
+        yield array[at : at + CHUNK]
+        forget(array)
 
 
 def buffers(keys: Any) -> Iterator[Array]:

@@ -38,7 +38,7 @@ def write_saved_model(
     columns = [(name, column) for name in names for column in readers[name].inputs]
     single = {name: len(readers[name].inputs) == 1 for name in names}
     inputs = distinct_names([name if single[name] else f"{name}_{column.column}" for name, column in columns])
-    layer = keras_encoder(model, groups=names, level=level).get_layer("vectors")
+    layer = keras_encoder(model, groups=names, level=level, copy=False).get_layer("vectors")
     keys = dict(zip(names, input_names(names), strict=True))
 
     def vectors(**tensors: Any) -> dict[str, Any]:

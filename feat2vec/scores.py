@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
 from feat2vec.codecs import ItemsCodec
 from feat2vec.document import parse_document
 from feat2vec.encode import Encoder
-from feat2vec.extractors import Extracted, Extractor, Shape, build_extractor
+from feat2vec.extractors import Extracted, Extractor, LookupExtractor, Shape, build_extractor
 from feat2vec.interactions import Level, Submodels, context, replaced, submodels
 from feat2vec.keyed import Keyed, added, column, keyed_submodels, merged, side_by_side
 from feat2vec.memory import dims_of, key_sizes
 from feat2vec.mlp import MlpHead
+from feat2vec.pieces import copy_to
 from feat2vec.schema import Logistic, Mlp, Nce, Schema, Softmax, read_schema
+from feat2vec.tables import Lookup
 
 
 class Scores(keras.Model):
@@ -97,6 +100,29 @@ class Scores(keras.Model):
         plain = self.head is None and not isinstance(self.schema.objective, Softmax) and self.implicit is None
         return plain and self.compute_dtype == "float32"  # squares of shorter numbers overflow
 
+    def is_lookup(self, group: str) -> bool:
+        """Whether a group's vectors are its keys', not the entries' of its training rows."""
+        return isinstance(self.extractors[self.groups.index(group)], LookupExtractor)
+
+    def lookup(self, group: str) -> Lookup:
+        """A lookup group's tables, where they are, not copied unless training has written to them."""
+        extractor = self.extractors[self.groups.index(group)]
+        linear = np.asarray(memoryview(extractor.linear.value.value()))[:, 0] if self.schema.model.bias else None
+        return Lookup([np.asarray(memoryview(table.value.value())) for table in extractor.tables], linear)
+
+    def part(self, group: str) -> Scores:
+        """A model that has this group: this one. See `StoredModel`."""
+        del group
+        return self
+
+    def whole(self) -> Scores:
+        """A model that has every group: this one."""
+        return self
+
+    def bias_value(self) -> float:
+        """What every score has."""
+        return float(self.bias.numpy()) if self.schema.model.bias else 0.0
+
     def head_score(self, extracted: Sequence[Extracted]) -> Any:
         """What the head adds to the pairs' score, outside of training: [batch], or [batch, classes]."""
         return self._head(self._stack(self._partners(extracted))[0], None, training=False)
@@ -106,7 +132,7 @@ class Scores(keras.Model):
         for name, extractor in zip(self.groups, self.extractors, strict=True):
             known = vector_weights(other.extractors[other.groups.index(name)])
             for variable, value in zip(vector_weights(extractor), known, strict=True):
-                variable.assign(value)
+                copy_to(variable, value)
                 variable.trainable = not freeze
 
     def params(self) -> list[int]:

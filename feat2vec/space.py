@@ -14,21 +14,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from feat2vec.codecs import Entries, ItemsCodec
 from feat2vec.encode import Encoder
-from feat2vec.extractors import LookupExtractor
-from feat2vec.interactions import Level
-from feat2vec.model import Feat2Vec
 from feat2vec.specs import ItemsSpec
 from feat2vec.values import Array
 from feat2vec.vocabulary import FIRST
 
+if TYPE_CHECKING:
+    from feat2vec.interactions import Level
+    from feat2vec.model import Feat2Vec
+    from feat2vec.model_file import StoredModel
+
+Model: TypeAlias = "Feat2Vec | StoredModel"  # in memory, or in its file
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.signedinteger[Any]]
 Similarity = Literal["cosine", "dot"]
@@ -75,15 +77,15 @@ class Queries(NamedTuple):
         return [*self.free[:level], self.free[level] + self.dependent[level]]
 
 
-def candidates(model: Feat2Vec, encoder: Encoder, group: str) -> Candidates:
+def candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
     """The keys of a lookup group in the order of their ids, or the training values of another group."""
-    extractor = model.extractors[model.groups.index(group)]
-    if isinstance(extractor, LookupExtractor):
-        tables, gain = [_view(table) for table in extractor.tables], extractor.spec.get("gain", 1.0)
+    if model.is_lookup(group):
+        tables, gain = model.lookup(group).tables, getattr(model.schema.groups[group].extractor, "gain", 1.0)
         tables[0] = tables[0][1:]  # without the unseen key
         return Candidates(tables if gain == 1 else [table * np.float32(gain) for table in tables])
     entries = encoder.values[group].entries
-    parts = [extract(model, {group: entries[at : at + ROWS]}) for at in range(0, len(entries), ROWS)]
+    whole = model.part(group)
+    parts = [extract(whole, {group: entries[at : at + ROWS]}) for at in range(0, len(entries), ROWS)]
     levels = ([free + dependent for free, dependent in zip(*part, strict=True)] for part in parts)
     return Candidates([np.concatenate(pieces) for pieces in zip(*levels, strict=True)])
 
@@ -100,21 +102,24 @@ def values_as_queries(found: Candidates, some: Ints, *, truncate: bool) -> Queri
     return Queries(*map(list, zip(*parts, strict=True)))
 
 
-def linear_terms(model: Feat2Vec, encoder: Encoder, group: str) -> Floats:
+def linear_terms(model: Model, encoder: Encoder, group: str) -> Floats:
     """What each of the `candidates` adds to a score by itself: [candidates]."""
-    extractor = model.extractors[model.groups.index(group)]
     if not model.schema.model.bias:
         return np.zeros(candidates(model, encoder, group).sizes()[0], np.float32)
-    if isinstance(extractor, LookupExtractor):
-        return _view(extractor.linear)[1:, 0]
-    entries = encoder.values[group].entries
-    parts = (model.vectors(group, tf.convert_to_tensor(entries[part])) for part in blocks(len(entries), ROWS))
+    if model.is_lookup(group):
+        linear = model.lookup(group).linear
+        assert linear is not None
+        return linear[1:]
+    import tensorflow as tf
+
+    entries, whole = encoder.values[group].entries, model.part(group)
+    parts = (whole.vectors(group, tf.convert_to_tensor(entries[part])) for part in blocks(len(entries), ROWS))
     return np.concatenate([part.linear.numpy() for part in parts])
 
 
-def is_keyed(model: Feat2Vec, group: str) -> bool:
+def is_keyed(model: Model, group: str) -> bool:
     """Whether the group's `candidates` are its keys, not the entries of its training rows."""
-    return isinstance(model.extractors[model.groups.index(group)], LookupExtractor)
+    return model.is_lookup(group)
 
 
 def keys_of(encoder: Encoder, group: str) -> Any:
@@ -144,6 +149,8 @@ def known(encoder: Encoder, group: str, entries: Array) -> npt.NDArray[np.bool_]
 
 def extract(model: Feat2Vec, entries: Mapping[str, Array]) -> Queries:
     """The sums over groups of the vectors of their entries [rows, width]."""
+    import tensorflow as tf
+
     sums: Queries | None = None
     for name, rows in entries.items():
         found = model.vectors(name, tf.convert_to_tensor(np.ascontiguousarray(rows))).levels
@@ -209,8 +216,3 @@ def _inverse(squares: Any) -> Any:
 def _parts(level: Level) -> tuple[Floats, Floats]:
     free = level.free.numpy()
     return free, np.zeros_like(free) if level.dependent is None else level.dependent.numpy()
-
-
-def _view(table: Any) -> Floats:
-    """A table's weights where they are, not copied."""
-    return np.asarray(memoryview(table.value.value()))

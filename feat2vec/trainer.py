@@ -6,7 +6,7 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,12 +18,22 @@ import numpy as np
 import tensorflow as tf
 
 from feat2vec import optimizers
-from feat2vec.checkpoint import Limits, check_checkpoint, read_checkpoint, write_checkpoint
+from feat2vec.checkpoint import (
+    Checkpoint,
+    Limits,
+    Streamed,
+    check_checkpoint,
+    commit_checkpoint,
+    fill_checkpoint,
+    open_checkpoint,
+)
 from feat2vec.document import parse_document
 from feat2vec.encode import MEMORY, Encoded, check_columns, check_memory, fit
 from feat2vec.errors import FailedError, UserError, writing
-from feat2vec.memory import refuse_too_large
+from feat2vec.memory import refuse_too_large, release_memory
 from feat2vec.model import Feat2Vec
+from feat2vec.optimizers import resource_of
+from feat2vec.pieces import Kept, copies, is_by_row, pieces, put, swap, swap_average
 from feat2vec.progress import Reporter
 from feat2vec.run import LEARNT_FROM, Run, differences, fingerprints, hash_of, load, write_run
 from feat2vec.schema import Logistic, Schema, Softmax, read_schema
@@ -60,7 +70,11 @@ class Start(NamedTuple):
 
     def facts(self) -> dict[str, Any]:
         """What is begun with."""
-        return {"weights": hash_of(weight.numpy() for weight in self.run.model.weights), "freeze": self.freeze}
+        return {"weights": hash_of(self._numbers()), "freeze": self.freeze}
+
+    def _numbers(self) -> Iterator[Array]:
+        for weight in self.run.model.weights:
+            yield from (values for _, values in pieces(weight))
 
 
 def train(
@@ -153,6 +167,7 @@ class Training:
         )
         facts = _facts(rows, held, self.start)
         _refuse_one_class(rows, table.name)
+        release_memory()
         refuse_too_large(rows)
         trainer = Trainer(rows, held, partial / CHECKPOINT, facts, quiet=self.quiet, start=self.start)
         if not self.quiet:
@@ -161,6 +176,7 @@ class Training:
         learnt_from = {key: facts[key] for key in LEARNT_FROM}
         with writing(partial, "make room and add --resume, the checkpoint is kept"):
             write_run(partial / "run", trainer.model, trainer.metrics(began), trainer.history, learnt_from)
+        del trainer, rows, held  # whose memory the run may need
         try:
             publish_folder(partial / "run", place)
         except FailedError as error:
@@ -180,6 +196,7 @@ def is_finished(out: Path, *, resume: bool) -> bool:
 
 
 SHORTEST = 1.0  # seconds between checkpoints at the ends of epochs: writing one may take as long as a short epoch
+SHARE = 0.1  # of the time, at most, that training waits for them
 
 
 def _facts(rows: Encoded, held: Encoded | None, start: Start | None) -> dict[str, Any]:
@@ -257,7 +274,7 @@ class Trainer(keras.callbacks.Callback):
         self.stopped = self.traced = self.averaged = False
         self.history: list[dict[str, float]] = []
         self.best: float | None = None
-        self.best_weights: list[Array] = []
+        self.kept = Kept(checkpoint.with_name("best"), model.weights)  # the best weights, if there is patience
         # The other weights, if epochs are averaged: within an epoch the average, between epochs those of training.
         self.aside: list[Array] = []
         self.seconds_of_epoch = self.timed_seconds = (
@@ -267,7 +284,8 @@ class Trainer(keras.callbacks.Callback):
         self.seconds_before = 0.0  # of sessions that were killed
         if checkpoint.exists():
             self._restore()
-        self.saved = time.monotonic()
+        release_memory()  # what the tables of values and noise were made of
+        self.saved, self.seconds_of_save = time.monotonic(), 0.0
         self.writer = ThreadPoolExecutor(1)
         self.writing: Future[None] | None = None
 
@@ -301,9 +319,8 @@ class Trainer(keras.callbacks.Callback):
         finally:
             self.writer.shutdown()
             self.reporter.close()
-        if self.best_weights and self.spec.patience:
-            for variable, weights in zip(self.model.weights, self.best_weights, strict=True):
-                variable.assign(weights)
+        if self.kept.full and self.spec.patience:
+            self.kept.put_back()
 
     # --- what Keras calls -------------------------------------------------------------------------------------------
 
@@ -342,7 +359,8 @@ class Trainer(keras.callbacks.Callback):
         self.epoch, self.step, self.seconds_of_epoch = epoch + 1, 0, 0.0
         self._keep_best(logs.get("val_loss"))
         self.reporter.end(epoch, row)
-        if self.writing is None or time.monotonic() - self.saved >= min(SHORTEST, self.spec.checkpoint_minutes * 60):
+        pause = min(max(SHORTEST, self.seconds_of_save / SHARE), self.spec.checkpoint_minutes * 60)
+        if self.writing is None or time.monotonic() - self.saved >= pause:
             self._save()
 
     # --- the parts --------------------------------------------------------------------------------------------------
@@ -361,23 +379,17 @@ class Trainer(keras.callbacks.Callback):
             return
         self.averaged = True
         if not self.aside:
-            self.aside = [variable.numpy() for variable in self.model.weights]
+            release_memory()  # what the first epoch has left
+            self.aside = copies(self.model.weights)
             return
         fading = self.spec.averaging
         share = (1 - fading) / (1 - fading ** (self.epoch + 1))  # of the new epoch; the first has all of it
-        self.aside = [
-            a + share * (variable.numpy() - a) for variable, a in zip(self.model.weights, self.aside, strict=True)
-        ]
-        self._swap()
+        swap_average(self.model.weights, self.aside, share)
 
     def _swap(self) -> None:
         """Put the weights that are aside into the model, and its own aside."""
-        if not self.aside:
-            return
-        own = [variable.numpy() for variable in self.model.weights]
-        for variable, other in zip(self.model.weights, self.aside, strict=True):
-            variable.assign(other)
-        self.aside = own
+        if self.aside:
+            swap(self.model.weights, self.aside)
 
     def _check(self, logs: Mapping[str, Any]) -> None:
         """Stop at a loss that is not finite; the checkpoint before stays."""
@@ -385,7 +397,7 @@ class Trainer(keras.callbacks.Callback):
         if math.isfinite(loss):
             return
         sizes = {
-            name: max((float(np.abs(weight.numpy()).max()) for weight in extractor.weights), default=0.0)
+            name: float(np.max([np.abs(some).max(initial=0) for w in extractor.weights for _, some in pieces(w)]))
             for name, extractor in zip(self.model.groups, self.model.extractors, strict=True)
         }
         worst = max(sizes, key=lambda name: sizes[name] if math.isfinite(sizes[name]) else math.inf)
@@ -403,7 +415,7 @@ class Trainer(keras.callbacks.Callback):
         if self.best is None or loss < self.best:
             self.best, self.waited = loss, 0
             if self.spec.patience:
-                self.best_weights = [variable.numpy() for variable in self.model.weights]
+                self.kept.keep()
             return
         self.waited += 1
         if self.spec.patience and self.waited >= self.spec.patience:
@@ -416,8 +428,13 @@ class Trainer(keras.callbacks.Callback):
         return [*model.variables, *model.optimizer.variables, *model.metrics_variables]
 
     def _save(self) -> None:
-        arrays = {f"state {i}": variable.numpy() for i, variable in enumerate(self._state())}
-        arrays |= {f"best {i}": array for i, array in enumerate(self.best_weights)}
+        """Write a checkpoint. Training waits while its numbers are read, not until the disk has them."""
+        arrays: dict[str, Array | Streamed] = {}
+        for i, variable in enumerate(self._state()):
+            arrays[f"state {i}"] = _streamed(variable, (values for _, values in pieces(variable)))
+        if self.kept.full:
+            for i, (variable, numbers) in enumerate(zip(self.model.weights, self.kept.arrays(), strict=True)):
+                arrays[f"best {i}"] = _streamed(variable, numbers)
         arrays |= {f"aside {i}": array for i, array in enumerate(self.aside)}
         facts = {
             **self.facts, "epoch": self.epoch, "step": self.step, "history": self.history, "best": self.best,
@@ -426,25 +443,34 @@ class Trainer(keras.callbacks.Callback):
             "seconds_before": self.seconds_before + time.perf_counter() - self.began,
         }  # fmt: skip
         self._written()
-        self.writing = self.writer.submit(write_checkpoint, self.path, facts, arrays)
+        began = time.monotonic()
+        fill_checkpoint(self.path, facts, arrays)
+        self.seconds_of_save = time.monotonic() - began
+        self.writing = self.writer.submit(commit_checkpoint, self.path)
         self.saved = time.monotonic()
 
     def _written(self) -> None:
-        """Wait for the checkpoint before, which was written while training went on."""
+        """Wait for the checkpoint before, which went to the disk while training went on."""
         if self.writing is not None:
             self.writing.result()
 
     def _restore(self) -> None:
-        facts, arrays = read_checkpoint(self.path)
-        _refuse_other(self.path.parent, {key: facts.get(key) for key in self.facts}, self.facts)
         state = self._state()
-        check_checkpoint(self.path, facts, arrays, Limits(state, self.model.weights, self.spec.epochs, self.steps))
-        for i, variable in enumerate(state):
-            variable.assign(arrays[f"state {i}"])
-        self.metric_state = [arrays[f"state {i}"] for i in range(len(state))][-len(self.model.metrics_variables) :]
-        self.best_weights, self.aside = (
-            [arrays[name] for name in arrays if name.startswith(kind)] for kind in ("best ", "aside ")
-        )
+        with open_checkpoint(self.path) as checkpoint:
+            facts = checkpoint.facts
+            _refuse_other(self.path.parent, {key: facts.get(key) for key in self.facts}, self.facts)
+            check_checkpoint(checkpoint, Limits(state, self.model.weights, self.spec.epochs, self.steps))
+            for i, variable in enumerate(state):
+                _restore_variable(checkpoint, f"state {i}", variable)
+            self.metric_state = [variable.numpy() for variable in self.model.metrics_variables]
+            if "best 0" in checkpoint.headers:
+                best = (checkpoint.pieces(f"best {i}") for i in range(len(self.model.weights)))
+                self.kept.write(values for array in best for _, values in array)
+            if "aside 0" in checkpoint.headers:
+                self.aside = copies(self.model.weights)
+                for i, array in enumerate(self.aside):
+                    for rows, values in checkpoint.pieces(f"aside {i}"):
+                        array[rows if array.ndim else ()] = values
         self.epoch, self.step, self.history = facts["epoch"], facts["step"], facts["history"]
         self.best, self.waited, self.stopped = facts["best"], facts["waited"], facts["stopped"]
         self.timed_seconds, self.timed_rows = facts["timed"]
@@ -453,7 +479,7 @@ class Trainer(keras.callbacks.Callback):
     def metrics(self, began: float) -> dict[str, Any]:
         """What metrics.json says of training."""
         last = self.history[-1]
-        kept = self.epoch - self.waited if self.best_weights and self.spec.patience else self.epoch
+        kept = self.epoch - self.waited if self.kept.full and self.spec.patience else self.epoch
         seconds = self.seconds_before + time.perf_counter() - began
         return {
             "parameters": sum(self.model.params()) + self._beside_groups(),
@@ -471,3 +497,17 @@ class Trainer(keras.callbacks.Callback):
         """Weights that belong to no group: bias, offsets, classes."""
         inside = {id(weight) for extractor in self.model.extractors for weight in extractor.weights}
         return sum(math.prod(w.shape) for w in self.model.trainable_variables if id(w) not in inside)
+
+
+def _streamed(variable: Any, numbers: Iterator[Array]) -> Streamed:
+    """A variable's numbers, as a checkpoint holds them."""
+    return Streamed(tuple(variable.shape), resource_of(variable).dtype.as_numpy_dtype, numbers)
+
+
+def _restore_variable(checkpoint: Checkpoint, name: str, variable: Any) -> None:
+    """Write a variable's numbers in place."""
+    if is_by_row(variable):
+        for rows, values in checkpoint.pieces(name):
+            put(variable, rows, values)
+    else:
+        put(variable, slice(None), checkpoint.array(name))

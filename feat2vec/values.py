@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -62,6 +63,16 @@ def open_array(path: Path) -> Array:
     """A .npy file, memory-mapped unless it is empty."""
     array: Array = np.load(path, mmap_mode="r", allow_pickle=False) if path.stat().st_size > 128 else np.load(path)
     return array
+
+
+def forget(array: Array) -> None:
+    """Let what was read of a memory-mapped array leave memory; other arrays stay."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap) and base._mmap is not None:  # type: ignore[attr-defined]
+            base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+            return
+        base = base.base
 
 
 class Spilled:

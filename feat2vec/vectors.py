@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from feat2vec.encode import Encoded, Encoder
 from feat2vec.errors import UnknownKeyError, UserError, listed, suggest
-from feat2vec.model import Feat2Vec
 from feat2vec.names import KeyNames, Names, ValueNames, nearest
 from feat2vec.search import INDEXED, Flat, Hits, Index, IndexKind, best
 from feat2vec.space import (
     ROWS,
     Candidates,
     Floats,
+    Model,
     Queries,
     blocks,
     candidates,
@@ -32,6 +32,9 @@ from feat2vec.space import (
 from feat2vec.spellings import distinct
 from feat2vec.values import Array, file_name
 from feat2vec.vocabulary import levels as levels_of
+
+if TYPE_CHECKING:
+    from feat2vec.model import Feat2Vec
 
 Similarity = Literal["cosine", "dot", "score"]
 Input = Any  # a key, a vector, or a pair of one of them and a weight
@@ -66,12 +69,12 @@ class Vectors:
     def __init__(
         self, name: str, keys: Names, found: Callable[[], Candidates], counts: Array, levels: Array, *,
         level: int | None = None, truncate: bool = False, linear: Callable[[], Floats] | None = None,
-        bias: float = 0.0, apart: Queries | None = None, folder: Path | None = None,
+        bias: Callable[[], float] = lambda: 0.0, apart: Queries | None = None, folder: Path | None = None,
         open_group: Callable[[str], Vectors] | None = None,
     ) -> None:  # fmt: skip
         self.name, self.level = name, level
         self._keys, self._find, self._counts, self._levels = keys, found, counts, levels
-        self._truncate, self._find_linear, self._bias = truncate, linear, bias
+        self._truncate, self._find_linear, self._find_bias = truncate, linear, bias
         self._apart = apart  # of rows: what other groups see of them, each value at its own level
         self._folder, self._open_group = folder, open_group
         self._groups: dict[str, Vectors] = {}
@@ -272,7 +275,7 @@ class Vectors:
     ) -> tuple[Queries, float]:
         """One query of keys and vectors, and what a score has whatever the candidate is."""
         total: list[list[Floats]] | None = None
-        constant = self._bias
+        constant = self._find_bias() if similarity == "score" else 0.0
         for key, weight in given:
             if _is_vector(key):
                 asked = self._vector_as_query(key, other)
@@ -288,7 +291,7 @@ class Vectors:
                 parts = [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(total, parts, strict=True)]
             total = parts
         assert total is not None
-        return Queries(*total), constant if similarity == "score" else 0.0
+        return Queries(*total), constant
 
     def _values_as_query(self, some: Array, other: Vectors) -> Queries:
         if self._apart is not None and other is not self:
@@ -366,7 +369,7 @@ class Vectors:
 
 
 def group_vectors(
-    model: Feat2Vec, encoder: Encoder, group: str, level: int | None = None, folder: Path | None = None
+    model: Model, encoder: Encoder, group: str, level: int | None = None, folder: Path | None = None
 ) -> Vectors:
     """The vectors of a group's keys, or of its values where it has none."""
     names = list(encoder.codecs)
@@ -393,7 +396,7 @@ def group_vectors(
         group, keys, lambda: _at_level(candidates(model, encoder, group), level, truncate), counts[:total],
         levels[:total], level=level, truncate=truncate,
         linear=(lambda: linear_terms(model, encoder, group)) if model.schema.model.bias else None,
-        bias=_bias(model), folder=folder,
+        bias=model.bias_value, folder=folder,
         open_group=lambda to: group_vectors(model, encoder, to, level, folder),
     )  # fmt: skip
 
@@ -422,7 +425,7 @@ def row_vectors(model: Feat2Vec, encoder: Encoder, data: object, level: int | No
     apart = Queries(free, dependent) if level is None else None
     return Vectors(
         "row", Names(keys), lambda: Candidates(tables), one, (one * len(ranks)).astype(np.int8), level=level,
-        truncate=truncate, linear=(lambda: linear) if model.schema.model.bias else None, bias=_bias(model),
+        truncate=truncate, linear=(lambda: linear) if model.schema.model.bias else None, bias=model.bias_value,
         apart=apart or Queries(tables, [np.zeros_like(table) for table in tables]),
         open_group=lambda to: group_vectors(model, encoder, to, level),
     )  # fmt: skip
@@ -459,17 +462,13 @@ def _at_level(found: Candidates, level: int | None, truncate: bool) -> Candidate
     return Candidates([np.concatenate([table[:total] for table in found.tables[:level]], axis=1)])
 
 
-def _ranks(model: Feat2Vec, level: int | None) -> Sequence[int]:
+def _ranks(model: Model, level: int | None) -> Sequence[int]:
     """The ranks of a model, which has this level."""
     ranks = model.schema.model.ranks or (model.schema.model.dim,)
     if level is not None and not 1 <= level <= len(ranks):
         has = f"levels 1 to {len(ranks)} (ranks {', '.join(map(str, ranks))})" if len(ranks) > 1 else "one level, 1"
         raise UserError(f"the model has {has}; received level {level}")
     return ranks
-
-
-def _bias(model: Feat2Vec) -> float:
-    return float(model.bias.numpy()) if model.schema.model.bias else 0.0
 
 
 # --- what is given --------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from feat2vec.columns import MISSING_NUMBERS, Ints, Kind, concat
 from feat2vec.keys import LONG, respell, spell_floats
 
 PADDING, UNSEEN, FIRST = 0, 1, 2
+SCANS = 10  # searches for a few keys before an index of all is worth its memory
 HELD_BYTES = 64 << 20
 Counts = npt.NDArray[np.int64]
 
@@ -39,6 +40,7 @@ class Vocabulary:
         self.unseen = unseen
         self.kind: Kind = kind
         self.too_frequent = list(too_frequent)
+        self.scans = 0  # how often keys were looked for without an index
 
     def __len__(self) -> int:
         """One more than the largest id."""
@@ -60,7 +62,11 @@ class Vocabulary:
         if long is not None and pc.any(long).as_py():
             digits = pc.if_else(long, keys, pa.scalar(None, pa.string())).to_pylist()
             keys = pc.if_else(long, pa.array([self._spelled_whole(text) for text in digits], pa.string()), keys)
-        if len(keys) * 16 < len(self.keys):  # hashing the whole vocabulary for a few keys would take longer
+        few = len(keys) * 16 < len(self.keys)
+        if len(keys) < len(self.keys) and not (few and self.scans >= SCANS):  # an index of all keys takes more memory
+            self.scans += 1
+            return self._scan(keys)
+        if few:  # hashing the whole vocabulary for a few keys would take longer
             known, words = self.key_to_id, keys.to_pylist()
             return np.array([PADDING if word is None else known.get(word, UNSEEN) for word in words], np.int32)
         found = pc.fill_null(pc.add(pc.index_in(keys, self.keys, skip_nulls=True), FIRST), UNSEEN)
@@ -75,6 +81,17 @@ class Vocabulary:
         if not math.isfinite(number) or int(number) != int(digits):
             return digits
         return str(spell_floats(pa.array([number]))[0].as_py())
+
+    def _scan(self, keys: pa.StringArray) -> Ints:
+        """Look for these keys among all: nothing of the vocabulary's size is made but a number for each key."""
+        encoded = keys.dictionary_encode()
+        places = pc.index_in(self.keys, encoded.dictionary)  # of each key of the vocabulary among these
+        here = pc.is_valid(places).to_numpy(zero_copy_only=False)
+        id_of = np.full(len(encoded.dictionary) + 1, UNSEEN, np.int32)
+        id_of[places.drop_null().to_numpy()] = np.flatnonzero(here) + FIRST
+        id_of[-1] = PADDING
+        ids: Ints = id_of[pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy()]
+        return ids
 
     def key(self, id_: int) -> str | None:
         """The key of an id; None for padding and unseen."""

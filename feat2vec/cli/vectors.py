@@ -96,10 +96,13 @@ def similar(
     feat2vec similar runs/films row tt0247380 --data films.parquet
     feat2vec similar runs/films year -- -44
     """
-    import_tensorflow()
     from feat2vec.run import load
 
     opened = load(run)
+    if data is not None or any(
+        opened.schema.groups[name].extractor.type != "lookup" for name in (group, to) if name in opened.schema.groups
+    ):
+        import_tensorflow()  # a lookup's vectors are read without it
     if data is not None and (group != "row" or "row" in opened.schema.groups):
         what = "a group is called 'row', and it wins" if group == "row" else f"{group!r} is no `row`"
         raise UserError(f"--data: is for rows as a whole, but {what}; remove --data, or use run.row_vectors(data)")

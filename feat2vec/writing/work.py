@@ -14,7 +14,7 @@ from feat2vec.writing.marks import read_mark, unmarked
 
 CHECKPOINT = "checkpoint.npz"
 KIND = "training"
-NAMES = (CHECKPOINT, f"{CHECKPOINT}.new", "rows/", "validation/", "data/", "run/")  # what the folder holds
+NAMES = (CHECKPOINT, f"{CHECKPOINT}.new", "best", "rows/", "validation/", "data/", "run/")  # what the folder holds
 
 
 def partial_folder(out: Path) -> Path:
