@@ -26,6 +26,9 @@ from feat2vec.schema import Contrastive, Glove, Logistic, Nce, Regression, Softm
 from feat2vec.scores import PURPOSES, Scores, each, shapes_of
 
 
+MOST_SUMS = 16  # groups whose sums a unit makes for itself, which takes operations by the square of the groups
+
+
 @keras.saving.register_keras_serializable(package="feat2vec")
 class Feat2Vec(Scores):
     """A schema fitted to a table, as a Keras model: `call` takes {group: entries} and returns each row's score.
@@ -145,11 +148,14 @@ class Feat2Vec(Scores):
         sizes = tf.stack([tf.shape(draw.rows)[0] for draw in draws])
         ends = tf.cumsum(sizes)
         kept = self._context_mask(noise, ends, seed, training)  # [batch, groups]
-        slices = list(zip(*(_parts(one, sizes) for one in extracted), strict=True))  # [units][groups]
-        if isinstance(self.schema.objective, Contrastive):
+        slices: list[Any]  # [units][groups]
+        if isinstance(self.schema.objective, Contrastive) and len(self.groups) <= MOST_SUMS:
+            slices = list(zip(*(_parts(one, sizes) for one in extracted), strict=True))
             masks = tf.split(kept, sizes)
             units = [self._sum(unit.groups, *some) for unit, *some in zip(noise.units, slices, masks, strict=True)]
-        else:
+        else:  # a unit's own groups alone: a slice of each group for each unit would be as many as groups squared
+            spans = zip(noise.units, tf.unstack(ends - sizes, num=len(draws)), tf.unstack(sizes), strict=True)
+            slices = [{g: _rows_of_unit(extracted[g], *span) for g in unit.groups} for unit, *span in spans]
             base, context_ = self._context(extracted, kept)
             bases = zip(*(tf.split(score, sizes) for score in base.scores), strict=True)
             arounds = zip(*(_slices(level, sizes) for level in context_), strict=True)
@@ -446,6 +452,13 @@ def _slices(level: Level, sizes: Any) -> list[Level]:
     """A level's rows in slices."""
     parts = [[None] * sizes.shape[0] if part is None else tf.split(part, sizes) for part in level]
     return [Level(*pair) for pair in zip(*parts, strict=True)]
+
+
+def _rows_of_unit(extracted: Extracted, start: Any, size: Any) -> Extracted:
+    """A group's rows from `start` on, without what L2 counts."""
+    levels = [each(lambda x: x[start : start + size], level) for level in extracted.levels]
+    linear = None if extracted.linear is None else extracted.linear[start : start + size]
+    return Extracted(tuple(levels), linear, 0.0, 0.0)
 
 
 def _parts(extracted: Extracted, sizes: Any) -> list[Extracted]:
