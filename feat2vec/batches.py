@@ -45,10 +45,11 @@ class Batches:
         shuffle: bool = True,
         seed: int = 0,
         block: int = BLOCK,
+        starts: Ints | None = None,  # [groups], where a group's entries begin in the one table that all share
     ) -> None:
         self.rows, self.tables, self.joints = rows, tables, joints
         self.target, self.weight, self.keep_rows = target, weight, keep_rows
-        self.shuffle, self.seed = shuffle, seed
+        self.shuffle, self.seed, self.starts = shuffle, seed, starts
         executions = -(-len(rows) // (batch_size * MOST_STEPS))
         self.steps_at_once = -(-len(rows) // (batch_size * executions))
         self.steps = self.steps_at_once * executions  # of nearly equal size, so that no batch is a few rows
@@ -75,7 +76,11 @@ class Batches:
             return tf.data.Dataset.range(tf.size(bounds, tf.int64) - 1).map(cut)
 
         def gather(rows: Any, *beside: Any) -> Any:
-            inputs = {name: tf.gather(table, rows[:, g] + 1) for g, (name, table) in enumerate(self.tables.items())}
+            if self.starts is None:
+                inputs = {name: tf.gather(table, rows[:, g] + 1) for g, (name, table) in enumerate(self.tables.items())}
+            else:
+                places = tf.cast(rows[:, : len(self.starts)], tf.int64) + 1 + self.starts
+                inputs = {name: tf.gather(table, places) for name, table in self.tables.items()}
             if self.target is None:
                 return inputs, rows
             return (inputs, (rows, beside[0]), *beside[1:]) if self.keep_rows else (inputs, *beside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -19,11 +19,29 @@ from feat2vec.errors import UserError, suggest
 from feat2vec.extractors import Extracted
 from feat2vec.interactions import Level, Submodels, context, replaced, submodels
 from feat2vec.joints import Joint, joint_values
+from feat2vec.keyed import Keyed, Occurrences, keyed_submodels
+from feat2vec.many import ENTRIES, MANY, ManyLookups, Read, are_plain, rows_at
+from feat2vec.memory import NUMBER
 from feat2vec.objectives import Noisy, self_supervised, supervised
 from feat2vec.optimizers import sum_duplicates
-from feat2vec.sampler import Draw, Noise
+from feat2vec.sampler import Draw, Draws, Noise
 from feat2vec.schema import Contrastive, Glove, Logistic, Nce, Regression, Softmax
 from feat2vec.scores import PURPOSES, Scores, each, shapes_of
+
+MOST_SHARED = 256 << 20  # bytes of the negatives' vectors, where rows that share them each read their own
+MOST_SUMS = 16  # groups whose sums a unit makes for itself, which takes operations by the square of the groups
+
+
+class ManyStep(NamedTuple):
+    """A batch of many groups, read."""
+
+    many: ManyLookups
+    read: Read
+    slots: Any  # [batch, groups], where in `read` each vector is, counted from 1; 0 for none
+    draws: Draws | None
+    own: Any  # [batch], each row's target group
+    slots_drawn: Any  # [batch, negatives]
+    seed: Any
 
 
 @keras.saving.register_keras_serializable(package="feat2vec")
@@ -61,6 +79,8 @@ class Feat2Vec(Scores):
         `truth` is the target, or value ids [batch, groups] without one, or (value ids, target) with implicit negatives.
         """
         spec = self.schema.training
+        if ENTRIES in inputs:
+            return self._many_loss(self._read_many(inputs, truth, seed), truth, weight, training)
         if self.schema.target is None:
             loss, extracted = self._noise_loss(inputs, truth, seed, training)
         else:
@@ -89,13 +109,15 @@ class Feat2Vec(Scores):
             rows, label = truth
             more, extracted = self._implicit_loss(inputs, rows, seed, training)
             more = tf.where(label > 0, more, 0)
-        loss = self._supervised_loss(self._submodels(extracted, training), label, training) + more
+        return self._mean_loss(self._submodels(extracted, training), label, weight, training, more), extracted
+
+    def _mean_loss(self, scores: Submodels, label: Any, weight: Any, training: bool, more: Any = 0.0) -> Any:
+        """The mean loss over the rows that have one; `more` [batch] is added to it."""
+        loss = self._supervised_loss(scores, label, training) + more
         if weight is not None:
             loss *= tf.cast(weight, loss.dtype)
         counted = self._counted(label)
-        return tf.reduce_sum(tf.where(counted, loss, 0)) / tf.cast(
-            tf.maximum(_count(counted), 1), loss.dtype
-        ), extracted
+        return tf.reduce_sum(tf.where(counted, loss, 0)) / tf.cast(tf.maximum(_count(counted), 1), loss.dtype)
 
     def _counted(self, label: Any) -> Any:
         """The rows that have a loss, bool [batch]: a class that training has not seen, -1, has no probability."""
@@ -145,11 +167,14 @@ class Feat2Vec(Scores):
         sizes = tf.stack([tf.shape(draw.rows)[0] for draw in draws])
         ends = tf.cumsum(sizes)
         kept = self._context_mask(noise, ends, seed, training)  # [batch, groups]
-        slices = list(zip(*(_parts(one, sizes) for one in extracted), strict=True))  # [units][groups]
-        if isinstance(self.schema.objective, Contrastive):
+        slices: list[Any]  # [units][groups]
+        if isinstance(self.schema.objective, Contrastive) and len(self.groups) <= MOST_SUMS:
+            slices = list(zip(*(_parts(one, sizes) for one in extracted), strict=True))
             masks = tf.split(kept, sizes)
             units = [self._sum(unit.groups, *some) for unit, *some in zip(noise.units, slices, masks, strict=True)]
-        else:
+        else:  # a unit's own groups alone: a slice of each group for each unit would be as many as groups squared
+            spans = zip(noise.units, tf.unstack(ends - sizes, num=len(draws)), tf.unstack(sizes), strict=True)
+            slices = [{g: _rows_of_unit(extracted[g], *span) for g in unit.groups} for unit, *span in spans]
             base, context_ = self._context(extracted, kept)
             bases = zip(*(tf.split(score, sizes) for score in base.scores), strict=True)
             arounds = zip(*(_slices(level, sizes) for level in context_), strict=True)
@@ -238,6 +263,114 @@ class Feat2Vec(Scores):
                 loss += self_supervised(objective, low, log_q, draw.hits, offset, target)
         return loss
 
+    # --- many groups ------------------------------------------------------------------------------------------------
+
+    @property
+    def has_many(self) -> bool:
+        """Whether a step reads all groups at once: many lookups, of which nothing but pairs is asked for."""
+        schema = self.schema
+        plain = self.head is None and self.implicit is None and not isinstance(schema.objective, Softmax)
+        plain = plain and len(self.partners) == len(self.groups) >= MANY and schema.training.l2_over != "tables"
+        if schema.target is None:
+            noise = schema.noise
+            drawn = 1 if noise.sharing == "record" else noise.negatives  # read for each row where rows share them
+            size = schema.training.batch_size * drawn * self.dims[-1] * NUMBER
+            plain = plain and not noise.joint and size <= MOST_SHARED
+        return plain and are_plain(self.extractors)
+
+    def _many(self) -> ManyLookups:
+        return ManyLookups(self.extractors, self.schema.model.bias)
+
+    def _read_many(self, inputs: Mapping[str, Any], truth: Any, seed: Any) -> ManyStep:
+        """Read the vectors of a batch's entries and, without a target, of its negatives."""
+        many, entries = self._many(), inputs[ENTRIES]  # [batch, groups]
+        places = tf.reshape(many.places(entries, tf.zeros_like(entries) + tf.range(len(self.groups))), [-1])
+        draws = own = None
+        if self.schema.target is None:
+            noise = self._required(self.noise)
+            draws = noise.sample_all(truth, seed)
+            own = tf.gather([unit.groups[0] for unit in noise.units], draws.unit)  # [batch]
+            if noise.sharing == "batch":
+                draws = draws._replace(
+                    values=tf.gather(draws.values, draws.unit), log_q=tf.gather(draws.log_q, draws.unit)
+                )
+            starts = tf.gather(self.flat_starts, own)[:, None]
+            drawn = tf.gather(self.flat_values, tf.cast(draws.values, tf.int64) + 1 + starts)  # [batch, negatives]
+            of = tf.zeros_like(drawn) + own[:, None]
+            places = tf.concat([places, tf.reshape(many.places(drawn, of), [-1])], axis=0)
+        read, slots = many.read(places)
+        batch = tf.size(entries)
+        slots_of_rows = tf.reshape(slots[:batch], [-1, len(self.groups)])
+        slots_drawn = None if draws is None else tf.reshape(slots[batch:], tf.shape(draws.values))
+        return ManyStep(many, read, slots_of_rows, draws, own, slots_drawn, seed)
+
+    def _many_gradients(self, inputs: Mapping[str, Any], truth: Any, weight: Any) -> tuple[Any, list[tuple[Any, Any]]]:
+        """The loss, and each variable's gradient; what was read is what it is taken of."""
+        step = self._read_many(inputs, truth, self._seed(0))
+        tables = {id(table) for table in (*step.many.tables, *(step.many.linear or ()))}
+        others = [variable for variable in self.trainable_variables if id(variable) not in tables]
+        read = [step.read.vectors, *([] if step.read.terms is None else [step.read.terms])]
+        with tf.GradientTape() as tape:
+            tape.watch(read)
+            loss = self._many_loss(step, truth, weight, True)
+        found = tape.gradient(loss, [*read, *(variable.value for variable in others)])
+        pairs: list[tuple[Any, Any]] = list(zip(found[len(read) :], others, strict=True))
+        terms = found[1] if len(read) > 1 else None
+        return loss, [
+            *step.many.gradients(step.read, found[0], terms), *(pair for pair in pairs if pair[0] is not None)
+        ]  # fmt: skip
+
+    def _many_loss(self, step: ManyStep, truth: Any, weight: Any, training: bool) -> Any:
+        """The loss of a batch that was read."""
+        spec, read = self.schema.training, step.read
+        if self.schema.target is None:
+            loss = self._many_noise_loss(step, training)
+        else:
+            loss = self._mean_loss(self._many_scores(step, training), truth, weight, training)
+        rows = tf.cast(_rows_of(truth), loss.dtype)
+        if training and spec.l2:
+            loss += spec.l2 / 2 * tf.reduce_sum(tf.reduce_sum(tf.square(read.vectors), axis=1) * read.counts) / rows
+        if training and spec.l2_linear and read.terms is not None:
+            loss += spec.l2_linear / 2 * tf.reduce_sum(tf.square(read.terms[:, 0]) * read.counts) / rows
+        return loss
+
+    def _many_scores(self, step: ManyStep, training: bool) -> Submodels:
+        """The scores of a batch's rows."""
+        batch, there = tf.shape(step.slots)[0], tf.where(step.slots > 0)
+        places, rows = tf.gather_nd(step.slots, there) - 1, tf.cast(there[:, 0], tf.int32)
+        linear = tf.zeros([batch], step.read.vectors.dtype)
+        if step.read.terms is not None:
+            linear += tf.math.unsorted_segment_sum(tf.gather(step.read.terms[:, 0], places), rows, batch)
+        masks = self._interaction_masks(batch) if training else None
+        level = Keyed(step.read.vectors, Occurrences(places, rows))
+        return keyed_submodels([level], linear + self._bias(), self.schema.model.dependents, masks)
+
+    def _many_noise_loss(self, step: ManyStep, training: bool) -> Any:
+        """The mean loss over the rows, each against negatives of its target unit."""
+        noise, draws = self._required(self.noise), self._required(step.draws)
+        kept = self._context_mask(noise, tf.cumsum(draws.sizes), step.seed, training)  # [batch, groups]
+        vectors, drawn = rows_at(step.read.vectors, step.slots), rows_at(step.read.vectors, step.slots_drawn)
+        masked = [Level(vectors * kept[..., None])]
+        positive = tf.gather(vectors, step.own, batch_dims=1)[:, None]  # [batch, 1, dim]
+        linear, linear_positive, linear_drawn = (tf.zeros_like(x[..., 0]) for x in (masked[0].free, positive, drawn))
+        if step.read.terms is not None:
+            terms, linear_drawn = (rows_at(step.read.terms, x)[..., 0] for x in (step.slots, step.slots_drawn))
+            linear, linear_positive = terms * kept, tf.gather(terms, step.own, batch_dims=1)[:, None]
+        objective, dependents = self.schema.objective, self.schema.model.dependents
+        if isinstance(objective, Contrastive) and objective.unit:
+            positive, drawn = (tf.math.l2_normalize(x, axis=-1, epsilon=1e-6) for x in (positive, drawn))
+        base = submodels(masked, tf.reduce_sum(linear, axis=1) + self._bias(), dependents)
+        around = context(masked)
+        up = replaced(base, [Level(positive)], around, linear_positive, dependents).scores[-1][:, 0]
+        down = replaced(base, [Level(drawn)], around, linear_drawn, dependents).scores[-1]
+        if isinstance(objective, Nce):
+            offset = tf.gather(tf.convert_to_tensor(self.offsets), step.own)
+            up, down = up + offset, down + offset[:, None]
+        hits = draws.positive[:, None] == draws.values
+        loss = self_supervised(objective, Noisy(up, down), Noisy(draws.log_q_positive, draws.log_q), hits, 0.0)
+        loss = tf.where(draws.positive >= 0, loss, tf.zeros_like(loss))
+        return tf.reduce_sum(loss) / tf.cast(tf.shape(loss)[0], loss.dtype)
+
     def _replace(self, base: Submodels, around: list[Level], unit: Sequence[Extracted], shape: Any) -> Submodels:
         """Scores with candidates in place of a unit, whose groups have vectors [candidates, D_k] and linear terms.
 
@@ -284,10 +417,13 @@ class Feat2Vec(Scores):
     def train_step(self, data: Any) -> dict[str, Any]:
         """Update the weights for a batch."""
         inputs, truth, weight = keras.utils.unpack_x_y_sample_weight(data)
-        with tf.GradientTape() as tape:
-            loss = self.step_loss(inputs, truth, weight, self._seed(0), True)
-        gradients = tape.gradient(loss, [variable.value for variable in self.trainable_variables])
-        pairs = [(g, v) for g, v in zip(gradients, self.trainable_variables, strict=True) if g is not None]
+        if ENTRIES in inputs:
+            loss, pairs = self._many_gradients(inputs, truth, weight)
+        else:
+            with tf.GradientTape() as tape:
+                loss = self.step_loss(inputs, truth, weight, self._seed(0), True)
+            gradients = tape.gradient(loss, [variable.value for variable in self.trainable_variables])
+            pairs = [(g, v) for g, v in zip(gradients, self.trainable_variables, strict=True) if g is not None]
         if self.schema.training.l2 and self.schema.training.l2_over == "tables":  # every row has a gradient
             pairs = [(tf.convert_to_tensor(g), v) for g, v in pairs]
         if isinstance(self.optimizer, optimizers.RowSparse):  # outside of the condition, where repeated ids are known
@@ -357,8 +493,14 @@ class Feat2Vec(Scores):
         """Batches for `fit` (shuffled) or `evaluate` (in order). The first one made is what the noise is drawn from."""
         return self.batches(encoded, batch_size, shuffle).dataset()
 
-    def batches(self, encoded: Encoded, batch_size: int | None = None, shuffle: bool = True) -> Batches:
-        """What `dataset` makes its batches of."""
+    def batches(
+        self, encoded: Encoded, batch_size: int | None = None, shuffle: bool = True, *, together: bool = False
+    ) -> Batches:
+        """What `dataset` makes its batches of.
+
+        With `together` the entries of many groups (see `has_many`) are one array, which `train_step` and `test_step`
+        take and nothing else does.
+        """
         labelled = self.schema.target is not None
         target, weight = encoded.target, encoded.weight
         if self.implicit is not None and target is None:
@@ -374,12 +516,24 @@ class Feat2Vec(Scores):
         if labelled and self.class_weights is not None:
             of_class = self.class_weights[np.asarray(target, np.int32)]
             weight = of_class if weight is None else of_class * weight
-        training = self.schema.training
+        training, starts = self.schema.training, None
+        named = dict(zip(self.groups, tables, strict=True))
+        if together and self.has_many and all(table.shape[1] == 1 for table in tables):
+            flat, starts = _one_below_the_other(tables)
+            named = {ENTRIES: flat}
+            if self.noise is not None and encoded is self.learnt_from:
+                self.flat_values, self.flat_starts = flat, starts
         return Batches(
-            encoded.rows, dict(zip(self.groups, tables, strict=True)), batch_size or training.batch_size,
+            encoded.rows, named, batch_size or training.batch_size,
             [] if labelled else self.joints, target=target if labelled else None, weight=weight if labelled else None,
-            keep_rows=self.noise is not None, shuffle=shuffle, seed=training.seed,
+            keep_rows=self.noise is not None, shuffle=shuffle, seed=training.seed, starts=starts,
         )  # fmt: skip
+
+
+def _one_below_the_other(tables: Sequence[Any]) -> tuple[Any, npt.NDArray[np.int64]]:
+    """Entries of one id each, of all groups, as one table [values], and where each group's begin."""
+    sizes = np.array([table.shape[0] for table in tables], np.int64)
+    return tf.Variable(tf.concat(list(tables), axis=0)[:, 0], trainable=False), np.cumsum(sizes) - sizes
 
 
 def _refuse_one_value(
@@ -446,6 +600,13 @@ def _slices(level: Level, sizes: Any) -> list[Level]:
     """A level's rows in slices."""
     parts = [[None] * sizes.shape[0] if part is None else tf.split(part, sizes) for part in level]
     return [Level(*pair) for pair in zip(*parts, strict=True)]
+
+
+def _rows_of_unit(extracted: Extracted, start: Any, size: Any) -> Extracted:
+    """A group's rows from `start` on, without what L2 counts."""
+    levels = [each(lambda x: x[start : start + size], level) for level in extracted.levels]
+    linear = None if extracted.linear is None else extracted.linear[start : start + size]
+    return Extracted(tuple(levels), linear, 0.0, 0.0)
 
 
 def _parts(extracted: Extracted, sizes: Any) -> list[Extracted]:

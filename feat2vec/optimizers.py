@@ -26,6 +26,7 @@ REFUSED = {
 }
 
 
+MANY = 32  # tables of the same kind that are updated as one
 BY_ROW = "feat2vec_by_row"  # the attribute that marks tables
 DISTINCT = "feat2vec_distinct_ids"  # the name of the op that marks them
 
@@ -46,7 +47,7 @@ def by_row(table: Any) -> Any:
 
 def _like(slot: Any, variable: Any) -> Any:
     """A slot, marked as its variable is."""
-    return by_row(slot) if getattr(variable, BY_ROW, False) else slot
+    return by_row(slot) if is_by_row(variable) else slot
 
 
 class Filled(keras.initializers.Initializer):
@@ -57,6 +58,11 @@ class Filled(keras.initializers.Initializer):
 
     def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
         return tf.fill(shape, tf.cast(self.value, dtype or keras.config.floatx()))
+
+
+def is_by_row(variable: Any) -> bool:
+    """Whether rows of a variable are read and written alone: a table, or a slot of one."""
+    return bool(getattr(variable, BY_ROW, False))
 
 
 def distinct(ids: tf.Tensor) -> tf.Tensor:
@@ -129,7 +135,30 @@ def adam_rows(
     _replace(table, rows.ids, lambda old: old - m * alpha / (tf.sqrt(v) + epsilon))
 
 
+@dataclass(frozen=True)
+class Together:
+    """Tables, or slots, whose rows are computed together: as many operations as for one, and a few for each.
+
+    The rows are `ids[i]` of variable i, one variable after the other.
+    """
+
+    variables: Sequence[Any]
+    ids: Sequence[tf.Tensor]
+    dtype: Any
+
+    def replace(self, update: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        """Put `update` of the rows in their place."""
+        resources = [resource_of(variable) for variable in self.variables]
+        new = update(tf.concat([tf.gather(one, ids) for one, ids in zip(resources, self.ids, strict=True)], axis=0))
+        sizes = tf.stack([tf.size(ids) for ids in self.ids])
+        for resource, ids, rows in zip(resources, self.ids, tf.split(new, sizes, num=len(resources)), strict=True):
+            resource.scatter_update(tf.IndexedSlices(rows, ids))
+        return new
+
+
 def _replace(variable: Any, ids: tf.Tensor, update: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    if isinstance(variable, Together):
+        return variable.replace(update)
     # The update kernel copies rows, in a fifth of the add kernel's time; of two concurrent steps the last write wins.
     resource = resource_of(variable)
     new = update(tf.gather(resource, ids))
@@ -219,12 +248,42 @@ class RowSparse(keras.optimizers.Optimizer):
         values = [g.values if isinstance(g, Rows) else g for g in summed]
         values = self._clip(values, [self._table_numbers[self.index(v)] for _, v in pairs])
         learning_rate = self.learning_rate
-        for (_, variable), g, value in zip(pairs, summed, values, strict=True):
-            self.update_step(Rows(g.ids, value) if isinstance(g, Rows) else value, variable, learning_rate)
+        updates = [
+            (Rows(g.ids, value) if isinstance(g, Rows) else value, variable)
+            for (_, variable), g, value in zip(pairs, summed, values, strict=True)
+        ]
+        for gradient, variable in self._put_together(updates):
+            self.update_step(gradient, variable, learning_rate)
         for _, variable in pairs:
             if getattr(variable, "constraint", None) is not None:
                 variable.assign(variable.constraint(variable))
         self.iterations.assign_add(1)
+
+    def _put_together(self, updates: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        """Many tables whose rows are alike as one."""
+        alike: dict[Any, list[tuple[Any, Any]]] = {}
+        left: list[tuple[Any, Any]] = []
+        for gradient, variable in updates:
+            if isinstance(gradient, Rows):
+                kind = (tuple(variable.shape[1:]), str(variable.dtype), gradient.ids.dtype, is_by_row(variable))
+                alike.setdefault(kind, []).append((gradient, variable))
+            else:
+                left.append((gradient, variable))
+        for several in alike.values():
+            if len(several) < MANY:
+                left += several
+                continue
+            ids, values = [one.ids for one, _ in several], tf.concat([one.values for one, _ in several], axis=0)
+            tables = Together([variable for _, variable in several], ids, several[0][1].dtype)
+            left.append((Rows(None, values), tables))
+        return left
+
+    def slots_of(self, variable: Any, slots: Sequence[Any]) -> Any:
+        """The slot of a variable, or the slots of several that are together."""
+        if not isinstance(variable, Together):
+            return slots[self.index(variable)]
+        found = [slots[self.index(one)] for one in variable.variables]
+        return Together(found, variable.ids, found[0].dtype)
 
     def _pair_up(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[tuple[Any, Any]]:
         """(gradient, variable) for each variable, or shard, that has a gradient."""
@@ -298,10 +357,11 @@ class SparseAdagrad(RowSparse):
 
     def _square(self, variable: Any) -> float:
         """The square of the unit that a variable's gradient is measured in."""
-        return self.row_scale**2 if getattr(variable, BY_ROW, False) else 1.0
+        return self.row_scale**2 if is_by_row(variable) else 1.0
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        accumulator, epsilon = self._accumulators[self.index(variable)], self.epsilon * self._square(variable)
+        first = variable.variables[0] if isinstance(variable, Together) else variable
+        accumulator, epsilon = self.slots_of(variable, self._accumulators), self.epsilon * self._square(first)
         if isinstance(gradient, tf.IndexedSlices | Rows):
             adagrad_rows(variable, accumulator, gradient, learning_rate, epsilon)
             return
@@ -342,13 +402,15 @@ class SparseAdam(RowSparse):
             self._steps.append(_like(steps, variable))
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        index = self.index(variable)
-        m, v, sparse = self._momentums[index], self._velocities[index], isinstance(gradient, tf.IndexedSlices | Rows)
-        rule = f"SparseAdam: '{variable.name}' needs one kind of gradient; read it with tf.gather always or never"
-        _require((index, not sparse) not in self._kinds, rule, "row-sparse and dense gradients")
-        self._kinds |= {(index, sparse)}
+        m, v = self.slots_of(variable, self._momentums), self.slots_of(variable, self._velocities)
+        sparse = isinstance(gradient, tf.IndexedSlices | Rows)
+        for one in variable.variables if isinstance(variable, Together) else [variable]:
+            index = self.index(one)
+            rule = f"SparseAdam: '{one.name}' needs one kind of gradient; read it with tf.gather always or never"
+            _require((index, not sparse) not in self._kinds, rule, "row-sparse and dense gradients")
+            self._kinds |= {(index, sparse)}
         if sparse:
-            steps = self._steps[index]
+            steps = self.slots_of(variable, self._steps)
             adam_rows(variable, m, v, steps, gradient, learning_rate, self.beta_1, self.beta_2, self.epsilon)
             return
         g = tf.cast(gradient, variable.dtype)

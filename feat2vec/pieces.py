@@ -16,7 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from feat2vec.optimizers import BY_ROW, resource_of
+from feat2vec.optimizers import is_by_row, resource_of
 from feat2vec.values import Array
 
 PIECE = 4 << 20  # bytes that are moved at a time
@@ -235,8 +235,3 @@ def are_aside() -> bool:
 def is_table(variable: Any) -> bool:
     """Whether a variable is a table that is saved and loaded in pieces."""
     return is_by_row(variable) and variable.dtype == "float32"
-
-
-def is_by_row(variable: Any) -> bool:
-    """Whether rows of a variable are read and written alone: a table, or a slot of one."""
-    return bool(getattr(variable, BY_ROW, False))

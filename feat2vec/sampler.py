@@ -101,6 +101,17 @@ class Draw(NamedTuple):
     hits: tf.Tensor  # bool [n, negatives]: the negative is the row's own value
 
 
+class Draws(NamedTuple):
+    """The rows of a batch, each with its target unit, and the negatives of all units."""
+
+    unit: tf.Tensor  # int32 [batch], ascending
+    sizes: tf.Tensor  # int32 [units], the rows of each
+    positive: tf.Tensor  # int32 [batch], each row's own value, -1 for none
+    log_q_positive: tf.Tensor  # float32 [batch]
+    values: tf.Tensor  # int32 [batch or units, negatives]
+    log_q: tf.Tensor  # float32, as values
+
+
 class Noise:
     """Draws negatives for batches of rows; the same seed gives the same draws.
 
@@ -190,18 +201,23 @@ class Noise:
                 f"rows must be int32 [batch, {self.columns}], a column for each group, then one for each joint set. "
                 f"Received: {rows.dtype.name} {rows.shape}"
             )
+        draws = self.sample_all(rows, seed)
+        record = self.sharing == "record"  # values: [batch or units, negatives]
+        split = [tf.split(x, draws.sizes) for x in (rows, draws.positive, draws.log_q_positive)]
+        split += [tf.split(x, draws.sizes) if record else tf.unstack(x) for x in (draws.values, draws.log_q)]
+        return [self._unit_draw(*parts) for parts in zip(self.units, *split, strict=True)]
+
+    def sample_all(self, rows: tf.Tensor, seed: Any) -> Draws:
+        """`sample`, with the slices of all units in one."""
         seeds = tf.random.split(_seed(seed), 2, alg="philox")
         batch = tf.shape(rows)[0]
         sizes = self.allocate(batch, seeds[0])
         unit = tf.searchsorted(tf.cumsum(sizes), tf.range(batch), side="right")  # [batch]
-        record = self.sharing == "record"  # index: [batch or units, negatives]
-        index, log_q = self._draw(unit if record else tf.range(len(self.units)), seeds[1])
+        index, log_q = self._draw(unit if self.sharing == "record" else tf.range(len(self.units)), seeds[1])
         positive = tf.gather(rows, tf.gather([one.column for one in self.units], unit), batch_dims=1)  # [batch]
         known = tf.cast(tf.bitcast(positive, tf.uint32), tf.int64)  # -1 is beyond every size as well
         place = tf.gather(self._start, unit) + tf.minimum(known, tf.gather(self._size, unit))
-        split = [tf.split(x, sizes) for x in (rows, positive, tf.gather(self._log_q, place))]
-        split += [tf.split(x, sizes) if record else tf.unstack(x) for x in (index, log_q)]
-        return [self._unit_draw(*parts) for parts in zip(self.units, *split, strict=True)]
+        return Draws(unit, sizes, positive, tf.gather(self._log_q, place), index, log_q)
 
     def _draw(self, unit: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         # One number < 2^63 serves a draw: of the numbers below any threshold each bucket has a size-th, to within 1.

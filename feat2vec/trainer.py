@@ -32,8 +32,8 @@ from feat2vec.encode import MEMORY, Encoded, check_columns, check_memory, fit
 from feat2vec.errors import FailedError, UserError, writing
 from feat2vec.memory import refuse_too_large, release_memory
 from feat2vec.model import Feat2Vec
-from feat2vec.optimizers import resource_of
-from feat2vec.pieces import Kept, copies, is_by_row, pieces, put, swap, swap_average
+from feat2vec.optimizers import is_by_row, resource_of
+from feat2vec.pieces import Kept, copies, pieces, put, swap, swap_average
 from feat2vec.progress import Reporter
 from feat2vec.run import LEARNT_FROM, Run, differences, fingerprints, hash_of, load, write_run
 from feat2vec.schema import Logistic, Schema, Softmax, read_schema
@@ -264,8 +264,8 @@ class Trainer(keras.callbacks.Callback):
         model = Feat2Vec.from_encoder(rows.encoder)
         if start is not None:
             model.start_from(start.run.model, freeze=start.freeze)
-        self.batches = model.batches(rows)
-        self.held = None if held is None else model.batches(held, shuffle=False)
+        self.batches = model.batches(rows, together=True)
+        self.held = None if held is None else model.batches(held, shuffle=False, together=True)
         self.steps = self.batches.steps
         self._compile(model)
         self.set_model(model)
