@@ -21,6 +21,8 @@ from feat2vec.table import Table
 from feat2vec.values import Array, ArrayFile
 from feat2vec.vocabulary import FIRST, Vocabulary, VocabularyFit
 
+LEAST_WEIGHT, LARGEST_WEIGHT = 1e-30, 1e30  # of a row: a mean of losses of 32 bits holds neither less nor more
+
 
 class Beside:
     """Writes target.npy, weight.npy and names.parquet; given a connection, it fits the softmax classes."""
@@ -43,7 +45,10 @@ class Beside:
         if schema.id in self.columns:
             self._names(stage, str(schema.id))
         if schema.weight in self.columns:
-            self._append("weight", _numbers(stage, str(schema.weight), lambda x: x >= 0, "at least 0"))
+            self._append(
+                "weight",
+                _numbers(stage, str(schema.weight), lambda x: (x >= 0) & (x <= LARGEST_WEIGHT), "from 0 to 1e30"),
+            )
         if schema.target in self.columns:
             if isinstance(schema.objective, Softmax):
                 self._classes(stage, str(schema.target))
@@ -66,9 +71,11 @@ class Beside:
     def _refuse_no_weight(self) -> None:
         """Rows all of which weigh nothing have nothing to be learnt from, or to be measured by."""
         weights = self.files.get("weight")
-        if weights is not None and not any(piece.any() for piece in weights.pieces()):
+        if weights is not None and not any((piece >= LEAST_WEIGHT).any() for piece in weights.pieces()):
             column = f"column {self.schema.weight!r}, which objective.weight names"
-            raise UserError(f"{self.table.name}: {column}, is 0 in every row; give rows with weights above 0")
+            raise UserError(
+                f"{self.table.name}: {column}, is 0 in every row, or nearly; give rows with weights above 0"
+            )
         of_classes, targets = self._class_weights(), self.files.get("target")
         if of_classes is None or targets is None or not targets.rows:
             return

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from feat2vec.writing import SIGNATURE
-
 WIDTH, ROW = 720, 22  # of a chart, and of a bar, in pixels
 LABEL, NUMBER = 300, 80  # room for what a bar is called and for its number
 SHOWN = 44  # letters of a label
@@ -142,7 +140,6 @@ def page(title: str, parts: Sequence[str]) -> str:
     """A page of HTML with nothing from elsewhere."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="generator" content="{SIGNATURE}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="light dark">\n<title>{escape(title)}</title>\n'
         f"<style>{STYLE}{PAGE}</style>\n</head>\n"
@@ -153,7 +150,7 @@ def page(title: str, parts: Sequence[str]) -> str:
 def alone(svg: str) -> str:
     """A chart as a file of its own."""
     opening, rest = svg.split(">", 1)
-    return f'{opening} xmlns="http://www.w3.org/2000/svg"><!-- {SIGNATURE} --><style>{STYLE}</style>{rest}\n'
+    return f'{opening} xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style>{rest}\n'
 
 
 def _svg(title: str, height: int, parts: Sequence[str]) -> str:

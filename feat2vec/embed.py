@@ -14,7 +14,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,7 +31,7 @@ from feat2vec.model import Feat2Vec
 from feat2vec.schema import ModelSpec
 from feat2vec.space import ROWS, blocks, dense
 from feat2vec.table import Table, open_table
-from feat2vec.writing import SIGNATURE, new_file
+from feat2vec.writing import new_file, signed_parquet
 
 Floats = npt.NDArray[np.float32]
 Item = TypeVar("Item")
@@ -144,10 +143,7 @@ def parquet_file(
 
     Only the columns `names` repeat and have an order: nothing compresses vectors and scores.
     """
-    import pyarrow.parquet as pq
-
     refuse_stray_bytes(out)
-    schema = schema.with_metadata({**(schema.metadata or {}), SIGNATURE: version("feat2vec")})
     options = {"use_dictionary": list(names) or False, "write_statistics": list(names) or False, "compression": "none"}
     held: list[pa.RecordBatch] = []
 
@@ -161,7 +157,7 @@ def parquet_file(
             file.write_table(pa.Table.from_batches(held, schema))
             held.clear()
 
-    with new_file(out, force=force) as partial, pq.ParquetWriter(partial, schema, **options) as file:
+    with new_file(out, force=force) as partial, signed_parquet(partial, schema, **options) as file:
         yield write
         flush()
 

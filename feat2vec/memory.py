@@ -70,13 +70,13 @@ def key_sizes(codec: ItemsCodec, schema: Schema) -> tuple[int, ...]:
 def refuse_too_large(encoded: Encoded) -> None:
     """Raise if what training on these rows holds has no room in memory."""
     free, parts = free_memory(), list(estimate(encoded))
-    total = sum(part.size for part in parts)
-    if free is None or total <= free + resident_memory():
+    held = min(resident_memory(), BASE)  # Python and TensorFlow, which are there already
+    total = sum(part.size for part in parts) - held
+    if free is None or total <= free:
         return
-    room = free + resident_memory()
     largest = max((part for part in parts if part.remedy), key=lambda part: part.size)
     raise UserError(
-        f"training needs at least {spelled(total)} of memory, and {spelled(room)} are free: "
+        f"training needs at least {spelled(total)} of memory, and {spelled(free)} are free: "
         f"{largest.what} take {spelled(largest.size)}",
         largest.remedy,
     )

@@ -7,7 +7,9 @@ own schema; see `tables.py`.
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +24,7 @@ from feat2vec.codecs import ItemsCodec
 from feat2vec.encode import Encoder
 from feat2vec.errors import UserError
 from feat2vec.memory import dims_of, key_sizes, least_weights
-from feat2vec.run_files import RESTORE
+from feat2vec.run_files import BUFFER, RESTORE
 from feat2vec.tables import WEIGHTS, Lookup, ModelFile, StoredArrays, layers_of, readable
 from feat2vec.writing import scratch_folder
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from feat2vec.model import Feat2Vec
 
+METADATA, NO_DATE = "metadata.json", "1980-01-01@00:00:00"
 SCRATCH = ".model"  # the folder, beside the file, in which Keras writes what is not a table
 
 
@@ -49,9 +52,18 @@ def write_model(model: Feat2Vec, path: Path) -> None:
             if slots is not None:
                 del slots.saves_slots
         _write_tables(model, folder / WEIGHTS)
+        _without_date(folder / METADATA)
         with zipfile.ZipFile(path, "w") as archive:
             for file in sorted(file for file in folder.rglob("*") if file.is_file()):
-                archive.write(file, file.relative_to(folder).as_posix())
+                info = zipfile.ZipInfo(file.relative_to(folder).as_posix())  # dated 1980
+                with file.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
+                    shutil.copyfileobj(source, target, BUFFER)
+
+
+def _without_date(path: Path) -> None:
+    """Take the time of saving out of what Keras says of the file, so that equal models have equal bytes."""
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**facts, "date_saved": NO_DATE}), encoding="utf-8")
 
 
 def _write_tables(model: Feat2Vec, path: Path) -> None:

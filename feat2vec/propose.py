@@ -322,7 +322,7 @@ def _titles(source: object) -> tuple[str, str]:
 def _header(data: str, size: str) -> list[str]:
     shown = data if data.isprintable() else _yaml(data)
     return [
-        f"# Written by feat2vec init from {shown}: {size}.",
+        f"# Written by `feat2vec init` from {shown}: {size}.",
         f"# Next: feat2vec check schema.yaml --data {shlex.quote(shown)}",
     ]
 

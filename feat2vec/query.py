@@ -47,7 +47,9 @@ def write_query(query: str, tables: Mapping[str, Path], path: Path, where: str) 
         for name, file in tables.items():
             quoted, pattern = name.replace('"', '""'), glob.escape(str(file.absolute()))
             # A path is a pattern to DuckDB.
-            database.execute(f'CREATE VIEW "{quoted}" AS FROM read_parquet({_text(pattern)})')
+            database.execute(
+                f'CREATE VIEW "{quoted}" AS FROM read_parquet({_text(pattern)}, hive_partitioning = false)'
+            )
             opened += [str(file.absolute()), pattern]
         database.execute(f"SET allowed_paths = [{', '.join(map(_text, opened))}]")
         database.execute("SET enable_external_access = false")

@@ -22,7 +22,17 @@ from feat2vec.ranges import Range, Tune
 from feat2vec.recipe import Recipe
 from feat2vec.run import differences
 from feat2vec.schema import Schema
-from feat2vec.writing import FILES, file_in, locked, mark_folder, read_mark, refuse_bad_folder, remove_inside, unmarked
+from feat2vec.writing import (
+    FILES,
+    file_in,
+    locked,
+    mark_folder,
+    read_mark,
+    refuse_bad_folder,
+    refuse_links_inside,
+    remove_inside,
+    unmarked,
+)
 
 if TYPE_CHECKING:
     import optuna
@@ -68,6 +78,8 @@ def alone(folder: Path) -> Iterator[None]:
     if mark is None or mark.kind != KIND:
         why = unmarked(folder) if mark is None else f"is of the kind {mark.kind!r}"
         raise UserError(f"{folder}: is no folder of `feat2vec tune`: it {why}; --out names another one")
+    for name in NAMES:
+        refuse_links_inside(folder, name.rstrip("/"))
     with locked(folder, "another `feat2vec tune`"):
         yield
 

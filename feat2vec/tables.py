@@ -204,16 +204,21 @@ def layers_of(weights: Any) -> Iterator[tuple[str, Any]]:
             yield str(group.attrs.get("name", "")), group
 
 
-def _sizes(group: Any, depth: int = 0) -> Iterator[int]:
-    """How many numbers each array in a group of the file has; links out of it are not followed."""
-    for name in group if depth < 16 else ():
+def _sizes(group: Any, seen: set[int] | None = None) -> Iterator[int]:
+    """How many numbers each array in a group of the file has; nothing in it has two names, or a name elsewhere."""
+    seen = {h5py.h5o.get_info(group.id).addr} if seen is None else seen
+    for name in group:
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             raise ValueError(f"{name} is a link")
         item = group[name]
+        address = h5py.h5o.get_info(item.id).addr
+        if address in seen:
+            raise ValueError(f"{name} is a second name for what has one already")
+        seen.add(address)
         if isinstance(item, h5py.Dataset):
             yield _checked(item, name).size
         elif isinstance(item, h5py.Group):
-            yield from _sizes(item, depth + 1)
+            yield from _sizes(item, seen)
 
 
 def _checked(dataset: Any, name: str) -> Any:
@@ -246,7 +251,8 @@ class StoredArrays(Mapping[str, Array]):
             array = array.view(ml_dtypes.bfloat16)
         elif array.dtype.kind not in "fiu":
             raise ValueError(f"{name} holds {array.dtype}, no numbers")
-        self._check(array)
+        with np.errstate(over="ignore"):  # a larger type may hold numbers that a weight cannot
+            self._check(array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array)
         return array
 
     def table(self, name: str, shape: Sequence[int], out: Array | None = None) -> Array:

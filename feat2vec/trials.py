@@ -78,11 +78,13 @@ def tune(
             raise UserError(f"--set {setting}: is what the recipe tunes; remove one of the two")
     sources = sources_of(recipe, data)
     out = Path("runs", f"{recipe.name}-tune") if out is None else Path(out)
-    files = [file for source in sources.values() for file in open_table(source).files]
+    source = schema_document(read_document(path), recipe)
+    files = [file for table in sources.values() for file in open_table(table).files]
     refuse_inputs_inside([out], files)
+    if force:
+        refuse_inputs_inside([out], [path, Path(source.name)])
     made_of = what_made(recipe, recipe.tune, schema, sources, rows)
     with alone(out), opened_study(out, recipe.tune, made_of, force=force) as study:
-        source = schema_document(read_document(path), recipe)
         below = {"schema": Path(source.name).read_text(encoding="utf-8-sig")} if source.name != str(path) else None
         best = BestRecipe(path.read_text(encoding="utf-8-sig"), below, settings, out / "best.yaml")
         tables = learning_parts(recipe, sources, out / "data", rows)

@@ -123,7 +123,7 @@ MISTAKES = {
     ),
     "dimensions without room": Mistake(
         f"{TRAIN} --set model.dim=65536 --set noise.sharing=batch", "the group 'cast', 7 keys of 65,536 numbers",
-        "needs at least 9.1 MB of memory, and 8.0 MB are free",
+        " of memory, and 8.0 MB are free",
         "use a smaller model.dim",
     ),
     "negatives out of range": Mistake(

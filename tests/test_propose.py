@@ -192,7 +192,7 @@ def test_the_whole_text(tmp_path: Path) -> None:
     path = tmp_path / "my films.csv"
     arrow_csv.write_csv(films, path)
     expected = """\
-# Written by feat2vec init from my films.csv: 2,000 rows, 6 columns.
+# Written by `feat2vec init` from my films.csv: 2,000 rows, 6 columns.
 # Next: feat2vec check schema.yaml --data 'my films.csv'
 
 version: 1

@@ -177,6 +177,14 @@ def test_the_spill_folder_is_private_and_goes_again(rows: Path, monkeypatch: pyt
     assert not folder.parent.exists()
 
 
+def test_a_folder_called_like_a_column_says_nothing_of_the_rows(tmp_path: Path) -> None:
+    folder = tmp_path / "n=7"
+    folder.mkdir()
+    pq.write_table(pa.table({"n": [1]}), folder / "rows.parquet")
+    write_query("SELECT n FROM rows", {"rows": folder / "rows.parquet"}, folder / "out.parquet", "r: rows")
+    assert pq.read_table(folder / "out.parquet", partitioning=None)["n"].to_pylist() == [1]
+
+
 def test_a_folder_may_be_called_anything(tmp_path: Path) -> None:
     folder = tmp_path / "it's [1] *?"
     folder.mkdir()

@@ -53,8 +53,16 @@ def test_a_schema_of_its_own_file_is_beside_the_recipe(tmp_path: Path) -> None:
     [
         ("name: tiny\n", "", "r.yaml:1: the key `name` is missing"),
         ("name: tiny", "name: ../tiny", r"r.yaml:2: name: names files or folders of the run; .*received '../tiny'"),
-        ("{rows: rows.csv}", "{/abs/sales: rows.csv}", r"r.yaml:3: data./abs/sales: names files .*one part of a path"),
-        ("evaluate:", "finetune: {../../x: {target: b}}\nevaluate:", r"r.yaml:9: finetune.../../x: names files or"),
+        (
+            "{rows: rows.csv}",
+            "{/abs/sales: rows.csv}",
+            r"r.yaml:3: data\['/abs/sales'\]: names files .*one part of a path",
+        ),
+        (
+            "evaluate:",
+            "finetune: {../../x: {target: b}}\nevaluate:",
+            r"r.yaml:9: finetune\['../../x'\]: names files or",
+        ),
         ("task: rank", "task: rnk", r"r.yaml:10: evaluate\[0\].task: expected .*received rnk; did you mean 'rank'"),
         ("dim: 4", "dmi: 4", r"r.yaml:7: model.dmi: unknown key; did you mean 'dim'"),
         (SPLIT, "split: {validation: 0.5, test: 0.5}", "r.yaml:4: split: leaves no row"),

@@ -513,6 +513,15 @@ def test_sources_that_can_be_read_once() -> None:
     refuse(ends, "the Stream: can be read only once")
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "json"])
+def test_a_folder_called_like_a_column_says_nothing_of_one_file(ending: str, tmp_path: Path) -> None:
+    folder = tmp_path / "year=1900" / "a=zz"
+    folder.mkdir(parents=True)
+    (folder / f"x.{ending}").write_text('{"a": "p", "year": 1}\n' if ending == "jsonl" else '[{"a": "p", "year": 1}]')
+    (batch,) = open_table(folder / f"x.{ending}").batches()
+    assert batch.data.to_pylist() == [{"a": "p", "year": 1}]
+
+
 def places(table: Table) -> Iterator[tuple[str, Any]]:
     for batch in table.batches():
         for i, row in enumerate(batch.data.to_pylist()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -231,6 +232,11 @@ def _bomb(file: Any) -> None:
     file.create_dataset(TABLE, (1 << 40, 4), np.float32, chunks=(1 << 10, 4), compression="gzip")
 
 
+def _second_name(file: Any) -> None:
+    for name in "abcd":
+        file["extractors"][name] = file["/"]  # a way that has no end
+
+
 CHANGES: dict[str, tuple[Callable[[Any], None], str]] = {
     "external": (_replace(TABLE, _external), "is no plain array"),
     "virtual": (_replace(TABLE, _virtual), "is no plain array"),
@@ -243,6 +249,7 @@ CHANGES: dict[str, tuple[Callable[[Any], None], str]] = {
     "no table": (_replace(TABLE, lambda _: None), "KeyError|ask for"),
     "no layer": (_replace("extractors/lookup_extractor", lambda _: None), "has no layer|KeyError|ask for"),
     "a linked layer": (_replace("extractors/lookup_extractor", lambda _: h5py.SoftLink("/vars")), "is a link"),
+    "a second name": (_second_name, "is a second name"),
     "not finite": (_replace(TABLE, lambda _: np.full((16, 4), np.nan, np.float32)), "weights that are not finite"),
 }  # fmt: skip
 
@@ -257,6 +264,22 @@ def test_weights_that_are_elsewhere_or_others_are_refused(name: str, tmp_path: P
         StoredModel(path, encoder_of(model), sealed=False).lookup("who")
     with pytest.raises(UserError, match=rf"changed\.keras: .*({problem})"):
         read_model(path, encoder_of(model))
+
+
+def test_a_number_that_a_weight_cannot_hold_is_refused(tmp_path: Path) -> None:
+    model = made("bias")
+    write_model(model, tmp_path / "model.keras")
+    path = changed(tmp_path / "model.keras", _replace("vars/0", lambda _: np.array(1e300)))
+    with pytest.raises(UserError, match="what stands beside the groups has weights that are not finite"):
+        read_model(path, encoder_of(model))
+
+
+def test_a_model_has_the_same_bytes_whenever_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made("bias")
+    write_model(model, tmp_path / "first.keras")
+    monkeypatch.setattr(time, "time", lambda: 2e9)
+    write_model(model, tmp_path / "second.keras")
+    assert (tmp_path / "first.keras").read_bytes() == (tmp_path / "second.keras").read_bytes()
 
 
 def test_a_damaged_file_is_said(tmp_path: Path) -> None:

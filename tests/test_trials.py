@@ -366,6 +366,21 @@ def test_a_folder_of_something_else_stays_as_it_is(folder: Path, untrained: Any)
         tune("r.yaml", 1, "t", ["rows=t/data/train.parquet"], quiet=True, force=True)
 
 
+def test_a_study_deletes_no_recipe_that_it_is_made_of_and_writes_through_no_link(folder: Path, untrained: Any) -> None:
+    untrained(lambda values: values[RATE])
+    tune("r.yaml", 1, "t", quiet=True)
+    with pytest.raises(UserError, match=r"t/best\.yaml: lies in t, which is replaced; copy it elsewhere"):
+        tune("t/best.yaml", 2, "t", quiet=True, force=True)
+    assert (folder / "t" / "best.yaml").exists()
+    (folder / "mine.db").write_bytes(b"")
+    (folder / "t" / "study.db").unlink()
+    (folder / "t" / "study.db").symlink_to("../mine.db")
+    for force in (False, True):
+        with pytest.raises(UserError, match=r"t/study\.db: is a link, which feat2vec neither follows"):
+            tune("r.yaml", 2, "t", quiet=True, force=force)
+    assert (folder / "mine.db").read_bytes() == b""
+
+
 @pytest.mark.parametrize("name", ["a?b%{SCHEMA_VERSION} #"])
 def test_a_study_of_any_name_lies_in_its_folder(folder: Path, untrained: Any, name: str) -> None:
     untrained(lambda values: values[RATE])

@@ -18,6 +18,7 @@ import feat2vec
 from feat2vec.errors import FailedError, UserError
 from feat2vec.writing import (
     CHECKPOINT,
+    FILES,
     MARK,
     SIGNATURE,
     discard_temporary,
@@ -25,6 +26,7 @@ from feat2vec.writing import (
     file_place,
     folder_place,
     is_component,
+    is_signed,
     locked,
     mark_folder,
     new_file,
@@ -36,8 +38,10 @@ from feat2vec.writing import (
     refuse_inputs_inside,
     remove_folder,
     remove_inside,
+    signed_parquet,
     temporary_folder,
     work_folder,
+    write_text,
 )
 
 PACKAGE = Path(feat2vec.__file__).parent
@@ -87,7 +91,7 @@ def test_a_new_place_is_free() -> None:
     ("out", "force", "message"),
     [
         ("file", False, "file: exists already; choose another name, or add --force to replace it"),
-        ("file", True, "file: is no file that feat2vec wrote, and --force replaces nothing else; choose another name"),
+        ("file", True, "file: is no file as feat2vec wrote it, and --force replaces nothing else; choose another name"),
         ("full", True, "full: is a folder; choose another name"),
         ("file/x", False, "file/x: file is a file, not a folder; choose another place"),
         ("no/x", False, "no/x: there is no folder no; make it first"),
@@ -224,8 +228,7 @@ def test_what_feat2vec_added_later_goes_with_the_folder() -> None:
     with file_in(Path("out"), "index/a.faiss") as file:
         file.write_text("ours")
     made("out/exports/npz", "export")
-    with new_file("out/page.html") as file:
-        file.write_text(f"<!-- {SIGNATURE} -->")
+    write_text("out/page.html", "<p>ours</p>")
     Path("out/nothing").mkdir()
     made("out", force=True)
     assert set(contents(Path("out"))) == {MARK, "inside"}
@@ -322,31 +325,63 @@ def test_a_temporary_folder_is_discarded_with_all_it_holds() -> None:
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def written(path: str) -> Path:
+def written(name: str) -> Path:
     """A file as a command writes it."""
-    with new_file(path) as file:
-        if path.endswith(".parquet"):
-            schema = pa.schema({"a": pa.int64()}, metadata={SIGNATURE: "0"})
-            pq.write_table(pa.table({"a": [1]}, schema=schema), file)
-        else:
-            file.write_text(f"# Written by feat2vec init\n{'#' * 9999}")
-    return Path(path)
+    if name.endswith(".parquet"):
+        schema = pa.schema({"a": pa.int64()})
+        with new_file(name) as file, signed_parquet(file, schema) as writer:
+            writer.write_table(pa.table({"a": range(1000)}, schema=schema))
+    else:
+        write_text(name, f"# ours\n{'#' * 9999}")
+    return Path(name)
+
+
+def edited(path: Path) -> Path:
+    """A user's version of a file that feat2vec wrote, with what marks it as written by feat2vec kept."""
+    if path.suffix == ".parquet":
+        table, held = pq.read_table(path), pq.read_metadata(path).metadata
+        assert SIGNATURE.encode() in held
+        kept = {SIGNATURE.encode(): held[SIGNATURE.encode()]}
+        pq.write_table(table.append_column("mine", [range(1000)]).replace_schema_metadata(kept), path)
+        assert pq.read_metadata(path).metadata[SIGNATURE.encode()] == held[SIGNATURE.encode()]
+    else:
+        path.write_text(path.read_text().replace("# ours", "# mine"))
+    return path
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.yaml", "a.html", "a.svg"])
-def test_force_replaces_a_file_that_feat2vec_wrote(name: str) -> None:
-    written(name)
+def test_force_replaces_a_file_as_feat2vec_wrote_it_and_no_other_version(name: str) -> None:
+    assert is_signed(written(name))
     with new_file(name, force=True) as file:
         file.write_text("new")
     assert Path(name).read_text() == "new"
-    with pytest.raises(UserError, match="is no file that feat2vec wrote"), new_file(name, force=True):
+    with pytest.raises(UserError, match="is no file as feat2vec wrote it"), new_file(name, force=True):
         pass
+    Path(name).unlink()
+    mine = edited(written(name))
+    assert not is_signed(mine)
+    before = mine.read_bytes()
+    with pytest.raises(UserError, match="is no file as feat2vec wrote it"), new_file(name, force=True):
+        pass
+    assert mine.read_bytes() == before
 
 
-def test_a_users_parquet_is_not_replaced() -> None:
+def test_a_users_file_that_speaks_of_feat2vec_is_not_replaced() -> None:
     pq.write_table(pa.table({"written by feat2vec": ["written by feat2vec"]}), "mine.parquet")
-    with pytest.raises(UserError, match=r"mine\.parquet: is no file that feat2vec wrote"):
-        file_place("mine.parquet", force=True)
+    Path("notes.html").write_text("<p>vectors written by feat2vec</p>\n<!-- written by feat2vec -->\n")
+    for name in ("mine.parquet", "notes.html"):
+        with pytest.raises(UserError, match=f"{name}: is no file as feat2vec wrote it"):
+            file_place(name, force=True)
+
+
+def test_a_parquet_file_is_signed_whatever_its_size() -> None:
+    schema = pa.schema({"a": pa.float64()})
+    for rows in (0, 1, 300_000):
+        with signed_parquet(Path(f"{rows}.parquet"), schema) as writer:
+            for part in (rows // 2, rows - rows // 2):
+                writer.write_table(pa.table({"a": [0.5] * part}, schema=schema))
+        assert is_signed(Path(f"{rows}.parquet"))
+        assert pq.read_table(f"{rows}.parquet").num_rows == rows
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -433,6 +468,19 @@ with work_folder(Path("run")) as folder:
 """
 
 
+@pytest.mark.parametrize("name", ["lock", "lock.json", "checkpoint.npz", "rows"])
+def test_a_link_in_a_work_folder_is_not_written_through(name: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        write_and_fail(work_folder(Path("run")), KeyboardInterrupt, CHECKPOINT)
+    Path("run.partial", name).unlink(missing_ok=True)
+    Path("run.partial", name).symlink_to("../file")
+    message = f"{name}(: is a link|, which feat2vec did not write)"
+    for options in ({"resume": True}, {"force": True}):
+        with pytest.raises(UserError, match=message), work_folder(Path("run"), **options):
+            pass
+    assert Path("file").read_text() == "mine"
+
+
 def test_one_process_works_in_a_folder_and_a_kill_frees_it() -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
@@ -448,15 +496,16 @@ def test_one_process_works_in_a_folder_and_a_kill_frees_it() -> None:
 
 
 def test_the_same_process_does_not_hold_a_folder_twice() -> None:
-    message = f"empty: another training is at work in it: process {os.getpid()} on"
+    mark_folder(Path("work"), "training", FILES)
+    message = f"work: another training is at work in it: process {os.getpid()} on"
 
     def hold() -> None:
-        with locked(Path("empty"), "another training"):
+        with locked(Path("work"), "another training"):
             pass
 
-    with locked(Path("empty"), "another training"), pytest.raises(UserError, match=message):
+    with locked(Path("work"), "another training"), pytest.raises(UserError, match=message):
         hold()
-    with locked(Path("empty"), "another training"):
+    with locked(Path("work"), "another training"):
         pass
 
 

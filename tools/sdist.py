@@ -6,6 +6,9 @@ command, which pyproject.toml names.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 from setuptools.command.sdist import sdist
@@ -14,12 +17,23 @@ FOLDERS = (".ci", "recipes", "schemas", "tests", "tools")
 FILES = (".gitignore", "ARCHITECTURE.md", "CHANGELOG.md")
 
 
+def files_below(folder: str, ignored: list[str]) -> Iterator[str]:
+    """The files of a folder that belong to the project: none that is hidden, ignored by git, or a link."""
+    for above, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if _belongs(Path(above, name), ignored))
+        yield from (str(Path(above, name)) for name in sorted(names) if _belongs(Path(above, name), ignored))
+
+
+def _belongs(path: Path, ignored: list[str]) -> bool:
+    hidden = path.name.startswith(".") or path.is_symlink()
+    return not hidden and not any(fnmatch(path.name, pattern.strip("/")) for pattern in ignored)
+
+
 class WholeSdist(sdist):
     """`sdist` with the folders and files beside the package."""
 
     def make_distribution(self) -> None:
         """Write the archive."""
-        paths = [path for folder in FOLDERS for path in sorted(Path(folder).rglob("*"))]
-        kept = [str(path) for path in paths if path.is_file() and "__pycache__" not in path.parts]
-        self.filelist.extend([*kept, *FILES])
+        ignored = Path(".gitignore").read_text(encoding="utf-8").split()
+        self.filelist.extend([*(path for folder in FOLDERS for path in files_below(folder, ignored)), *FILES])
         super().make_distribution()

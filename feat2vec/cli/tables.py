@@ -24,13 +24,13 @@ def init(data: str, out: Path | None, force: bool) -> None:
     feat2vec init dataset:artworks
     """
     from feat2vec.propose import propose
-    from feat2vec.writing import new_file
+    from feat2vec.writing import file_place, write_text
 
     if out is None:
         say_text(propose(data))
     else:
-        with new_file(out, force=force) as file:  # the place is checked before the table is read
-            file.write_text(propose(data), encoding="utf-8", errors="backslashreplace")
+        file_place(out, force=force)
+        write_text(out, propose(data), force=force)
         say(f"{out}: written; next: feat2vec check {out} --data {data}")
 
 

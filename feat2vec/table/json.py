@@ -114,7 +114,8 @@ def _query(sql: str, file: _File, columns: dict[str, str] | None = None) -> Iter
     values: dict[str, object] = {"path": glob.escape(os.path.abspath(file.path))}
     if columns is not None:
         values["columns"] = columns
-    options = f"format='{file.shape}', compression='{file.compression or 'none'}'"
+    # A folder called `key=value` on the way to the file says nothing of its rows.
+    options = f"format='{file.shape}', compression='{file.compression or 'none'}', hive_partitioning=false"
     with connect(threads=1) as connection:
         yield connection.sql(sql.format(options=options), params=values).to_arrow_reader(BATCH_ROWS)
 

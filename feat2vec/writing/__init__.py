@@ -21,7 +21,7 @@ from feat2vec.writing.folders import (
     temporary_folder,
 )
 from feat2vec.writing.locks import FILES, locked
-from feat2vec.writing.marks import MARK, SIGNATURE, Mark, new_id, read_mark, record, record_all, unmarked, write_mark
+from feat2vec.writing.marks import MARK, Mark, new_id, read_mark, record, record_all, unmarked, write_mark
 from feat2vec.writing.places import (
     file_place,
     is_component,
@@ -29,6 +29,7 @@ from feat2vec.writing.places import (
     refuse_inputs_inside,
     refuse_links_inside,
 )
+from feat2vec.writing.signatures import SIGNATURE, is_signed, signed_parquet
 from feat2vec.writing.work import CHECKPOINT, partial_folder, work_folder
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "file_place",
     "folder_place",
     "is_component",
+    "is_signed",
     "locked",
     "mark_folder",
     "new_file",
@@ -60,6 +62,7 @@ __all__ = [
     "remove_folder",
     "remove_inside",
     "scratch_folder",
+    "signed_parquet",
     "temporary_folder",
     "unmarked",
     "work_folder",

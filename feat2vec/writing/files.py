@@ -8,8 +8,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from feat2vec.errors import FailedError, UserError, writing
-from feat2vec.writing.marks import is_written_file, read_mark, record, unmarked
-from feat2vec.writing.places import file_place, refuse_links_inside
+from feat2vec.writing.marks import read_mark, record, unmarked
+from feat2vec.writing.places import file_place, hidden_name, refuse_links_inside
+from feat2vec.writing.signatures import is_signed, signed_text
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def new_file(out: str | Path, *, force: bool = False) -> Iterator[Path]:
     try:
         with writing(out):
             yield partial
-            if force and is_written_file(out):
+            if force and is_signed(out):
                 partial.replace(out)
             else:
                 _give_free_name(partial, out)
@@ -43,9 +44,9 @@ def new_file(out: str | Path, *, force: bool = False) -> Iterator[Path]:
 
 
 def write_text(out: str | Path, text: str, *, force: bool = False) -> None:
-    """Write text as UTF-8 into a file, as `new_file` does; what has no encoding is escaped."""
+    """Write text as UTF-8 into a file, signed, as `new_file` does; what has no encoding is escaped."""
     with new_file(out, force=force) as partial:
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+        partial.write_bytes(signed_text(text, Path(out).suffix))
 
 
 def _give_free_name(partial: Path, out: Path) -> None:
@@ -62,7 +63,7 @@ def _give_free_name(partial: Path, out: Path) -> None:
 
 
 def _beside(out: Path) -> Path:
-    return out.with_name(f".{out.name[:100]}-{os.urandom(8).hex()}{out.suffix[:20]}")
+    return out.with_name(hidden_name(out.name, out.suffix if len(out.suffix) < 20 else ""))
 
 
 @contextmanager
@@ -84,7 +85,7 @@ def file_in(folder: Path, name: str) -> Iterator[Path]:
     if mark is None:
         raise UserError(f"{folder}: {unmarked(folder)}; nothing is added to it")
     out = refuse_links_inside(folder, name)
-    if out.exists() and not mark.covers(name) and not is_written_file(out):
+    if out.exists() and not mark.covers(name) and not is_signed(out):
         raise UserError(f"{out}: is in the way, and feat2vec did not write it; move it elsewhere")
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = _beside(out)

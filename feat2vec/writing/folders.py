@@ -12,7 +12,7 @@ from pathlib import Path
 
 from feat2vec.errors import FailedError, UserError, refuse_stray_bytes
 from feat2vec.writing.marks import TEMPORARY, foreign_paths, new_id, read_mark, record_all, unmarked, write_mark
-from feat2vec.writing.places import refuse_bad_folder
+from feat2vec.writing.places import hidden_name, refuse_bad_folder
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def mark_folder(folder: Path, kind: str, names: Sequence[str]) -> None:
         if folder.is_symlink() or not _is_empty(folder):
             raise UserError(f"{folder}: {unmarked(folder)}; move it elsewhere, or choose another --out")
         folder.rmdir()
-    made = folder.with_name(f".{folder.name[:100]}-{os.urandom(8).hex()}")
+    made = folder.with_name(hidden_name(folder.name))
     made.mkdir()
     write_mark(made, kind, new_id(), names)
     made.rename(folder)  # with its mark: an interrupt leaves no folder without one
@@ -110,7 +110,7 @@ def new_folder(place: FolderPlace | None) -> Iterator[Path]:
     out = None if place is None else place.path.absolute()
     parent = Path(tempfile.gettempdir()) if out is None else out.parent
     refuse_stray_bytes(parent)
-    folder = parent / f".{'feat2vec' if out is None else out.name[:100]}-{os.urandom(8).hex()}"
+    folder = parent / hidden_name("feat2vec" if out is None else out.name)
     is_made = False
     try:  # an interrupt leaves nothing behind, whenever it comes
         parent.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def publish_folder(folder: Path, place: FolderPlace) -> None:
         mark = read_mark(out)
         if place.replaces is not None and mark is not None and mark.id == place.replaces:
             refuse_foreign(out)
-            old = out.with_name(f".{out.name[:100]}-{os.urandom(8).hex()}")
+            old = out.with_name(hidden_name(out.name))
             out.rename(old)
         elif place.replaces_empty and not out.is_symlink() and _is_empty(out):
             out.rmdir()
@@ -183,7 +183,7 @@ def remove_folder(folder: Path, *kinds: str) -> None:
         raise UserError(f"{folder}: {unmarked(folder)}; it is not removed: move it elsewhere, or choose another --out")
     refuse_foreign(folder)
     # Under another name first: an interrupt must not leave half a folder without its mark.
-    gone = folder.with_name(f".{folder.name[:100]}-{os.urandom(8).hex()}")
+    gone = folder.with_name(hidden_name(folder.name))
     folder.rename(gone)
     shutil.rmtree(gone)
 

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from feat2vec.errors import UserError
+from feat2vec.writing.files import file_in
+from feat2vec.writing.places import refuse_links_inside
 
 LOCK, HOLDER = "lock", "lock.json"
 FILES = (LOCK, f"{LOCK}-journal", HOLDER)  # what a locked folder holds for it
@@ -31,6 +33,8 @@ def locked(folder: Path, work: str) -> Iterator[None]:
         UserError: It is held already, by another process or by this one.
 
     """
+    for name in FILES:
+        refuse_links_inside(folder, name)
     connection = sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None)
     try:
         try:
@@ -38,7 +42,8 @@ def locked(folder: Path, work: str) -> Iterator[None]:
         except sqlite3.DatabaseError:
             raise UserError(f"{folder}: {_holder(folder, work)}; wait, or choose another --out") from None
         facts = {"process": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
-        (folder / HOLDER).write_text(json.dumps(facts) + "\n", encoding="utf-8")
+        with file_in(folder, HOLDER) as file:
+            file.write_text(json.dumps(facts) + "\n", encoding="utf-8")
         yield
     finally:
         connection.close()

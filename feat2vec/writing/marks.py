@@ -1,4 +1,4 @@
-"""The mark of a folder that feat2vec made, and the signature of a file that it wrote: the proof that either is its own.
+"""The mark of a folder that feat2vec made: the proof that it, and what it holds, is its own.
 
 A mark is the file `.feat2vec` of a folder: a first line with the kind of the folder and a random id, then a line for
 each entry that feat2vec wrote there. Lines are only ever appended, so that several processes can record what they add.
@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feat2vec.errors import UserError
+from feat2vec.writing.signatures import is_signed
 
 MARK = ".feat2vec"
-SIGNATURE = "written by feat2vec"  # stands in the first bytes of text files, and as a key in the metadata of Parquet
 FORMAT = 1
 TEMPORARY = "temporary"
 LARGEST_MARK = 1 << 26  # bytes
-HEAD = 2048  # bytes of a text file in which the signature stands
-TEXT_SUFFIXES = (".html", ".svg", ".yaml", ".yml")
 
 
 @dataclass(frozen=True)
@@ -141,38 +139,15 @@ def _foreign_below(folder: Path, mark: Mark, prefix: str) -> Iterator[Path]:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
         path, name = Path(entry.path), f"{prefix}{entry.name}"
+        if entry.is_symlink():
+            yield path
+            continue
         if name == MARK or mark.covers(name):
             continue
-        if not entry.is_dir(follow_symlinks=False):
-            if not is_written_file(path):
+        if not entry.is_dir():
+            if not is_signed(path):
                 yield path
         elif read_mark(path) is not None:
             yield from foreign_paths(path)
         else:
             yield from _foreign_below(path, mark, f"{name}/")
-
-
-def is_written_file(path: Path) -> bool:
-    """Whether feat2vec wrote a file, by the signature that stands in it: Parquet, HTML, SVG and YAML have one."""
-    try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            return False
-        if path.suffix == ".parquet":
-            return _is_written_parquet(path)
-        if path.suffix.lower() not in TEXT_SUFFIXES:
-            return False
-        with path.open("rb") as file:
-            return SIGNATURE.encode() in file.read(HEAD).lower()
-    except OSError:
-        return False
-
-
-def _is_written_parquet(path: Path) -> bool:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        metadata = pq.read_metadata(path).metadata
-    except (pa.ArrowException, OSError):
-        return False
-    return SIGNATURE.encode() in (metadata or {})

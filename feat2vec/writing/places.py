@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from feat2vec.errors import UserError, refuse_stray_bytes
-from feat2vec.writing.marks import is_written_file
+from feat2vec.writing.signatures import is_signed
 
 LONGEST = 120  # bytes of a name
 
@@ -31,9 +32,9 @@ def file_place(out: str | Path, *, force: bool = False) -> Path:
         raise UserError(f"{out}: is a folder; choose another name")
     if out.exists() and not force:
         raise UserError(f"{out}: exists already; choose another name, or add --force to replace it")
-    if out.exists() and not is_written_file(out):
+    if out.exists() and not is_signed(out):
         raise UserError(
-            f"{out}: is no file that feat2vec wrote, and --force replaces nothing else; choose another name"
+            f"{out}: is no file as feat2vec wrote it, and --force replaces nothing else; choose another name"
         )
     if not out.parent.is_dir():
         is_file = f"{out.parent} is a file, not a folder; choose another place"
@@ -62,6 +63,11 @@ def _named(out: str | Path, what: str) -> Path:
         raise UserError(
             f"{text!r} names no new {what}; give a name, such as {'runs/films' if what == 'folder' else 'out/films'}"
         )
+    try:
+        out.lstat()
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP):
+            raise UserError(f"{out}: {error.strerror}; choose another name") from None
     if out.is_symlink():
         raise UserError(
             f"{out}: is a link to {os.readlink(out)}; feat2vec neither follows nor replaces it: name the {what} itself"
@@ -79,6 +85,16 @@ def _short(path: Path) -> Path:
     """A path as seen from here."""
     path = path.absolute()
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def hidden_name(name: str, ending: str = "") -> str:
+    """A name beside another one that nothing has, for what is not whole yet; file systems take 255 bytes.
+
+    >>> hidden_name("films.html", ".html").startswith(".films.html-"), len(hidden_name("名" * 85).encode())
+    (True, 108)
+    """
+    first = name.encode("utf-8", "surrogateescape")[:90].decode("utf-8", "ignore")
+    return f".{first}-{os.urandom(8).hex()}{ending}"
 
 
 def is_component(name: str) -> bool:

@@ -1,0 +1,130 @@
+"""The signature of a file: a digest of what feat2vec wrote, so that a file that was changed since is not its own.
+
+A text ends with a comment that holds the digest of all before it; a Parquet file holds the digest of its row groups
+in its metadata.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+SIGNATURE = "written by feat2vec"  # the key in Parquet's metadata, and the words in a comment
+COMMENTS = {".html": "<!-- {} -->", ".svg": "<!-- {} -->", ".yaml": "# {}", ".yml": "# {}"}
+SIGNED = re.compile(rb"(?:<!-- |# )" + SIGNATURE.encode() + rb", blake2b ([0-9a-f]{64})(?: -->)?\n\Z")
+LAST = 256  # bytes at the end of a text that hold its signature
+BUFFER = 1 << 20
+FOOTER = 8  # bytes at the end of a Parquet file: the length of its metadata, and the magic word
+
+
+def signed_text(text: str, suffix: str) -> bytes:
+    """A text as UTF-8 with its signature, if files of the suffix have comments.
+
+    >>> signed_text("version: 1\\n", ".yaml").splitlines()[0]
+    b'version: 1'
+    >>> signed_text("plain", ".txt")
+    b'plain'
+    """
+    content = text.encode("utf-8", "backslashreplace")
+    if suffix.lower() not in COMMENTS:
+        return content
+    if not content.endswith(b"\n"):
+        content += b"\n"
+    comment = COMMENTS[suffix.lower()].format(f"{SIGNATURE}, blake2b {_Digest().of(content)}")
+    return content + comment.encode() + b"\n"
+
+
+def is_signed(path: Path) -> bool:
+    """Whether a file is as feat2vec wrote it; a link is not."""
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False
+        with path.open("rb") as file:
+            if path.suffix == ".parquet":
+                return _is_signed_parquet(path, file)
+            return path.suffix.lower() in COMMENTS and _is_signed_text(file)
+    except OSError:
+        return False
+
+
+def _is_signed_text(file: BinaryIO) -> bool:
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(size - LAST, 0))
+    found = SIGNED.search(file.read())
+    if found is None:
+        return False
+    return _Digest().of_file(file, size - len(found[0])) == found[1].decode()
+
+
+def _is_signed_parquet(path: Path, file: BinaryIO) -> bool:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+    except (pa.ArrowException, OSError):
+        return False
+    size = file.seek(0, io.SEEK_END)
+    file.seek(size - FOOTER)
+    length = int.from_bytes(file.read(4), "little")
+    held = metadata.get(SIGNATURE.encode(), b"").decode("ascii", "replace")
+    return bool(held) and _Digest().of_file(file, size - FOOTER - length) == held
+
+
+@contextmanager
+def signed_parquet(path: Path, schema: Any, **options: Any) -> Iterator[Any]:
+    """A `pyarrow.parquet.ParquetWriter` whose file is signed when it is closed."""
+    import pyarrow.parquet as pq
+
+    with path.open("wb") as file:
+        sink = _Digesting(file)
+        with pq.ParquetWriter(sink, schema, **options) as writer:
+            yield writer
+            writer.add_key_value_metadata({SIGNATURE: sink.digest.text()})  # of all but the footer, which follows
+
+
+class _Digest:
+    """A digest that grows."""
+
+    def __init__(self) -> None:
+        self.hash = hashlib.blake2b(digest_size=32)
+        self.update: Callable[[Any], None] = self.hash.update
+
+    def text(self) -> str:
+        return self.hash.hexdigest()
+
+    def of(self, content: bytes) -> str:
+        self.update(content)
+        return self.text()
+
+    def of_file(self, file: BinaryIO, size: int) -> str:
+        """The digest of the first bytes of a file."""
+        file.seek(0)
+        while size > 0 and (block := file.read(min(BUFFER, size))):
+            self.update(block)
+            size -= len(block)
+        return self.text()
+
+
+class _Digesting(io.RawIOBase):
+    """A file that is written to, and the digest of what was written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__()
+        self.file, self.digest = file, _Digest()
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def write(self, content: Any) -> int:
+        self.digest.update(content)
+        return self.file.write(content)
