@@ -265,6 +265,27 @@ def test_a_folder_that_cannot_get_its_name_leaves_the_one_before(monkeypatch: py
     assert contents(Path("out")) == before
 
 
+@pytest.mark.parametrize("name", ["new", "new.html"])
+def test_a_system_s_error_names_the_place_and_not_what_is_hidden(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path, *_: Any, **__: Any) -> None:
+        if path.name.startswith("."):
+            raise OSError(2, "No such file or directory", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", fail)
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(OSError, match="No such file") as raised:
+        write_text(name, "x") if "." in name else made(name)
+    assert raised.value.filename == name
+
+
+def test_a_name_that_is_too_long_is_a_mistake() -> None:
+    for check in (file_place, lambda out: folder_place(out, "thing")):
+        with pytest.raises(UserError, match="File name too long; choose another name"):
+            check("x" * 300)
+    made("名" * 80)
+    assert Path("名" * 80, "inside").exists()
+
+
 def test_only_what_feat2vec_wrote_is_removed() -> None:
     for path in ("full", "file", "link"):
         with pytest.raises(UserError, match="it is not removed"):

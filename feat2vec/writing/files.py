@@ -9,7 +9,7 @@ from pathlib import Path
 
 from feat2vec.errors import FailedError, UserError, writing
 from feat2vec.writing.marks import read_mark, record, unmarked
-from feat2vec.writing.places import file_place, hidden_name, refuse_links_inside
+from feat2vec.writing.places import file_place, hidden_name, named_instead, refuse_links_inside
 from feat2vec.writing.signatures import is_signed, signed_text
 
 
@@ -32,7 +32,7 @@ def new_file(out: str | Path, *, force: bool = False) -> Iterator[Path]:
     out = file_place(out, force=force)
     partial = _beside(out)
     try:
-        with writing(out):
+        with writing(out), named_instead(partial, out):
             yield partial
             if force and is_signed(out):
                 partial.replace(out)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from feat2vec.errors import FailedError, UserError, refuse_stray_bytes
 from feat2vec.writing.marks import TEMPORARY, foreign_paths, new_id, read_mark, record_all, unmarked, write_mark
-from feat2vec.writing.places import hidden_name, refuse_bad_folder
+from feat2vec.writing.places import hidden_name, named_instead, refuse_bad_folder
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ def mark_folder(folder: Path, kind: str, names: Sequence[str]) -> None:
             raise UserError(f"{folder}: {unmarked(folder)}; move it elsewhere, or choose another --out")
         folder.rmdir()
     made = folder.with_name(hidden_name(folder.name))
-    made.mkdir()
+    with named_instead(made, folder):
+        made.mkdir()
     write_mark(made, kind, new_id(), names)
     made.rename(folder)  # with its mark: an interrupt leaves no folder without one
 
@@ -114,7 +115,8 @@ def new_folder(place: FolderPlace | None) -> Iterator[Path]:
     is_made = False
     try:  # an interrupt leaves nothing behind, whenever it comes
         parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700 if out is None else 0o777)
+        with named_instead(folder, folder if place is None else place.path):
+            folder.mkdir(mode=0o700 if out is None else 0o777)
         is_made = True
         kind = TEMPORARY if place is None else place.kind
         if kind is not None:

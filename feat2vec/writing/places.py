@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from feat2vec.errors import UserError, refuse_stray_bytes
@@ -95,6 +96,17 @@ def hidden_name(name: str, ending: str = "") -> str:
     """
     first = name.encode("utf-8", "surrogateescape")[:90].decode("utf-8", "ignore")
     return f".{first}-{os.urandom(8).hex()}{ending}"
+
+
+@contextmanager
+def named_instead(hidden: Path, place: Path) -> Iterator[None]:
+    """A system's error that names what is not whole yet is raised again with the name that the user gave."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or os.fsdecode(error.filename) != str(hidden):
+            raise
+        raise OSError(error.errno, error.strerror, str(place)) from error
 
 
 def is_component(name: str) -> bool:
