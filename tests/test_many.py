@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -86,10 +87,9 @@ def test_only_plain_lookups_are_many() -> None:
     assert not has_many({"noise": {**RECORD, "joint": [["a", "b"]]}}, **lookup)
     assert not has_many({"model": {"ranks": [2, 3]}}, **lookup)
     assert not has_many({"training": {"l2": 0.1, "l2_over": "tables"}}, **lookup)
-    model = Feat2Vec.from_encoder(encoded(CASES["nce"]).encoder)
-    assert model.has_many
-    model.extractors[0].trainable = False
-    assert not model.has_many
+    frozen = Feat2Vec.from_encoder(encoded(CASES["nce"]).encoder)
+    frozen.extractors[0].trainable = False
+    assert not frozen.has_many
     assert not Feat2Vec.from_encoder(encoded(CASES["nce"], groups="abc").encoder).has_many
 
 
@@ -138,7 +138,7 @@ def test_tables_that_are_updated_as_one_end_as_each_would(optimizer: Any, monkey
     ends = []
     for many in (6, 7):
         monkeypatch.setattr(optimizers, "MANY", many)
-        tables = [by_row(optimizers.keras.Variable(one)) for one in start]
+        tables = [by_row(keras.Variable(one)) for one in start]
         chosen = optimizer(0.1)
         for _ in range(3):
             chosen.apply([Rows(tf.constant(ids), tf.constant(values)) for ids, values in gradients], tables)
