@@ -26,7 +26,7 @@ from feat2vec.vocabulary import levels
 
 NUMBER = 4  # bytes
 SLOTS = {"adagrad": 1, "adam": 2}
-BASE = 860 << 20  # bytes that training 100 rows takes: Python, its modules, TensorFlow and a graph; measured
+BASE = 820 << 20  # bytes that training 100 rows takes: Python, its modules, TensorFlow and a graph; measured
 HELD = 2.0  # times the bytes of keys, values and the noise's tables, with what is left of making them; measured
 OF_VALUE = 8 + 12  # bytes of a value's count, and of its place and probability in the noise
 OF_ROW, COPIES = 40, 6  # bytes of a row's place in a block, and copies of its value ids between reading and a batch
