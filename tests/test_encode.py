@@ -639,6 +639,13 @@ def test_a_tensorflow_dataset_gives_the_same_bytes(tmp_path: Path, monkeypatch: 
     assert differences(fitted, fit(SAME_SCHEMA, pa.Table.from_pylist(full, SAME_TYPES))) == {}
 
 
+def test_a_problem_of_a_column_that_two_groups_read_is_told_once(tmp_path: Path) -> None:
+    written = tmp_path / "x.csv"
+    written.write_text("x,y\n1,a\n2,b\nthree,c\n")
+    groups = {"one": ("x", "numeric"), "two": ("x", {"type": "numeric", "scale": "none"}), "y": "y"}
+    assert len(refuse("x.csv:.*: column 'x': received 'three'", lambda: fit(schema_of(groups), written))) == 1
+
+
 def test_text_is_spelled_as_the_training_rows_were(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("n,x,ok,code,day\n5,5.0,True,007,2024-02-20\n6,2.50,False,7,2024-02-21\n")
     typed = pa.table(
