@@ -35,6 +35,7 @@ from hypothesis import strategies as st
 
 import feat2vec
 from feat2vec import beside, columns, encode, fits, numbering, table, values, vocabulary
+from feat2vec.database import connect
 from feat2vec.encode import Encoded, Encoder, fit
 from feat2vec.errors import UserError
 from feat2vec.schema import Schema, read_schema
@@ -637,6 +638,43 @@ def test_a_tensorflow_dataset_gives_the_same_bytes(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
     fitted = fit(SAME_SCHEMA, f"tfds:{builder.name}")
     assert differences(fitted, fit(SAME_SCHEMA, pa.Table.from_pylist(full, SAME_TYPES))) == {}
+
+
+def test_many_columns_of_few_keys_leave_little_in_duckdb_and_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"c{i}" for i in range(60)]
+    kinds = [["true", "False", "TRUE"], ["1", "NA", "2.5"], ["a", "b", "NA"]]
+    written = tmp_path / "wide.csv"
+    rows = [",".join(kinds[i % 3][row] for i in range(60)) for row in range(3)]
+    written.write_text("\n".join([",".join(names), *rows]) + "\n")
+    statements: list[str] = []
+
+    class Watched:
+        """A connection whose statements are noted."""
+
+        def __init__(self, connection: Any) -> None:
+            self.connection = connection
+
+        def __enter__(self) -> Any:
+            self.connection.__enter__()
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            self.connection.__exit__(*error)
+
+        def __getattr__(self, name: str) -> Any:
+            statements.append(name)
+            return getattr(self.connection, name)
+
+    monkeypatch.setattr(encode, "connect", lambda *args, **options: Watched(connect(*args, **options)))
+    encoded = fit(schema_of({name: name for name in names}), written)
+    assert statements == []  # a table of DuckDB's takes memory, and a statement time, for each column
+    spelled = [encoded.encoder.codecs[name].vocabulary for name in names[:3]]
+    assert [v.keys.to_pylist() for v in spelled if v is not None] == [["true", "false"], ["1", "2.5"], ["NA", "a", "b"]]
+    for name in names:
+        assert not isinstance(encoded.values[name].entries, np.memmap)
+        assert not isinstance(encoded.values[name].counts, np.memmap)
 
 
 def test_a_problem_of_a_column_that_two_groups_read_is_told_once(tmp_path: Path) -> None:
