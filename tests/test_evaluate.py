@@ -148,7 +148,9 @@ def test_a_value_that_a_row_repeats_is_one_query(run: feat2vec.Run) -> None:
     assert {**ranked_once, "skipped_unseen": 0} == {**ranked_twice, "skipped_unseen": 0}
 
 
-def test_true_values_beyond_max_items_are_queries_and_no_rivals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_true_values_beyond_max_items_are_queries_and_no_rivals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each row holds all five of its user's tags, of which the model sees two."""
     users = [i % 8 for i in range(40)]
     tags = [[f"t{user * 5 + (i + j) % 5}" for j in range(5)] for i, user in enumerate(users)]
