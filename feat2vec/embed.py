@@ -31,6 +31,7 @@ from feat2vec.model import Feat2Vec
 from feat2vec.schema import ModelSpec
 from feat2vec.space import ROWS, blocks, dense
 from feat2vec.table import Table, open_table
+from feat2vec.vocabulary import is_level
 from feat2vec.writing import new_file, signed_parquet
 
 Floats = npt.NDArray[np.float32]
@@ -180,9 +181,9 @@ def level_of(model: ModelSpec, level: int | None) -> tuple[int, int]:
     ranks = model.ranks or (model.dim,)
     if level is None:
         level = len(ranks) if model.level_sharing == "truncate" else 1
-    if not 1 <= level <= len(ranks):
+    if not is_level(level, len(ranks)):
         there = f"the levels are 1 to {len(ranks)}" if len(ranks) > 1 else "a model without `ranks` has level 1 only"
-        raise UserError(f"level: there is no level {level}; {there}")
+        raise UserError(f"level: there is no level {level!r}; {there}")
     return level, ranks[level - 1]
 
 

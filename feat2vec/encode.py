@@ -282,7 +282,7 @@ def fit(
                 remedy = "remove it" if share == 1 else f"remove it, or raise max_share ({share:g} now)"
                 problems[name] = (f"the group {name!r} has no value in any row (column {columns}); {remedy}",)
         if problems:
-            in_order = (problem for name in schema.groups for problem in problems.get(name, ()))
+            in_order = dict.fromkeys(problem for name in schema.groups for problem in problems.get(name, ()))
             raise UserError(*(f"{table.name}: {problem}" for problem in in_order))
     folder = folder if out is None else Path(out)
     values = {name: open_values(folder, name) for name in schema.groups}
@@ -333,7 +333,8 @@ def _stage_all(shown_stages: Iterator[Stage], fits: Sequence[CodecFit | EntryFil
             _await(waiting)
         _await(last)
     if problems:
-        raise UserError(*(problem for i in sorted(problems) for problem in problems[i].problems))
+        every = (problem for i in sorted(problems) for problem in problems[i].problems)
+        raise UserError(*dict.fromkeys(every))  # fits of one column have the same
     return rows
 
 

@@ -81,16 +81,21 @@ def listed(words: Iterable[str]) -> str:
     return ", ".join(shown) + (f", ... ({len(every):,} in all)" if len(every) > MOST_LISTED else "")
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
+def suggest(word: object, known: Iterable[str]) -> str:
     """`; did you mean a, b?` for the nearest of the known words, or nothing when none is near.
 
     >>> suggest("lokup", ["lookup", "numeric"])
     "; did you mean 'lookup'?"
     >>> suggest("zebra", ["lookup", "numeric"])
     ''
+
+    What is no text is near to none: a caller's error names it.
+
+    >>> suggest(["lookup"], ["lookup", "numeric"])
+    ''
     """
-    if len(word) > LONGEST_WORD:  # comparing takes time in proportion to the product of the lengths
-        return ""
+    if not isinstance(word, str) or len(word) > LONGEST_WORD:
+        return ""  # comparing takes time in proportion to the product of the lengths
     folded = {name.casefold(): name for name in reversed(list(known)) if len(name) <= LONGEST_WORD}
     near = get_close_matches(word.casefold(), folded, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(folded[name]) for name in near)}?" if near else ""

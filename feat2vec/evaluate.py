@@ -10,10 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from feat2vec.beside import target_of
-from feat2vec.codecs import ItemsCodec
-from feat2vec.columns import stages
+from feat2vec.codecs import Entries, ItemsCodec, parse_items
+from feat2vec.columns import Stage, stages
 from feat2vec.encode import Encoder
 from feat2vec.errors import UserError, listed, suggest
+from feat2vec.keys import MANY
 from feat2vec.metrics import auc, log_loss, spearman, summary_of_ranks
 from feat2vec.model import Feat2Vec
 from feat2vec.numbers import numbers_of
@@ -35,7 +36,7 @@ from feat2vec.space import (
 )
 from feat2vec.table import Table, open_table
 from feat2vec.values import Array
-from feat2vec.vocabulary import FIRST, PADDING
+from feat2vec.vocabulary import FIRST, PADDING, UNSEEN
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 
@@ -71,8 +72,8 @@ def rank(
 ) -> dict[str, Any]:
     """Rank each row's true values of `target` among all that training has seen, by their similarity with `given`.
 
-    A query is a row and one distinct true value; the row's other true values are left out of its ranking. `given` are
-    all other groups if it is None.
+    A query is a row and one distinct true value, also one beyond `max_items`; the row's other true values are left out
+    of its ranking. `given` are all other groups if it is None.
     """
     model, given = run.model, _groups(run.fitted, target, given)
     found = candidates(model, run.fitted, target)
@@ -95,8 +96,7 @@ def ranked(
     data = _with_columns(encoder, target, given, data)
     ranks: list[npt.NDArray[np.float64]] = [np.zeros(0)]
     unseen = empty = 0
-    for rows in _rows(run, data, [*given, target]):
-        row, value, missed = _truth(run.model, encoder, target, rows)
+    for rows, row, value, missed in _queries(run, data, target, given):
         unseen += missed
         some = np.logical_or.reduce([known(encoder, name, rows[name]) for name in given])
         empty += int((~some[row]).sum())
@@ -260,17 +260,37 @@ def _rows(run: Run, data: object, names: Sequence[str]) -> Iterator[Mapping[str,
             yield {name: entries[block] for name, entries in whole.items()}
 
 
-def _truth(model: Feat2Vec, encoder: Encoder, target: str, rows: Mapping[str, Array]) -> tuple[Ints, Ints, int]:
+def _queries(
+    run: Run, data: object, target: str, given: Sequence[str]
+) -> Iterator[tuple[Mapping[str, Array], Ints, Ints, int]]:
+    """(Entries of `given` in some rows, row and candidate of each query, how many true values training has not seen).
+
+    Queries are in the order of their rows.
+    """
+    for stage, entries in run.fitted.staged(data):
+        whole = {name: dense(entries[name]) for name in given}
+        row, value, unseen = _truth(run.model, run.fitted, target, stage, entries[target])
+        for block in blocks(stage.rows, ROWS):
+            some = slice(*np.searchsorted(row, [block.start, block.stop]))
+            yield {name: rows[block] for name, rows in whole.items()}, row[some] - block.start, value[some], unseen
+            unseen = 0  # it is told with the first block
+
+
+def _truth(model: Feat2Vec, encoder: Encoder, target: str, stage: Stage, encoded: Entries) -> tuple[Ints, Ints, int]:
     """(Row and candidate of each query, how many true values training has not seen).
 
-    A value that a row holds twice is one query. Queries are in the order of their rows.
+    A value that a row holds twice is one query. True values of a bag are all that a row holds: `max_items` bounds what
+    a model sees of them.
     """
-    codec, entries = encoder.codecs[target], rows[target]
+    codec, group = encoder.codecs[target], encoder.schema.groups[target]
     if isinstance(codec, ItemsCodec) and is_keyed(model, target):
-        ids = entries[:, : entries.shape[1] // 2] if codec.weighted else entries
-        row, place = np.nonzero(ids >= FIRST)
-        queries = np.unique(np.stack([row, ids[row, place] - FIRST], axis=1), axis=0)
-        return queries[:, 0], queries[:, 1], int(((ids > PADDING) & (ids < FIRST)).sum())
+        whole = group.model_copy(update={"extractor": group.extractor.model_copy(update={"max_items": MANY})})
+        items = parse_items(stage, whole, codec.edges, codec.kind)
+        ids = codec.vocabulary.ids(items.keys)[items.codes]  # [items]
+        row = np.repeat(np.arange(stage.rows), items.lengths)
+        queries = np.unique(np.stack([row, ids - FIRST], axis=1)[ids >= FIRST], axis=0)
+        return queries[:, 0], queries[:, 1], int(np.count_nonzero(ids == UNSEEN))
+    entries = dense(encoded)
     values = encoder.values[target].entries
     index = {values[i].tobytes(): i for i in range(len(values))}
     there = ~np.isnan(entries[:, 0]) if entries.dtype == np.float32 else (entries > PADDING).any(axis=1)

@@ -56,7 +56,7 @@ def export(
     *, level: int | None = None, normalise: bool = False, force: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """See `Run.export`."""
-    if format not in FORMATS:
+    if not isinstance(format, str) or format not in FORMATS:
         raise UserError(f"format is one of {', '.join(FORMATS)}; received {format!r}{suggest(format, FORMATS)}")
     names, (space, dim) = chosen(list(encoder.codecs), groups), level_of(encoder.schema.model, level)
     if format == "sql":

@@ -64,7 +64,7 @@ def schema_of(
     for option, word, known in (("--head", head, HEADS), ("--objective", objective, (None, *OBJECTIVES))):
         if word not in known:
             raise UserError(f"{option}: is one of {', '.join(filter(None, known))}; received {word!r}")
-    if target not in table.columns:
+    if not isinstance(target, str) or target not in table.columns:
         near = suggest(target, table.columns) or f"; the columns are {listed(table.columns)}"
         raise UserError(f"--target: {table.name} has no column {target!r}{near}")
     if is_list(table.columns[target]):

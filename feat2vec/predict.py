@@ -20,6 +20,7 @@ from feat2vec.model import Feat2Vec
 from feat2vec.schema import Glove, Logistic, NegativeSampling, Regression, Softmax
 from feat2vec.space import ROWS, blocks, dense
 from feat2vec.table import open_table
+from feat2vec.vocabulary import is_level
 
 Floats = npt.NDArray[np.float32]
 
@@ -38,9 +39,9 @@ class Predictor:
     def __init__(self, encoder: Encoder, model: Feat2Vec, level: int | None = None) -> None:
         self.encoder, self.objective = encoder, model.schema.objective
         levels = 1 if model.schema.model.level_sharing == "truncate" else len(model.dims)
-        if level is not None and not 1 <= level <= levels:
+        if level is not None and not is_level(level, levels):
             there = f"the levels are 1 to {levels}" if levels > 1 else "this model has one level"
-            raise UserError(f"--level: there is no level {level}; {there}")
+            raise UserError(f"--level: there is no level {level!r}; {there}")
         at = -1 if level is None or levels == 1 else level - 1  # parts of a truncated model are no models
         specs = {name: entries_spec(encoder, name) for name in encoder.codecs}
 

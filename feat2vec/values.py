@@ -20,6 +20,8 @@ from feat2vec.vocabulary import Counts, read_parquet
 
 Array = npt.NDArray[Any]
 CHUNK = 1 << 20
+EMPTY = 128  # bytes of a .npy file without numbers
+READ = 1 << 14  # bytes of a group's file that is read: one that is mapped is open for as long as its array is there
 BLOCK = 1 << 17  # numbers that stay in a cache
 WIDEST = 8  # 64-bit words of an entry that DuckDB sorts as columns; wider entries are sorted as one blob
 
@@ -59,9 +61,10 @@ class ArrayFile:
             np.lib.format.write_array_header_1_0(file, facts)
 
 
-def open_array(path: Path) -> Array:
-    """A .npy file, memory-mapped unless it is empty."""
-    array: Array = np.load(path, mmap_mode="r", allow_pickle=False) if path.stat().st_size > 128 else np.load(path)
+def open_array(path: Path, most_read: int = EMPTY) -> Array:
+    """A .npy file, memory-mapped unless it has at most `most_read` bytes: by default, unless it is empty."""
+    mode: Literal["r"] | None = "r" if path.stat().st_size > most_read else None
+    array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
     return array
 
 
@@ -243,7 +246,7 @@ def file_name(group: str) -> str:
 
 def open_values(folder: Path, group: str) -> Values:
     """A group's values in the folder of encoded rows."""
-    entries, counts = (open_array(folder / part / f"{file_name(group)}.npy") for part in ("values", "counts"))
+    entries, counts = (open_array(folder / part / f"{file_name(group)}.npy", READ) for part in ("values", "counts"))
     return Values(entries, counts)
 
 

@@ -31,6 +31,7 @@ from feat2vec.space import (
 )
 from feat2vec.spellings import distinct
 from feat2vec.values import Array, file_name
+from feat2vec.vocabulary import is_level
 from feat2vec.vocabulary import levels as levels_of
 
 if TYPE_CHECKING:
@@ -262,11 +263,12 @@ class Vectors:
         return None if self._find_linear is None else self._find_linear()[: len(self)]
 
     def _other(self, to: str | None) -> Vectors:
-        if to is None or (to == self.name and self._apart is None and self._open_group is not None):
+        named = isinstance(to, str) and to == self.name
+        if to is None or (named and self._apart is None and self._open_group is not None):
             return self
         if self._open_group is None:
             raise UserError(f"{self.name!r} stands alone, without other groups; received to={to!r}")
-        if to not in self._groups:
+        if not isinstance(to, str) or to not in self._groups:
             self._groups[to] = self._open_group(to)
         return self._groups[to]
 
@@ -373,8 +375,8 @@ def group_vectors(
 ) -> Vectors:
     """The vectors of a group's keys, or of its values where it has none."""
     names = list(encoder.codecs)
-    if group not in names:
-        rows = "; rows as a whole are `run.row_vectors(data)`" if group == "row" else ""
+    if not isinstance(group, str) or group not in names:
+        rows = "; rows as a whole are `run.row_vectors(data)`" if isinstance(group, str) and group == "row" else ""
         raise UserError(
             f"there is no group {group!r}{suggest(group, names) or '; the groups are ' + listed(names)}{rows}"
         )
@@ -465,9 +467,9 @@ def _at_level(found: Candidates, level: int | None, truncate: bool) -> Candidate
 def _ranks(model: Model, level: int | None) -> Sequence[int]:
     """The ranks of a model, which has this level."""
     ranks = model.schema.model.ranks or (model.schema.model.dim,)
-    if level is not None and not 1 <= level <= len(ranks):
+    if level is not None and not is_level(level, len(ranks)):
         has = f"levels 1 to {len(ranks)} (ranks {', '.join(map(str, ranks))})" if len(ranks) > 1 else "one level, 1"
-        raise UserError(f"the model has {has}; received level {level}")
+        raise UserError(f"the model has {has}; received level {level!r}")
     return ranks
 
 
@@ -489,7 +491,7 @@ def _is_vector(given: Input) -> bool:
 
 
 def _check(name: str, word: str, known: Sequence[str]) -> None:
-    if word not in known:
+    if not isinstance(word, str) or word not in known:
         raise UserError(f"{name} is one of {', '.join(known)}; received {word!r}{suggest(word, known)}")
 
 

@@ -172,7 +172,9 @@ def test_init_writes_a_schema_that_check_accepts(folder: Path) -> None:
     feat2vec("check", "people.yaml", "--data", "people.csv", folder=folder)
     feat2vec("init", "people.csv", "-o", "people.yaml", folder=folder, code=2)
     feat2vec("init", "people.csv", "-o", "people.yaml", "--force", folder=folder)
-    assert feat2vec("init", "people.csv", folder=folder).stdout == (folder / "people.yaml").read_text()
+    *lines, signature = (folder / "people.yaml").read_text().splitlines(keepends=True)
+    assert feat2vec("init", "people.csv", folder=folder).stdout == "".join(lines)
+    assert signature.startswith("# written by feat2vec, ")
 
 
 def test_an_unwritable_place_is_said_without_a_traceback(folder: Path) -> None:

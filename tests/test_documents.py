@@ -39,7 +39,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("document", ["README.md", "recipes/README.md"])
+@pytest.mark.parametrize("document", ["README.md", pytest.param("recipes/README.md", marks=pytest.mark.slow)])
 def test_every_command_runs(document: str, films: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     shutil.copytree(ROOT / "schemas", tmp_path / "schemas")

@@ -29,5 +29,10 @@ def test_suggest(word: str, known: list[str], expected: str) -> None:
     assert suggest(word, known) == expected
 
 
+@pytest.mark.parametrize("word", [None, b"lookup", ["lookup"], {}, 5])
+def test_what_is_no_text_is_near_to_nothing(word: object) -> None:
+    assert suggest(word, ["lookup", "numeric"]) == ""
+
+
 def test_no_more_than_three_suggestions() -> None:
     assert suggest("group", [f"group{i}" for i in range(9)]).count("group") == 3

@@ -148,6 +148,34 @@ def test_a_value_that_a_row_repeats_is_one_query(run: feat2vec.Run) -> None:
     assert {**ranked_once, "skipped_unseen": 0} == {**ranked_twice, "skipped_unseen": 0}
 
 
+def test_true_values_beyond_max_items_are_queries_and_no_rivals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row holds all five of its user's tags, of which the model sees two."""
+    users = [i % 8 for i in range(40)]
+    tags = [[f"t{user * 5 + (i + j) % 5}" for j in range(5)] for i, user in enumerate(users)]
+    rows = pa.table({"user": [f"u{user}" for user in users], "tags": [[*some, "unseen"] for some in tags]})
+    schema = {
+        "version": 1, "model": {"dim": 2}, "training": {"epochs": 1},
+        "groups": {
+            "user": {"column": "user"},
+            "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True, "max_items": 2}},
+        },
+    }  # fmt: skip
+    run = train(schema, rows.set_column(1, "tags", pa.array(tags)), tmp_path / "run", quiet=True)
+    vocabulary = run.fitted.codecs["tags"].vocabulary
+    assert vocabulary is not None
+    keys = vocabulary.keys.to_pylist()
+    scores = np.array([[float(key in some) for key in keys] for some in tags])  # a perfect ordering
+    facts = evaluate.ranked(run, rows, "tags", ["user"], len(keys), lambda _: lambda some: scores[some])
+    assert facts["n"] == sum(key in keys for some in tags for key in some)
+    assert facts["skipped_unseen"] == 40 + sum(key not in keys for some in tags for key in some)
+    assert facts["mpr"] == 0
+    whole = evaluate.rank(run, rows, "tags")
+    monkeypatch.setattr(evaluate, "ROWS", 7)
+    assert evaluate.rank(run, rows, "tags") == whole
+
+
 def test_a_value_with_every_word_of_a_text_is_ranked(tmp_path: Path) -> None:
     """Words repeat: the ranks stay between 0 and the number of candidates."""
     text = ["so it goes so it goes so", "it is so", "goes it goes", "so so so so is"] * 10

@@ -135,6 +135,7 @@ def test_classes_are_of_the_new_rows_and_words_of_the_old(plain: feat2vec.Run, t
     assert tuned.schema.training.seed == 5
 
 
+@pytest.mark.slow
 def test_pretrained_vectors_help() -> None:
     """With few labels: most tags of new rows were never labelled, but the run has seen their company."""
     run = train(schema("fm"), table(2000), quiet=True, settings=["training.epochs=20"])

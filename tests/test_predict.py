@@ -187,6 +187,7 @@ def test_a_level_is_the_submodel_of_that_level(tmp_path: Path) -> None:
             run.predict(rows, level=level)
 
 
+@pytest.mark.slow
 def test_a_truncated_model_is_predicted_by_all_of_its_parts() -> None:
     rows = table(200, 0)
     spec = {**schema("logistic"), "model": {"ranks": [2, 4, 6], "bias": True, "level_sharing": "truncate"}}

@@ -205,6 +205,7 @@ class Seen(keras.callbacks.Callback):
         self.epochs.append([variable.numpy() for variable in self.model.trainable_variables])
 
 
+@pytest.mark.slow
 def test_averaging_keeps_the_mean_of_epochs_that_fade() -> None:
     rows, held, seen, means = table(300), table(90, 1), Seen(), Seen()
     plain = ["training.epochs=4", "training.patience=0"]

@@ -181,6 +181,7 @@ def test_what_is_asked_for_has_to_be_there(folder: Path, monkeypatch: pytest.Mon
 # --- trials ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_what_is_planted_is_found_and_the_best_recipe_runs_to_the_same_number() -> None:
     said: list[str] = []
@@ -201,6 +202,7 @@ def test_what_is_planted_is_found_and_the_best_recipe_runs_to_the_same_number() 
     assert again["mpr"] == facts["best"]["value"]
 
 
+@pytest.mark.slow
 def test_the_validation_loss_and_a_rate_that_diverges(folder: Path) -> None:
     change(folder / "r.yaml", "[1e-9, 0.3]", "[1e-9, 1e30]")
     change(folder / "r.yaml", "  measure: {task: rank, target: shelf, metric: mpr}\n", "")

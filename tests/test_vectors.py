@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -282,6 +283,28 @@ def test_an_unknown_key_names_the_nearest(run: feat2vec.Run) -> None:
         v.most_similar()
     with pytest.raises(UserError, match=r"vectors of \d dimensions; received \(2,\)"):
         v.similar_by_vector([1, 2])
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"who", [], {}, np.zeros(3), pa.table({"a": [1]})], ids=repr)
+def test_what_is_no_group_and_no_level_is_named(run: feat2vec.Run, wrong: Any, tmp_path: Path) -> None:
+    v = run.vectors("who")
+    no_group: list[Callable[[], object]] = [lambda: run.vectors(wrong)]
+    if wrong is not None:
+        no_group += [lambda: v.most_similar(v.index_to_key[0], to=wrong)]
+    for call in no_group:
+        with pytest.raises(UserError, match="there is no group "):
+            call()
+    with pytest.raises(UserError, match="similarity is one of"):
+        v.most_similar(v.index_to_key[0], similarity=wrong)
+    with pytest.raises(UserError, match="format is one of"):
+        run.export(wrong, tmp_path / "out")
+    with pytest.raises(UserError, match=r"--target: .* has no column"):
+        run.finetune(table(20), wrong)
+    levels: list[Any] = ["1", True, 1.0, wrong]
+    for level in levels:
+        if level is not None:
+            with pytest.raises(UserError, match="received level"):
+                run.vectors("who", level)
 
 
 def test_rows_are_the_sums_of_their_groups(run: feat2vec.Run) -> None:

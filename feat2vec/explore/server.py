@@ -10,6 +10,7 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 from typing import Any
@@ -121,6 +122,7 @@ class _Lines:
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     server_version, sys_version = "feat2vec", ""
+    default_request_version = "HTTP/1.0"  # of a request that names none that is known: an answer has a status line
 
     def setup(self) -> None:
         super().setup()
@@ -153,6 +155,11 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(404, "text/plain", b"not found")
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer a request that cannot be read, as the base class asks for; with the headers of other answers."""
+        status = HTTPStatus(code)
+        self._send(status, "text/plain", (explain or message or status.phrase).encode())
+
     def _answer(self, path: str, query: str) -> tuple[int, str, bytes]:
         status, facts = 200, {}
         try:
@@ -176,7 +183,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("Cross-Origin-Resource-Policy", "same-origin")
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Nothing: the terminal is the reader's."""
