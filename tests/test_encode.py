@@ -1250,7 +1250,8 @@ def test_rows_that_all_weigh_nothing_are_refused(objective: str, tmp_path: Path)
     good = fit(schema, pa.table({**rows, "w": [0.0, 0.5, 0.0]}))
     zeros = pa.table({**rows, "w": [0, 0, 0]})
     for call in (lambda: fit(schema, zeros, tmp_path / "out"), lambda: good.encoder.encode(zeros, tmp_path / "out")):
-        said = "the table: column 'w', which objective.weight names, is 0 in every row, or nearly; give rows with weights above 0"
+        where = "the table: column 'w', which objective.weight names, "
+        said = f"{where}is 0 in every row, or nearly; give rows with weights above 0"
         assert refuse(None, call) == [said]
     assert os.listdir(tmp_path) == []
 
