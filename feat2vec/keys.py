@@ -10,14 +10,16 @@ A key is text, and two values have one key only if they are equal:
 - Dates are 2024-01-31, times 2024-01-31 10:30:00; midnight is the day.
 
 The vocabulary of a typed column of numbers takes text for a number: `7` and `7.0` from a CSV find the key 7
-(`respell`). That of text, as of a CSV, takes a number for its key: the number 7 finds `7`, and neither `7.0` nor `07`.
+(`respell`), and no text finds the key of another number, however small the difference. That of text, as of a CSV, takes
+a number for its key: the number 7 finds `7`, and neither `7.0` nor `07`.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +34,11 @@ from feat2vec.specs import ItemsSpec, TokensSpec
 BETWEEN_WORDS = r"[^\p{L}\p{M}\p{N}_]+"
 DECIMAL = r"^[-+]?(([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)$"
 LONG = r"^\+?(-?)0*([1-9][0-9]{15,})\.0*$"  # a whole number that float64 may not hold
+MANY_DIGITS = r"[0-9](\.?[0-9]){15}|[eE][-+]?[0-9]{3}"  # of a number that float64 may not hold
+LARGE = r"^-?[0-9]{12}|e\+"  # of a number that floats and decimals are spelled differently from
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MANY = 2**31 - 1
+MOST_DIGITS = 400  # before or after the point: more than any type of number has
 NOT_A_KEY = "a key must be finite; write null for a missing one"
 
 
@@ -79,10 +84,54 @@ def respell(keys: pa.StringArray, kind: Kind) -> pa.StringArray:
         return pc.utf8_lower(keys)
     if kind != "number":
         return keys
-    keys = pc.replace_substring_regex(keys, LONG, r"\1\2")
     decimal = pc.match_substring_regex(keys, DECIMAL)
-    numbers = pc.cast(pc.if_else(decimal, keys, "0"), pa.float64())
-    return pc.if_else(pc.and_(decimal, pc.is_finite(numbers)), spell_floats(numbers), keys)
+    exact = pc.and_(decimal, pc.match_substring_regex(keys, MANY_DIGITS))
+    decimal = pc.and_not(decimal, exact)
+    keys = _replace(keys, exact, lambda text: _plain(text) or text)
+    return pc.if_else(decimal, spell_floats(pc.cast(pc.if_else(decimal, keys, "0"), pa.float64())), keys)
+
+
+def respell_large(keys: pa.StringArray) -> pa.StringArray:
+    """Numbers as `respell` spells them in the other way: as floats are spelled, if they were as decimals are."""
+    return _replace(keys, pc.match_substring_regex(keys, LARGE), _otherwise)
+
+
+def _replace(keys: pa.StringArray, where: pa.BooleanArray, spell: Callable[[str], str]) -> pa.StringArray:
+    if not pc.any(where).as_py():
+        return keys
+    where = pc.fill_null(where, False)
+    return pc.replace_with_mask(keys, where, pa.array(map(spell, keys.filter(where).to_pylist()), pa.string()))
+
+
+def _plain(text: str) -> str | None:
+    """The digits of a number, as decimals are spelled; None for what is no number, or of more digits than any has."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    if not number:
+        return "0"
+    if not abs(number.adjusted()) < MOST_DIGITS:
+        return None
+    digits = f"{number:f}"
+    digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    if number.adjusted() >= -6:
+        return digits
+    significant = digits.removeprefix("-").lstrip("0.")
+    first, rest = significant[0], significant[1:]
+    return f"{'-' if number < 0 else ''}{first}{'.' if rest else ''}{rest}e{number.adjusted()}"
+
+
+def _otherwise(text: str) -> str:
+    plain = _plain(text)
+    if plain is None or plain != text:
+        return plain or text
+    number = float(text)
+    if not np.isfinite(number):
+        return text
+    spelled = str(spell_floats(pa.array([number]))[0].as_py())
+    same_whole = number.is_integer() and Decimal(number) == Decimal(text)
+    return spelled if same_whole or Decimal(spelled) == Decimal(text) else text
 
 
 def _unnest(stage: Stage, column: str, values: pa.ChunkedArray, spec: ItemsSpec) -> tuple[Ints, pa.ChunkedArray]:

@@ -104,8 +104,9 @@ def dates_of(stage: Stage, column: str) -> pa.Array:
 
 
 def _dates_from_text(stage: Stage, column: str, text: pa.Array) -> pa.Array:
-    zoned = pc.match_substring_regex(text, r":\d\d(\.\d+)?(Z|[-+]\d\d:?\d\d)$")
-    type_ = pa.timestamp("us", "UTC") if pc.any(zoned).as_py() else pa.timestamp("us")
+    zoned = pc.match_substring_regex(text, r":\d\d(\.\d+)?(Z|[-+]\d\d(:?\d\d)?)$")
+    first = zoned.drop_null()[:1].to_pylist()  # the rows after it are to be like it: one of them is named if it is not
+    type_ = pa.timestamp("us", "UTC" if first == [True] else None)
     dates = _parse(stage, column, text, lambda part: part.cast(type_), "a date such as 2024-01-31 is needed")
     days = pc.fill_null(pc.cast(dates, pa.int64()), 0).to_numpy(zero_copy_only=False) // 86_400_000_000
     far = np.flatnonzero((days < FIRST_DAY) | (days > LAST_DAY))

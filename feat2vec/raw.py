@@ -18,7 +18,7 @@ import tensorflow as tf
 from feat2vec.codecs import Codec, ItemsCodec, NumbersCodec, VectorCodec, binned
 from feat2vec.columns import MISSING_NUMBERS
 from feat2vec.errors import UserError
-from feat2vec.keys import DECIMAL, LONG, WEEKDAYS, spell_floats
+from feat2vec.keys import DECIMAL, LONG, MANY_DIGITS, WEEKDAYS, spell_floats
 from feat2vec.scaling import ColumnScale
 from feat2vec.schema import Group
 from feat2vec.specs import ItemsSpec, Lookup, TokensSpec
@@ -87,6 +87,7 @@ class Keys(tf.Module):  # type: ignore[misc]
 
     The rules are those of `keys.py`. Numbers of a typed column come as float64, and are found by their bits. Where they
     are parts of a text, or some key is no float64, as long ids are, they come as text; `5.0` is 5 then (`respell`).
+    A fraction of 16 digits or more is found only as the key is written: 0.12345678901234567, without zeros at its end.
     """
 
     def __init__(self, vocabulary: Vocabulary, *, text: bool, form: str | None = None) -> None:
@@ -127,12 +128,15 @@ class Keys(tf.Module):  # type: ignore[misc]
         ids = tf.cast(self.by_text.lookup(keys), tf.int32)
         if self.by_number is None:
             return ids
+        as_written = ids
         long = tf.strings.regex_full_match(keys, LONG)
         by_digits = tf.cast(self.by_digits.lookup(tf.strings.regex_replace(keys, LONG, r"\1\2")), tf.int32)
         ids = tf.where(long, by_digits, ids)
-        decimal = tf.strings.regex_full_match(keys, DECIMAL) & ~long
+        exact = tf.strings.regex_full_match(keys, f".*({MANY_DIGITS}).*")  # which float64 may not tell from others
+        decimal = tf.strings.regex_full_match(keys, DECIMAL) & ~long & ~exact
         numbers = tf.strings.to_number(tf.where(decimal, keys, "0"), tf.float64)
-        return tf.where(decimal, self._of_numbers(numbers), ids)
+        ids = tf.where(decimal, self._of_numbers(numbers), ids)
+        return tf.where(as_written == UNSEEN, ids, as_written)
 
     def _of_numbers(self, numbers: Any) -> Any:
         bits = tf.bitcast(numbers + tf.constant(0, tf.float64), tf.int64)  # -0 and 0 are one number

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from feat2vec.columns import MISSING_NUMBERS, Ints, Kind, concat
-from feat2vec.keys import LONG, respell, spell_floats
+from feat2vec.keys import respell, respell_large
 
 PADDING, UNSEEN, FIRST = 0, 1, 2
 NUMERAL = r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?"
@@ -53,16 +53,33 @@ class Vocabulary:
 
     def ids(self, keys: pa.StringArray) -> Ints:
         """The ids of keys: 1 for a key that is not here, 0 for null, NA among numbers and what is too frequent."""
-        long = pc.match_substring_regex(keys, LONG) if self.kind == "number" else None
-        keys = respell(keys, self.kind)
+        if self.kind == "boolean":
+            keys = respell(keys, self.kind)
         if self.kind in ("number", "numeral"):
             keys = pc.if_else(pc.is_in(keys, pa.array(MISSING_NUMBERS)), pa.scalar(None, pa.string()), keys)
+        ids = self._find(keys)
+        if self.kind == "number":  # a number that is no key as it stands may be one in another spelling
+            ids = self._find_respelled(ids, keys)
+        return ids
+
+    def _find_respelled(self, ids: Ints, keys: pa.StringArray) -> Ints:
+        unseen = np.flatnonzero(ids == UNSEEN)
+        ids, keys = ids.copy(), keys.take(pa.array(unseen))
+        for is_large in (False, True):
+            respelled = respell_large(keys) if is_large else respell(keys, "number")
+            changed = pc.not_equal(respelled, keys)
+            places = np.flatnonzero(changed.to_numpy(zero_copy_only=False))
+            if len(places):
+                ids[unseen[places]] = self._find(respelled.filter(changed))
+            still = np.flatnonzero(ids[unseen] == UNSEEN)
+            unseen, keys = unseen[still], respelled.take(pa.array(still))
+        return ids
+
+    def _find(self, keys: pa.StringArray) -> Ints:
+        """The ids of keys as they stand."""
         if self.too_frequent:
             none = pc.is_in(keys, pa.array(self.too_frequent, pa.string()))
             keys = pc.if_else(none, pa.scalar(None, pa.string()), keys)
-        if long is not None and pc.any(long).as_py():
-            digits = pc.if_else(long, keys, pa.scalar(None, pa.string())).to_pylist()
-            keys = pc.if_else(long, pa.array([self._spelled_whole(text) for text in digits], pa.string()), keys)
         few = len(keys) * 16 < len(self.keys)
         if len(keys) < len(self.keys) and not (few and self.scans >= SCANS):  # an index of all keys takes more memory
             self.scans += 1
@@ -73,15 +90,6 @@ class Vocabulary:
         found = pc.fill_null(pc.add(pc.index_in(keys, self.keys, skip_nulls=True), FIRST), UNSEEN)
         ids: Ints = pc.if_else(pc.is_null(keys), PADDING, found).to_numpy(zero_copy_only=False).astype(np.int32)
         return ids
-
-    def _spelled_whole(self, digits: str | None) -> str | None:
-        """The key of a whole number of many digits: the digits, or the text of a float that is the same number."""
-        if digits is None or digits in self.key_to_id:
-            return digits
-        number = float(digits)
-        if not math.isfinite(number) or int(number) != int(digits):
-            return digits
-        return str(spell_floats(pa.array([number]))[0].as_py())
 
     def _scan(self, keys: pa.StringArray) -> Ints:
         """Look for these keys among all: nothing of the vocabulary's size is made but a number for each key."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import unicodedata
 from datetime import date, datetime
 from decimal import Decimal
@@ -10,19 +11,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feat2vec.codecs import ItemsCodec
-from feat2vec.columns import Stage
+from feat2vec.columns import MISSING_NUMBERS, Stage
 from feat2vec.encode import fit
 from feat2vec.keys import items_of, respell, tokens_of
 from feat2vec.raw import Keys
 from feat2vec.space import dense
 from feat2vec.specs import Lookup, TextCnn
-from feat2vec.vocabulary import PADDING
+from feat2vec.vocabulary import FIRST, PADDING, UNSEEN, Vocabulary
 from tests import reference
 from tests.test_columns import INF, NAN, bags, csv_stage, refuse, stage_of
 
@@ -297,3 +299,51 @@ def test_which_key_a_value_finds(case: int, tmp_path: Path) -> None:
         if not isinstance(rows, pa.Table):
             graph = Keys(vocabulary, text=True)(tf.constant(rows)).numpy()
             assert [None if id_ == PADDING else vocabulary.key(id_) or "unseen" for id_ in graph] == expected
+
+
+NUMBERS = st.builds("{}e-{}".format, st.integers(-(10**30), 10**30), st.integers(0, 25)).map(Decimal)
+
+
+def neighbours(number: Decimal) -> list[Decimal]:
+    """The number, and others that are nearly the same float."""
+    with decimal.localcontext(prec=80):
+        small = Decimal("1e-25")
+        return [number, number + small, number + 1, Decimal(repr(float(number))).quantize(small)]
+
+
+NEIGHBOURS = st.lists(NUMBERS, min_size=1, max_size=4).map(
+    lambda numbers: [some for number in numbers for some in neighbours(number)]
+)
+CELLS: st.SearchStrategy[tuple[pa.DataType | None, list[Any]]] = st.one_of(
+    st.tuples(st.just(pa.decimal256(70, 25)), NEIGHBOURS),
+    st.tuples(st.just(pa.int64()), st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1)),
+    st.tuples(st.just(pa.uint64()), st.lists(st.integers(0, 2**64 - 1), min_size=1)),
+    st.tuples(st.just(FLOAT), st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1)),
+    st.tuples(st.just(pa.float32()), st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1)),
+    st.tuples(st.none(), st.lists(st.one_of(NUMBERS, st.floats(), st.integers()).map(str), min_size=1)),
+)
+
+
+@given(CELLS)
+@settings(deadline=None, max_examples=100)
+def test_a_key_finds_itself(cells: tuple[pa.DataType | None, list[Any]]) -> None:
+    """What a value is called in training, it is called later; its digits as text find it too, and nothing else."""
+    with decimal.localcontext(prec=400):
+        kind, values = cells
+        stage = stage_of(values, kind or pa.string())
+        keys = pc.unique(items_of(stage, "a", Lookup()).keys)
+        counts = np.ones(len(keys), np.int64)
+        vocabulary = Vocabulary(keys, counts, 0, "number" if kind is not None else "numeral")
+        ids = np.arange(len(keys)) + FIRST
+        if kind is None:
+            ids = np.where(pc.is_in(keys, pa.array(MISSING_NUMBERS)), PADDING, ids)
+        assert vocabulary.ids(keys).tolist() == ids.tolist()
+        assert Keys(vocabulary, text=True)(tf.constant(keys.to_pylist())).numpy().tolist() == ids.tolist()
+        if kind is not None:
+            assert vocabulary.ids(pa.array([f"{Decimal(key):f}" for key in keys.to_pylist()])).tolist() == ids.tolist()
+            others = [key for key in keys.to_pylist() if abs(Decimal(key)) > Decimal("1e-20")]
+            nudged = [f"{Decimal(key) + Decimal('1e-30'):f}" for key in others]
+            assert vocabulary.ids(pa.array(nudged, pa.string())).tolist() == [UNSEEN] * len(others)
+            assert Keys(vocabulary, text=True)(tf.constant(nudged, tf.string)).numpy().tolist() == [UNSEEN] * len(
+                others
+            )

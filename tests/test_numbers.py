@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from feat2vec.numbers import numbers_of, vectors_of
+from feat2vec.numbers import dates_of, numbers_of, vectors_of
 from tests.test_columns import INF, NAN, csv_stage, refuse, stage_of
 
 
@@ -85,6 +86,19 @@ def test_what_is_no_number(cells: list[Any], match: str) -> None:
 def test_what_is_no_number_in_text(cells: tuple[str, ...], tmp_path: Path) -> None:
     stage = csv_stage(tmp_path, *cells)
     refuse(r"t\.csv: row 2: column 'a': received .*; .*number", lambda: numbers_of(stage, "a"))
+
+
+@pytest.mark.parametrize(
+    ("cells", "row"),
+    [
+        (("2020-01-01", "2020-01-01T00:00:00+99:99"), 2),
+        (("2020-01-01T00:00:00+99:99", "2020-01-01"), 1),
+        (("NA", "2020-01-01T00:00:00Z", "2020-01-01T00:00:00+02", "2020-01-01"), 4),
+    ],
+)
+def test_the_row_whose_time_zone_is_wrong_is_named(cells: tuple[str, ...], row: int, tmp_path: Path) -> None:
+    stage = csv_stage(tmp_path, *cells)
+    refuse(f"row {row}: column 'a': received '{re.escape(cells[row - 1])}'; a date", lambda: dates_of(stage, "a"))
 
 
 def test_nan_may_be_missing() -> None:
