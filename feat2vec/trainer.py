@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -196,6 +196,8 @@ def is_finished(out: Path, *, resume: bool) -> bool:
 
 
 SHORTEST = 1.0  # seconds between checkpoints at the ends of epochs: writing one may take as long as a short epoch
+SHORT = 500_000  # rows in all epochs, below which making the graph of many groups takes longer than the steps
+MOST_APART = 200  # groups; the graph of more takes gigabytes
 SHARE = 0.1  # of the time, at most, that training waits for them
 
 
@@ -237,6 +239,17 @@ def share_cores(schema: Schema) -> None:
             tf.config.threading.set_inter_op_parallelism_threads(os.cpu_count() or 1)
 
 
+@contextmanager
+def as_it_is() -> Iterator[None]:
+    """Graphs run as they are made: to improve one of many groups takes longer than a short training's steps."""
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **before})
+
+
 def _refuse_other(where: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """A run is resumed with its own schema and data."""
     if before == now:
@@ -264,8 +277,10 @@ class Trainer(keras.callbacks.Callback):
         model = Feat2Vec.from_encoder(rows.encoder)
         if start is not None:
             model.start_from(start.run.model, freeze=start.freeze)
-        self.batches = model.batches(rows, together=True)
-        self.held = None if held is None else model.batches(held, shuffle=False, together=True)
+        self.short = len(rows) * self.spec.epochs <= SHORT
+        together = self.short or len(model.groups) >= MOST_APART
+        self.batches = model.batches(rows, together=together)
+        self.held = None if held is None else model.batches(held, shuffle=False, together=together)
         self.steps = self.batches.steps
         self._compile(model)
         self.set_model(model)
@@ -309,10 +324,12 @@ class Trainer(keras.callbacks.Callback):
                 # an epoch that was begun has fewer steps left, and Keras wants all epochs of a fit alike
                 last = first + 1 if self.step else self.spec.epochs
                 self.batches.epoch, self.batches.step = first, self.step
-                self.model.fit(
-                    self.batches.dataset(endless=True), steps_per_epoch=self.steps - self.step, validation_data=held,
-                    initial_epoch=first, epochs=last, verbose=0, callbacks=[self, *callbacks],
-                )  # fmt: skip
+                with as_it_is() if self.short and self.batches.starts is not None else nullcontext():
+                    self.model.fit(
+                        self.batches.dataset(endless=True), steps_per_epoch=self.steps - self.step,
+                        validation_data=held, initial_epoch=first, epochs=last, verbose=0,
+                        callbacks=[self, *callbacks],
+                    )  # fmt: skip
                 if self.model.stop_training:
                     break  # patience, or a user's callback
             self._written()

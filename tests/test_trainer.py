@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tensorflow as tf
 
 import feat2vec
-from feat2vec import evaluate
+from feat2vec import evaluate, trainer
 from feat2vec.checkpoint import read_checkpoint, write_checkpoint
 from feat2vec.errors import FailedError, UserError
 from feat2vec.trainer import train
@@ -508,3 +509,23 @@ def test_an_unwritable_folder_is_an_error_message(folder: Path) -> None:
     words = ["train", "people.yaml", "--data", "rows.parquet", "--out", "file/run"]
     done = feat2vec_here(*words, folder=folder, code=2)
     assert done.stderr == "file/run: file is a file, not a folder; choose another place\n"
+
+
+def test_many_groups_are_trained_at_once_in_a_graph_that_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"g{i:02}" for i in range(32)]
+    table = pa.table({name: ["x", "y", "z", "x"] for name in names})
+    schema = {"version": 1, "groups": {name: {"column": name} for name in names}, "training": {"epochs": 1}}
+    seen: list[tuple[bool, bool]] = []
+
+    class Look(keras.callbacks.Callback):
+        def on_train_begin(self, logs: Any = None) -> None:
+            del logs
+            options = tf.config.optimizer.get_experimental_options()
+            seen.append((hasattr(self.model, "flat_values"), options.get("disable_meta_optimizer", False)))
+
+    train(schema, table, quiet=True, callbacks=[Look()])
+    monkeypatch.setattr(trainer, "MOST_APART", 32)
+    monkeypatch.setattr(trainer, "SHORT", 3)
+    train(schema, table, quiet=True, callbacks=[Look()])
+    assert seen == [(True, True), (True, False)]
+    assert not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
