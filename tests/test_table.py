@@ -179,6 +179,26 @@ def test_large_json_numbers_that_float64_holds_exactly(tmp_path: Path) -> None:
     assert column(path) == [0.5, 1e20]
 
 
+@pytest.mark.parametrize(
+    "number", ["9007199254740993", "9223372036854775807", "12345678901234567890123456789.1", "0.100000000000000001"]
+)
+@pytest.mark.parametrize("row", ['{{"b": "x", "a": {}}}', '{{"a": [1, {}, 0.5]}}'])
+def test_json_numbers_that_become_another_are_refused(number: str, row: str, tmp_path: Path) -> None:
+    other = '{"a": [1.5]}' if "[" in row else '{"a": 1.5}'
+    path = write(tmp_path / "a.jsonl", f"{other}\n{other}\n{row.format(number)}\n")
+    refuse(path, rf"a\.jsonl: row 3: column 'a': {number} has more digits than a column with fractions keeps")
+
+
+def test_json_numbers_that_are_floats(tmp_path: Path) -> None:
+    """Floats of programs that write more digits than are needed, and integers of a column without fractions."""
+    numbers = ["1.5", "9007199254740992", "0.10000000000000000555", "0.10000000000000001", "3.0000000000000000000"]
+    path = write(tmp_path / "a.jsonl", "".join(f'{{"a": {number}, "id": {2**53 + 1}}}\n' for number in numbers))
+    assert column(path, "a") == [float(number) for number in numbers]
+    assert column(path, "id") == [2**53 + 1] * 5
+    small = write(tmp_path / "b.jsonl", '{"a": 0.5}\n{"a": 1.234567890123456789e-99999999999999999999}\n')
+    assert column(small) == [0.5, 0.0]
+
+
 def test_json_keys_that_differ_in_case(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"A": 1, "a": "x"}\n')
     assert rows(path, ["A"]) == [{"A": 1}]

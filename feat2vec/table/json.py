@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
 
 import pyarrow as pa
 
@@ -36,17 +38,20 @@ _STRUCTURES = """
     group by structure
     order by min(number)
 """
-# rows with an integer that may be beyond 64 bits, which DuckDB reads as the nearest float64
-_LARGE = r"""
+# rows with a number that float64 may not hold, as DuckDB reads it where a column has fractions
+_LARGE = """
     select number, json
     from (select json, row_number() over () as number from read_json_objects($path, {options}))
-    where regexp_matches(json, '[:,\[]\s*-?[0-9]{{19,}}\s*[,\]}}]')
+    where regexp_matches(json, '%s')
 """
+_MANY_DIGITS = r"[1-9](\.?[0-9]){{17}}"
+_MANY_DIGITS_BEFORE = r"[:,\[]\s*-?[0-9]{{16,}}\s*[,\]}}]"
 _LONGEST = 2**24  # bytes of an object: DuckDB's own limit
 _HELD = 2**24  # bytes of an array that are held to find what is wrong in it
 _DIGITS = 1000  # of an integer: far more than any type holds, and fewer than Python reads
 _DEEPEST = 120  # DuckDB ends at 128
 _TOO_DEEP = "is nested too deeply: a value is text, a number, true, false or a list"
+_INEXACT = "has more digits than a column with fractions keeps: write ids as strings"
 _DUCKDB = {pa.bool_(): "BOOLEAN", pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.string(): "VARCHAR"}
 
 
@@ -69,23 +74,58 @@ def json_part(path: str, compression: str | None) -> Part:
         file = _File(path, compression, "array" if array else "newline_delimited")
         with _query(_STRUCTURES, file) as reader:
             found = [json.loads(text) for batch in reader for text in batch.column(0).to_pylist()]
-        if any("DOUBLE" in json.dumps(structure) for structure in found):
-            _refuse_large(file)
+        kinds = _merged(file, found) if found else {}
+        _refuse_inexact(file, found, {name for name, kind in kinds.items() if _duckdb_type(kind).startswith("DOUBLE")})
     except (OSError, pa.ArrowException, _duckdb_error()) as error:
         raise _unreadable(file, error) from error
     if not found:
         raise UserError(f"{path}: has no rows: a table needs at least one")
-    types = column_types(path, _merged(file, found).items())
+    types = column_types(path, kinds.items())
     return Part(path, types, lambda columns: _read(file, types, columns))
 
 
-def _refuse_large(file: _File) -> None:
-    with _query(_LARGE, file) as reader:
+def _refuse_inexact(file: _File, structures: list[Any], floats: set[str]) -> None:
+    """Name the first row with a number that its column, one of floats, would make another number of."""
+    if not floats:
+        return
+    kinds = [
+        (name, json.dumps(kind)) for structure in structures if structure != "JSON" for name, kind in structure.items()
+    ]
+    # lists do not say whether some of their numbers are integers
+    integers = any(name in floats and ("BIGINT" in kind or "[" in kind) for name, kind in kinds)
+    pattern = f"{_MANY_DIGITS}|{_MANY_DIGITS_BEFORE}" if integers else _MANY_DIGITS
+    with _query(_LARGE % pattern, file) as reader:
         for batch in reader:
             for number, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                problem = _line_problem(text.encode())
+                problem = _line_problem(text.encode()) or _inexact_problem(text, floats)
                 if problem:
                     raise UserError(f"{file.path}: row {number}: {problem}")
+
+
+def _inexact_problem(text: str, floats: set[str]) -> str | None:
+    row = json.loads(text, parse_float=_decimal, parse_int=lambda digits: int(digits[:_DIGITS]))
+    for name in row.keys() & floats:
+        values = row[name] if isinstance(row[name], list) else [row[name]]
+        for value in values:
+            if isinstance(value, int | Decimal) and not _is_float(value):
+                shown = repr(name) if len(name) <= 60 else f"{name[:57]!r}..."
+                return f"column {shown}: {value!s:.40} {_INEXACT}"
+    return None
+
+
+def _decimal(digits: str) -> Decimal:
+    try:
+        return Decimal(digits)
+    except InvalidOperation:  # an exponent of 19 digits or more
+        return Decimal("nan")
+
+
+def _is_float(number: int | Decimal) -> bool:
+    """Whether an integer is a float64, and whether a fraction is one as it is written with so many digits."""
+    if isinstance(number, int):
+        return abs(number) < 2**1023 and int(float(number)) == number
+    digits = len(number.as_tuple().digits)
+    return digits <= 17 or Decimal(f"{float(number):.{digits - 1}e}") == number
 
 
 def _merged(file: _File, structures: list[object]) -> dict[str, pa.DataType]:
