@@ -92,7 +92,7 @@ def respell(keys: pa.StringArray, kind: Kind) -> pa.StringArray:
 
 
 def respell_large(keys: pa.StringArray) -> pa.StringArray:
-    """Numbers as `respell` spells them in the other way: as floats are spelled, if they were as decimals are."""
+    """Large numbers as `respell` spells them in the other way: as floats are spelled, if they were as decimals are."""
     return _replace(keys, pc.match_substring_regex(keys, LARGE), _otherwise)
 
 
@@ -117,9 +117,9 @@ def _plain(text: str) -> str | None:
     digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
     if number.adjusted() >= -6:
         return digits
-    significant = digits.removeprefix("-").lstrip("0.")
-    first, rest = significant[0], significant[1:]
-    return f"{'-' if number < 0 else ''}{first}{'.' if rest else ''}{rest}e{number.adjusted()}"
+    digits = digits.removeprefix("-").lstrip("0.")
+    point = "." if len(digits) > 1 else ""
+    return f"{'-' if number < 0 else ''}{digits[0]}{point}{digits[1:]}e{number.adjusted()}"
 
 
 def _otherwise(text: str) -> str:
