@@ -94,7 +94,9 @@ def test_only_plain_lookups_are_many() -> None:
     assert not Feat2Vec.from_encoder(encoded(CASES["nce"], groups="abc").encoder).has_many
 
 
-@pytest.mark.parametrize("target", ["nce", "contrastive", "logistic"])
+@pytest.mark.parametrize(
+    "target", ["nce", *(pytest.param(n, marks=pytest.mark.slow) for n in ("contrastive", "logistic"))]
+)
 def test_operations_grow_with_the_groups_and_slowly(target: str) -> None:
     def operations(groups: int) -> int:
         case = {"objective": {"type": "logistic", "target": "hit"} if target == "logistic" else target}

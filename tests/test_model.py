@@ -283,9 +283,9 @@ def test_a_batchs_loss_is_that_of_its_rows_against_their_candidates(
     [
         ("nce", "joint", "record"),
         ("nce", "strict", "batch"),
-        ("negative_sampling", "joint", "batch"),
-        ("negative_sampling", "strict", "record"),
-        ({"type": "contrastive", "temperature": 0.3}, "joint", "record"),
+        pytest.param("negative_sampling", "joint", "batch", marks=pytest.mark.slow),
+        pytest.param("negative_sampling", "strict", "record", marks=pytest.mark.slow),
+        pytest.param({"type": "contrastive", "temperature": 0.3}, "joint", "record", marks=pytest.mark.slow),
         ("contrastive", "strict", "batch"),
     ],
 )

@@ -112,7 +112,10 @@ def test_each_recipe_has_a_test() -> None:
     assert sorted(DATA) == sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
 
-@pytest.mark.parametrize("name", DATA)
+SLOW = ("flights", "movielens", "skipgram")  # as others are but for the rows
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in DATA])
 def test_a_recipe_runs_at_small_size(name: str, tmp_path: Path) -> None:
     settings = ["training.epochs=1"]
     told: list[str] = []

@@ -303,7 +303,7 @@ class Appear(keras.callbacks.Callback):
         (self.place / "mine").write_text("mine")
 
 
-@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("force", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_folder_that_appears_while_training_runs_stays_and_the_run_is_kept(force: bool, tmp_path: Path) -> None:
     out, quick = tmp_path / "run", ["training.epochs=1"]
     with pytest.raises(FailedError, match=r"run: appeared while .*\nthe run is kept in .*--resume gives it its name"):
@@ -335,7 +335,7 @@ def test_two_trainings_of_one_run_do_not_meet(tmp_path: Path) -> None:
     assert all(f"another training is at work in it: process {os.getpid()} on" in problem for problem in problems)
 
 
-@pytest.mark.parametrize("name", ["a?b%*[c]{SCHEMA_VERSION} #$HOME", "-ü\n~"])
+@pytest.mark.parametrize("name", ["-ü\n~ a?b%*[c]{SCHEMA_VERSION} #$HOME"])
 def test_a_run_of_any_name_lies_in_its_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "place").mkdir()
     monkeypatch.chdir(tmp_path / "place")

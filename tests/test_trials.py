@@ -255,6 +255,7 @@ def test_higher_may_be_better(folder: Path, untrained: Any) -> None:
     assert tune("r.yaml", 4, "t", quiet=True)["best"]["values"] == {RATE: 0.3}
 
 
+@pytest.mark.slow
 def test_values_that_do_not_fit_together_are_no_end_of_the_study(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
