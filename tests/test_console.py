@@ -202,7 +202,7 @@ def test_a_reader_who_has_seen_enough_is_no_error(folder: Path) -> None:
 def test_what_an_error_means(
     capsys: pytest.CaptureFixture[str], error: BaseException, code: int | None, said: str
 ) -> None:
-    assert console.exit_code(error, interrupted=False) == code
+    assert console.exit_code(error) == code
     assert capsys.readouterr().err == said
 
 
@@ -221,6 +221,24 @@ def test_ctrl_c_is_130_and_one_line_whatever_a_library_makes_of_it(
     monkeypatch.setattr(cli.feat2vec.commands[name], "params", [])
     done = feat2vec(name, code=130)
     assert (done.stdout, done.stderr) == ("", "interrupted\n")
+
+
+@pytest.mark.parametrize("as_error", [None, RuntimeError, UserError, ImportError])
+def test_a_terminated_command_is_143_whatever_a_library_makes_of_it(
+    as_error: type[Exception] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def terminate(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SystemExit:
+            if as_error is None:
+                raise
+            raise as_error("Query interrupted") from None  # as DuckDB does, and an import of TensorFlow
+
+    monkeypatch.setattr(cli.feat2vec.commands["train"], "invoke", terminate)
+    monkeypatch.setattr(cli.feat2vec.commands["train"], "params", [])
+    done = feat2vec("train", code=143)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def test_a_full_disk_is_told_with_the_place_and_leaves_nothing(
     out = tmp_path / "new"
     with no_room(256), pytest.raises(OSError) as raised:  # noqa: PT011
         run.export(name, out) if name in FORMATS else WRITERS[name](run, out)
-    assert exit_code(raised.value, interrupted=False) == 1
+    assert exit_code(raised.value) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"{out}: ")
     assert line.endswith("; make room, or choose another folder")

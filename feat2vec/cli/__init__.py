@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 import click
 
-from feat2vec.cli.console import drop_output, exit_code, noted_interrupts, open_closed_streams
+from feat2vec.cli.console import drop_output, exit_code, noted_signals, open_closed_streams
 from feat2vec.cli.explore import explore
 from feat2vec.cli.measuring import evaluate, explain, report
 from feat2vec.cli.tables import check, init
@@ -65,13 +64,12 @@ def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     open_closed_streams()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an error, so that folders are cleaned up
-    with noted_interrupts() as interrupts:
+    with noted_signals() as noted:
         try:
             feat2vec(standalone_mode=False)
             sys.stdout.flush()
         except BaseException as error:
-            code = exit_code(error, interrupted=bool(interrupts))
+            code = exit_code(error, noted)
             drop_output()
             if code is None:
                 raise

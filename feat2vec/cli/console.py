@@ -33,6 +33,7 @@ def say(line: str, *, error: bool = False, end: str = "\n") -> None:
         click.echo(line, err=error, nl=end != "")
 
 
+TERMINATED = 128 + 15  # the exit code after SIGTERM
 DEEPEST = 16  # lists and objects in one another in a row of JSON
 
 
@@ -54,15 +55,17 @@ def say_problems(problems: Sequence[str]) -> None:
             say(line, error=True)
 
 
-def exit_code(error: BaseException, *, interrupted: bool) -> int | None:
+def exit_code(error: BaseException, noted: Sequence[int] = ()) -> int | None:
     """Say what an error means, and return the code to exit with; None for a bug, whose traceback tells more.
 
-    `interrupted`: whether Ctrl-C was pressed. Libraries turn it into errors of their own.
+    `noted` are the signals that have come. Libraries turn what they raise into errors of their own.
     """
+    if signal.SIGTERM in noted:
+        return TERMINATED
     if isinstance(error, SystemExit | click.exceptions.Exit):
         code = error.code if isinstance(error, SystemExit) else error.exit_code
         return code if isinstance(code, int) else 0
-    if interrupted or isinstance(error, KeyboardInterrupt | click.Abort):
+    if signal.SIGINT in noted or isinstance(error, KeyboardInterrupt | click.Abort):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would be a traceback of the interpreter's end
         if sys.stderr.isatty():
             say("", error=True)  # below the terminal's ^C
@@ -114,19 +117,22 @@ def drop_output() -> None:
 
 
 @contextmanager
-def noted_interrupts() -> Iterator[list[int]]:
-    """A list that grows when Ctrl-C is pressed; where it is ignored (`nohup`), it stays so."""
-    pressed: list[int] = []
+def noted_signals() -> Iterator[list[int]]:
+    """The signals that come, Ctrl-C and SIGTERM, each of which is raised; an ignored Ctrl-C (`nohup`) stays so."""
+    noted: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
-        pressed.append(number)
+        noted.append(number)
+        if number == signal.SIGTERM:
+            sys.exit(TERMINATED)  # as an error, so that folders are cleaned up
         signal.default_int_handler(number, frame)
 
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGTERM, note)
     try:
-        yield pressed
+        yield noted
     finally:
         if signal.getsignal(signal.SIGINT) is note:
             signal.signal(signal.SIGINT, before)
