@@ -18,7 +18,7 @@ from feat2vec.recipe import Bound, Evaluation, ExportSpec, Finetuning, Neighbour
 from feat2vec.run import Run
 from feat2vec.table import open_table
 from feat2vec.terminal import printable, shortened
-from feat2vec.trainer import Training, is_finished
+from feat2vec.trainer import Training
 from feat2vec.writing import (
     FolderPlace,
     file_in,
@@ -31,6 +31,7 @@ from feat2vec.writing import (
     refuse_bad_folder,
     refuse_inputs_inside,
     refuse_links_inside,
+    run_place,
     unmarked,
     work_folder,
 )
@@ -67,7 +68,8 @@ def run_recipe(
         tell = _silent
     if recipe.about:
         tell(" ".join(recipe.about.split()))
-    with work_folder(out, resume=resume, force=force) as partial:
+    replaces = None if place is None else place.replaces
+    with work_folder(out, resume=resume, force=force, replaces=replaces) as partial:
         folder = partial / "data"  # until the run is whole
         mark_folder(folder, "data", ())
         try:
@@ -98,11 +100,9 @@ def run_recipe(
 
 def _checked_place(out: Path, sources: Mapping[str, str], *, resume: bool, force: bool) -> FolderPlace | None:
     """Where the run will be; None if it was finished, and only what follows training is left."""
-    if resume and force:
-        raise UserError("--resume goes on with a run, --force starts anew: give one of them")
     if refuse_bad_folder(out).exists() and not resume and not force:
         raise UserError(f"{out}: is there already; --force replaces it, --resume goes on, --out names another folder")
-    place = None if is_finished(out, resume=resume) else folder_place(out, "run", force=force)
+    place = run_place(out, resume=resume, force=force)
     if place is None and read_mark(out) is None:
         raise UserError(f"{out}: {unmarked(out)}, so that nothing is added to it; choose another --out")
     files = [file for source in sources.values() for file in open_table(source).files]

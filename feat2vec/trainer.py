@@ -44,12 +44,11 @@ from feat2vec.writing import (
     CHECKPOINT,
     FolderPlace,
     discard_temporary,
-    folder_place,
     partial_folder,
     publish_folder,
-    refuse_bad_folder,
     refuse_inputs_inside,
     remove_inside,
+    run_place,
     temporary_folder,
     work_folder,
 )
@@ -132,11 +131,9 @@ class Training:
 
     def into(self, out: Path, data: object) -> Run:
         """Train into a place that is checked before anything is read, and read rows before anything is removed."""
-        if self.resume and self.force:
-            raise UserError("--resume goes on with a run, --force starts anew: give one of them")
-        if is_finished(out, resume=self.resume):
+        place = run_place(out, resume=self.resume, force=self.force)
+        if place is None:
             return self.finished(out, data)
-        place = folder_place(out, "run", force=self.force)
         table = open_table(data)
         inputs: list[str | Path] = list(table.files)
         if self.validation is not None:
@@ -144,7 +141,7 @@ class Training:
         if self.start is not None:
             inputs.append(self.start.run.folder)
         refuse_inputs_inside([out, partial_folder(out)], inputs)
-        with work_folder(out, resume=self.resume, force=self.force) as partial:
+        with work_folder(out, resume=self.resume, force=self.force, replaces=place.replaces) as partial:
             return self.within(partial, place, table)
 
     def finished(self, out: Path, data: object) -> Run:
@@ -179,8 +176,8 @@ class Training:
         del trainer, rows, held  # whose memory the run may need
         try:
             publish_folder(partial / "run", place)
-        except FailedError as error:
-            remedy = f"the run is kept in {partial}: when {place.path} is free, --resume gives it its name"
+        except (FailedError, UserError) as error:
+            remedy = f"the run is kept in {partial}: after that, --resume gives it its name"
             raise FailedError(*error.problems, remedy) from None
         remove_inside(partial, CHECKPOINT)  # nothing is left to go on with
         return load(place.path)
@@ -188,11 +185,6 @@ class Training:
     def _encode(self, data: object, folder: Path | None) -> Encoded:
         encode = fit if self.start is None else self.start.encode
         return encode(self.schema, data, folder, self.memory)
-
-
-def is_finished(out: Path, *, resume: bool) -> bool:
-    """Whether a run that is gone on with was finished already."""
-    return refuse_bad_folder(out).exists() and resume
 
 
 SHORTEST = 1.0  # seconds between checkpoints at the ends of epochs: writing one may take as long as a short epoch

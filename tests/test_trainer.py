@@ -314,6 +314,19 @@ def test_a_folder_that_appears_while_training_runs_stays_and_the_run_is_kept(for
     assert same(run, train(SCHEMA, table(100), settings=quick, quiet=True))
 
 
+@pytest.mark.slow
+def test_a_run_that_is_to_be_replaced_and_has_got_a_file_keeps_it_and_the_new_run(tmp_path: Path) -> None:
+    out, quick = tmp_path / "run", ["training.epochs=1"]
+    train(SCHEMA, table(100), out, settings=quick, quiet=True)
+    longer: dict[str, Any] = {"settings": ["training.epochs=2"], "quiet": True}
+    with pytest.raises(FailedError, match=r"run: holds mine, which feat2vec did not write.*\n.*--resume gives it its"):
+        train(SCHEMA, table(100), out, force=True, callbacks=[Appear(out)], **longer)
+    (out / "mine").rename(tmp_path / "mine")
+    run = train(SCHEMA, table(100), out, resume=True, **longer)
+    assert same(run, train(SCHEMA, table(100), **longer))
+    assert not (tmp_path / "run.partial").exists()
+
+
 def test_two_trainings_of_one_run_do_not_meet(tmp_path: Path) -> None:
     problems: list[str] = []
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from feat2vec.writing import (
     refuse_inputs_inside,
     remove_folder,
     remove_inside,
+    run_place,
     signed_parquet,
     temporary_folder,
     work_folder,
@@ -462,6 +464,44 @@ def test_a_work_folder_is_kept_as_long_as_it_has_a_checkpoint() -> None:
     assert not partial.exists()
 
 
+def test_a_training_that_was_to_replace_a_run_is_gone_on_with() -> None:
+    made("run", "run")
+    place = run_place(Path("run"), force=True)
+    assert place is not None
+    assert place.replaces is not None
+    with pytest.raises(KeyboardInterrupt):
+        write_and_fail(
+            work_folder(Path("run"), force=True, replaces=place.replaces), KeyboardInterrupt, CHECKPOINT
+        )  # fmt: skip
+    assert run_place(Path("run"), resume=True) == place
+    with pytest.raises(KeyboardInterrupt), work_folder(Path("run"), resume=True, replaces=place.replaces):
+        raise KeyboardInterrupt
+    assert run_place(Path("run"), resume=True) == place
+    Path("run/notes").write_text("mine")
+    with pytest.raises(UserError, match="run: holds notes, which feat2vec did not write"):
+        run_place(Path("run"), resume=True)
+    Path("run").rename("older")
+    made("run", "run")
+    assert run_place(Path("run"), resume=True) is None  # another run than that which was to be replaced
+    partial_folder(Path("run")).rename("empty.partial")
+    assert run_place(Path("empty"), resume=True) == folder_place("empty", "run", force=True)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_put_into_a_work_folder_stays_and_fails_nothing(fails: bool) -> None:
+    def work() -> None:
+        with work_folder(Path("run")) as partial:
+            (partial / "rows").mkdir()
+            (partial / "notes").write_text("mine")
+            if fails:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) if fails else nullcontext():
+        work()
+    assert Path("run.partial/notes").read_text() == "mine"
+    assert not Path("run.partial/rows").exists()
+
+
 @pytest.mark.parametrize("options", [{}, {"resume": True}, {"force": True}])
 def test_a_work_folder_that_is_not_ours_stays(options: dict[str, bool]) -> None:
     for name in "ab":
@@ -514,6 +554,36 @@ def test_one_process_works_in_a_folder_and_a_kill_frees_it() -> None:
     holder.communicate()
     with work_folder(Path("run"), resume=True) as folder:
         assert (folder / CHECKPOINT).read_text() == "state"
+
+
+def test_a_folder_in_which_a_process_is_at_work_below_is_not_replaced() -> None:
+    made("a", "run")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD.replace('"run"', '"a/run"')],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(UserError, match=r"a/run\.partial: another process is at work in it; wait until it has ended"):
+        folder_place("a", "run", force=True)
+    holder.kill()
+    holder.communicate()
+    made("a", "run", force=True)
+    assert not Path("a/run.partial").exists()
+
+
+@pytest.mark.parametrize("kind", ["folder", "damaged"])
+def test_a_lock_that_is_none_is_told(kind: str) -> None:
+    mark_folder(Path("work"), "training", FILES)
+    lock = Path("work/lock")
+    lock.mkdir() if kind == "folder" else lock.write_bytes(b"no database" * 100)
+
+    def hold() -> None:
+        with locked(Path("work"), "another training"):
+            pass
+
+    with pytest.raises(UserError, match=r"^work/lock: cannot be locked \(.*\); remove it, if it is there$"):
+        hold()
 
 
 def test_the_same_process_does_not_hold_a_folder_twice() -> None:

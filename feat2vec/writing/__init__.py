@@ -30,7 +30,7 @@ from feat2vec.writing.places import (
     refuse_links_inside,
 )
 from feat2vec.writing.signatures import SIGNATURE, is_signed, signed_parquet
-from feat2vec.writing.work import CHECKPOINT, partial_folder, work_folder
+from feat2vec.writing.work import CHECKPOINT, partial_folder, run_place, work_folder
 
 __all__ = [
     "CHECKPOINT",
@@ -61,6 +61,7 @@ __all__ = [
     "refuse_links_inside",
     "remove_folder",
     "remove_inside",
+    "run_place",
     "scratch_folder",
     "signed_parquet",
     "temporary_folder",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feat2vec.errors import FailedError, UserError, refuse_stray_bytes
+from feat2vec.writing.locks import is_locked
 from feat2vec.writing.marks import TEMPORARY, foreign_paths, new_id, read_mark, record_all, unmarked, write_mark
 from feat2vec.writing.places import hidden_name, named_instead, refuse_bad_folder
 
@@ -75,12 +76,16 @@ def _is_empty(folder: Path) -> bool:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise if a marked folder holds something that feat2vec did not write."""
+    """Raise if a marked folder holds something that feat2vec did not write, or that a process is writing below it."""
     strange = next(foreign_paths(folder), None)
     if strange is not None:
         raise UserError(
             f"{folder}: holds {strange.relative_to(folder)}, which feat2vec did not write; move it elsewhere first"
         )
+    for above, names, _ in os.walk(folder):
+        for inside in (Path(above, name) for name in names):
+            if read_mark(inside) is not None and is_locked(inside):
+                raise UserError(f"{inside}: another process is at work in it; wait until it has ended")
 
 
 def mark_folder(folder: Path, kind: str, names: Sequence[str]) -> None:
