@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from feat2vec import peers
-from feat2vec.errors import FailedError, UnknownKeyError, UserError, listed
+from feat2vec.errors import FailedError, UnknownKeyError, UserError, listed, writing
 from feat2vec.evaluate import evaluate
 from feat2vec.measurement import METRICS
 from feat2vec.parts import Parts, make_parts, sources_of
@@ -73,7 +73,8 @@ def run_recipe(
         folder = partial / "data"  # until the run is whole
         mark_folder(folder, "data", ())
         try:
-            parts = make_parts(recipe, sources, folder, rows)
+            with writing(partial):
+                parts = make_parts(recipe, sources, folder, rows)
         except UserError as error:
             ours = (f"{path}: {told}" if told.startswith("rows: ") else told for told in error.problems)
             raise UserError(*ours) from None

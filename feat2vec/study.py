@@ -15,7 +15,7 @@ import yaml
 
 from feat2vec.document import parse_document
 from feat2vec.edit import edited
-from feat2vec.errors import UserError
+from feat2vec.errors import FailedError, UserError
 from feat2vec.measurement import LOWER
 from feat2vec.parts import digests
 from feat2vec.ranges import Range, Tune
@@ -93,35 +93,64 @@ def opened_study(folder: Path, tune: Tune, made_of: Facts, *, force: bool) -> It
             remove_inside(folder, name.rstrip("/"))
     remove_inside(folder, "trial")
     import optuna
-    from sqlalchemy.exc import DatabaseError
 
-    try:
+    with _storage_errors(path):
         # the path goes to SQLite itself: a URL would end at a `?`, and Optuna fills in what is in braces
         options = {"creator": lambda: sqlite3.connect(path, timeout=30, check_same_thread=False)}
-        storage = optuna.storages.RDBStorage(f"sqlite:///{path.name}", engine_kwargs=options)
-    except (DatabaseError, RuntimeError):  # damaged, or of another version of Optuna
-        raise UserError(f"{path}: is no study that can be read; --force starts anew") from None
+        try:
+            storage = optuna.storages.RDBStorage(f"sqlite:///{path.name}", engine_kwargs=options)
+        except RuntimeError:  # of another version of Optuna
+            raise UserError(f"{path}: {UNREADABLE}") from None
     try:
-        study = optuna.create_study(
-            study_name="tune", storage=storage, load_if_exists=True,
-            direction="minimize" if is_lower(tune) else "maximize",
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=WARMUP),
-        )  # fmt: skip
-        before = study.user_attrs.get("made of")
-        if before is None:
-            remove_inside(folder, "data")
-            study.set_user_attr("made of", made_of)
-        elif changed := list(differences(before, made_of)):
-            more = [f"  and {len(changed) - 3} more"] if len(changed) > 3 else []
-            lines = [f"  {line}" for line in changed[:3]]
-            remedy = "start anew with --force, or name another --out"
-            raise UserError(f"{folder}: holds a study of another recipe or other data:", *lines, *more, remedy)
-        for trial in trials_in(study, "RUNNING"):
-            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-        yield study
+        with _storage_errors(path):
+            study = optuna.create_study(
+                study_name="tune", storage=storage, load_if_exists=True,
+                direction="minimize" if is_lower(tune) else "maximize",
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=WARMUP),
+            )  # fmt: skip
+            _refuse_other_study(study, folder, made_of)
+            for trial in trials_in(study, "RUNNING"):
+                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+            yield study
     finally:
         storage.remove_session()
         storage.engine.dispose()
+
+
+def _refuse_other_study(study: optuna.Study, folder: Path, made_of: Facts) -> None:
+    """Note what a new study is made of; one that is gone on with has to be made of the same."""
+    before = study.user_attrs.get("made of")
+    if before is None:
+        remove_inside(folder, "data")
+        study.set_user_attr("made of", made_of)
+    elif changed := list(differences(before, made_of)):
+        more = [f"  and {len(changed) - 3} more"] if len(changed) > 3 else []
+        lines = [f"  {line}" for line in changed[:3]]
+        remedy = "start anew with --force, or name another --out"
+        raise UserError(f"{folder}: holds a study of another recipe or other data:", *lines, *more, remedy)
+
+
+UNREADABLE = "is no study that can be read; --force starts anew"
+UNWRITABLE = (  # what SQLite says of a disk, and not of the database
+    "attempt to write a readonly database", "database is locked", "database or disk is full", "disk I/O error",
+    "unable to open database file",
+)  # fmt: skip
+
+
+@contextmanager
+def _storage_errors(path: Path) -> Iterator[None]:
+    """What SQLite says of a study's database, in words: a full disk is no damage, and the study is kept."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import DatabaseError
+
+    try:
+        yield
+    except (DatabaseError, StorageInternalError) as error:
+        reason = str(getattr(error if isinstance(error, DatabaseError) else error.__cause__, "orig", None))
+        if reason in UNWRITABLE:
+            remedy = "make room, or see that it can be written to; the trials that ended are kept"
+            raise FailedError(f"{path}: {reason}; {remedy}: the same command goes on") from None
+        raise UserError(f"{path}: {UNREADABLE}") from None
 
 
 # --- the trials -----------------------------------------------------------------------------------------------------

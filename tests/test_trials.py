@@ -6,6 +6,7 @@ import builtins
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -400,6 +401,20 @@ def test_two_do_not_tune_in_one_folder_and_a_damaged_study_is_told(folder: Path)
     (folder / "t" / "study.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(UserError, match=r"study.db: is no study that can be read; --force starts anew"):
         tune("r.yaml", 1, "t", quiet=True)
+
+
+def test_a_full_disk_is_no_damaged_study(folder: Path, untrained: Any) -> None:
+    untrained(lambda values: -values[RATE])
+    tune("r.yaml", 1, "t", quiet=True)
+    path, before = folder / "t" / "study.db", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, before[1]))
+    try:
+        with pytest.raises(FailedError, match=r"study.db: disk I/O error; make room.* the trials that ended are kept"):
+            tune("r.yaml", 50, "t", quiet=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    ended = tune("r.yaml", 1, "t", quiet=True)["trials"]
+    assert len(tune("r.yaml", len(ended) + 1, "t", quiet=True)["trials"]) == len(ended) + 1
 
 
 def test_a_schema_that_is_a_file_and_a_table_that_is_asked_for(folder: Path, untrained: Any) -> None:

@@ -26,6 +26,7 @@ from feat2vec.writing import (
     file_in,
     file_place,
     folder_place,
+    folders,
     is_component,
     is_signed,
     locked,
@@ -47,6 +48,7 @@ from feat2vec.writing import (
 )
 
 PACKAGE = Path(feat2vec.__file__).parent
+AGAIN: list[dict[str, Any]] = [{"resume": True}, {"force": True}, {}]
 NO_THING = "is no thing, and --force replaces nothing else; choose another folder"
 
 
@@ -335,6 +337,17 @@ def test_names_are_recorded_by_several_at_once() -> None:
         record(Path("full"), "of")
 
 
+def test_a_full_disk_leaves_no_folder_without_its_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = sorted(os.listdir())
+    monkeypatch.setattr(folders, "write_mark", full)
+    with pytest.raises(OSError, match=r"No space left on device; make room.*'work'"):
+        mark_folder(Path("work"), "tuning", FILES)
+    assert sorted(os.listdir()) == before
+
+
 def test_a_temporary_folder_is_discarded_with_all_it_holds() -> None:
     folder = temporary_folder()
     (folder / "some").mkdir()
@@ -502,8 +515,8 @@ def test_what_is_put_into_a_work_folder_stays_and_fails_nothing(fails: bool) -> 
     assert not Path("run.partial/rows").exists()
 
 
-@pytest.mark.parametrize("options", [{}, {"resume": True}, {"force": True}])
-def test_a_work_folder_that_is_not_ours_stays(options: dict[str, bool]) -> None:
+@pytest.mark.parametrize("options", AGAIN)
+def test_a_work_folder_that_is_not_ours_stays(options: dict[str, Any]) -> None:
     for name in "ab":
         partial = partial_folder(Path(name))
         if name == "a":
@@ -536,7 +549,7 @@ def test_a_link_in_a_work_folder_is_not_written_through(name: str) -> None:
     Path("run.partial", name).unlink(missing_ok=True)
     Path("run.partial", name).symlink_to("../file")
     message = f"{name}(: is a link|, which feat2vec did not write)"
-    for options in ({"resume": True}, {"force": True}):
+    for options in AGAIN[:2]:
         with pytest.raises(UserError, match=message), work_folder(Path("run"), **options):
             pass
     assert Path("file").read_text() == "mine"
@@ -547,7 +560,7 @@ def test_one_process_works_in_a_folder_and_a_kill_frees_it() -> None:
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     message = rf"run.partial: another training is at work in it: process {holder.pid} on .* since 2.*; wait, or choose"
-    for options in ({"resume": True}, {"force": True}, {}):
+    for options in AGAIN:
         with pytest.raises(UserError, match=message), work_folder(Path("run"), **options):
             pass
     holder.kill()
@@ -582,7 +595,7 @@ def test_a_lock_that_is_none_is_told(kind: str) -> None:
         with locked(Path("work"), "another training"):
             pass
 
-    with pytest.raises(UserError, match=r"^work/lock: cannot be locked \(.*\); remove it, if it is there$"):
+    with pytest.raises(UserError, match=r"^work/lock: cannot be locked \(.*\); make room, or remove the file$"):
         hold()
 
 

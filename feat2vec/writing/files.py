@@ -89,10 +89,12 @@ def file_in(folder: Path, name: str) -> Iterator[Path]:
         raise UserError(f"{out}: is in the way, and feat2vec did not write it; move it elsewhere")
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = _beside(out)
-    record(folder, name, partial.relative_to(folder).as_posix())  # before it is there: an interrupt may leave it
     try:
-        yield partial
-        partial.replace(out)
+        with writing(out), named_instead(partial, out):
+            # before it is there: an interrupt may leave it
+            record(folder, name, partial.relative_to(folder).as_posix())
+            yield partial
+            partial.replace(out)
     finally:
         with suppress(OSError):
             partial.unlink()

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from feat2vec.errors import FailedError, UserError, refuse_stray_bytes
+from feat2vec.errors import FailedError, UserError, refuse_stray_bytes, writing
 from feat2vec.writing.locks import is_locked
 from feat2vec.writing.marks import TEMPORARY, foreign_paths, new_id, read_mark, record_all, unmarked, write_mark
 from feat2vec.writing.places import hidden_name, named_instead, refuse_bad_folder
@@ -96,10 +96,17 @@ def mark_folder(folder: Path, kind: str, names: Sequence[str]) -> None:
             raise UserError(f"{folder}: {unmarked(folder)}; move it elsewhere, or choose another --out")
         folder.rmdir()
     made = folder.with_name(hidden_name(folder.name))
-    with named_instead(made, folder):
-        made.mkdir()
-    write_mark(made, kind, new_id(), names)
-    made.rename(folder)  # with its mark: an interrupt leaves no folder without one
+    is_made = False
+    try:
+        with writing(folder), named_instead(made, folder):
+            made.mkdir()
+            is_made = True
+            write_mark(made, kind, new_id(), names)
+            made.rename(folder)  # with its mark: an interrupt leaves no folder without one
+    except BaseException:
+        if is_made:
+            shutil.rmtree(made, ignore_errors=True)
+        raise
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def locked(folder: Path, work: str) -> Iterator[None]:
             connection = _exclusive(folder)
         except sqlite3.DatabaseError as error:
             if not _is_held(error):
-                raise UserError(f"{folder / LOCK}: cannot be locked ({error}); remove it, if it is there") from None
+                raise UserError(f"{folder / LOCK}: cannot be locked ({error}); make room, or remove the file") from None
             raise UserError(f"{folder}: {_holder(folder, work)}; wait, or choose another --out") from None
         facts = {"process": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         with file_in(folder, HOLDER) as file:
