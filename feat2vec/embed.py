@@ -32,7 +32,7 @@ from feat2vec.schema import ModelSpec
 from feat2vec.space import ROWS, blocks, dense
 from feat2vec.table import Table, open_table
 from feat2vec.vocabulary import is_level
-from feat2vec.writing import new_file, signed_parquet
+from feat2vec.writing import file_place, new_file, refuse_inputs_inside, signed_parquet
 
 Floats = npt.NDArray[np.float32]
 Item = TypeVar("Item")
@@ -101,6 +101,7 @@ class Embedder:
         Columns: `id` (the schema's, where the table has it), `row`, and one for each group, null where it is missing.
         """
         table, name = open_table(source), self.encoder.schema.id
+        refuse_inputs_inside([file_place(out, force=force)], table.files)
         beside = [name] if name is not None and name in table.columns else []
         schema = self.file_schema([table.columns[name] for name in beside])
         total = 0

@@ -21,6 +21,7 @@ from feat2vec.schema import Glove, Logistic, NegativeSampling, Regression, Softm
 from feat2vec.space import ROWS, blocks, dense
 from feat2vec.table import open_table
 from feat2vec.vocabulary import is_level
+from feat2vec.writing import file_place, refuse_inputs_inside
 
 Floats = npt.NDArray[np.float32]
 
@@ -67,6 +68,7 @@ class Predictor:
     def write(self, source: object, out: str | Path, *, force: bool = False) -> int:
         """Write what is said of the rows of any table to a Parquet file, whole or not at all; returns their number."""
         table, name = open_table(source), self.encoder.schema.id
+        refuse_inputs_inside([file_place(out, force=force)], table.files)
         beside = (name,) if name is not None and name in table.columns else ()
         types = [pa.field(ID, table.columns[name]) for name in beside]
         nothing = self.columns(np.zeros((0, *self._classes()), np.float32))

@@ -17,6 +17,7 @@ from feat2vec.errors import UserError
 from feat2vec.predict import sigmoid, softmax
 from feat2vec.space import dense
 from feat2vec.trainer import train
+from feat2vec.writing import signed_parquet
 from tests.commands import feat2vec as command
 
 OBJECTIVES: dict[str, dict[str, Any]] = {
@@ -222,3 +223,16 @@ def test_the_commands(runs: Any, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "scores.parquet").num_rows == 40
     done = command("evaluate", run.folder, *words, "--target", "a", code=2)
     assert "--target: is not for --task predict" in done.stderr
+
+
+def test_what_is_read_is_not_replaced(runs: Any, tmp_path: Path) -> None:
+    """`--force` replaces a file that feat2vec wrote, but not the one that the command is to read."""
+    run, path = runs("logistic"), tmp_path / "rows.parquet"
+    columns = {"a": table(9, 1)["a"], "b": table(9, 1)["b"]}
+    with signed_parquet(path, pa.table(columns).schema) as file:
+        file.write_table(pa.table(columns))
+    before = path.read_bytes()
+    for words in (("predict", run.folder, "--data"), ("embed", run.folder, "--data"), ("init",)):
+        done = command(*words, path, "--out", path, "--force", code=2)
+        assert f"{path}: is read, and would be replaced; copy it elsewhere, or choose another --out" in done.stderr
+    assert path.read_bytes() == before

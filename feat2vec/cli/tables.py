@@ -24,12 +24,14 @@ def init(data: str, out: Path | None, force: bool) -> None:
     feat2vec init dataset:artworks
     """
     from feat2vec.propose import propose
-    from feat2vec.writing import file_place, write_text
+    from feat2vec.table import open_table
+    from feat2vec.writing import file_place, refuse_inputs_inside, write_text
 
     if out is None:
         say_text(propose(data))
     else:
         file_place(out, force=force)
+        refuse_inputs_inside([out], open_table(data).files)
         write_text(out, propose(data), force=force)
         say(f"{out}: written; next: feat2vec check {out} --data {data}")
 

@@ -148,8 +148,8 @@ def refuse_inputs_inside(folders: Iterable[Path], inputs: Iterable[str | Path]) 
     """
     replaced = [folder.resolve() for folder in folders]
     for path in inputs:
+        read = Path(path).resolve()
         for folder in replaced:
-            if Path(path).resolve().is_relative_to(folder):
-                raise UserError(
-                    f"{path}: lies in {_short(folder)}, which is replaced; copy it elsewhere, or choose another --out"
-                )
+            if read.is_relative_to(folder):
+                what = "is read, and would be" if read == folder else f"lies in {_short(folder)}, which is"
+                raise UserError(f"{path}: {what} replaced; copy it elsewhere, or choose another --out")
