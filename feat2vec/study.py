@@ -24,7 +24,7 @@ from feat2vec.run import differences
 from feat2vec.schema import Schema
 from feat2vec.writing import (
     FILES,
-    file_in,
+    is_signed,
     locked,
     mark_folder,
     read_mark,
@@ -32,6 +32,7 @@ from feat2vec.writing import (
     refuse_links_inside,
     remove_inside,
     unmarked,
+    write_text,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 KIND = "tuning"
-NAMES = ("study.db", "study.db-journal", "data/", "trial/", "best.yaml")  # what the folder holds
+BEST = "best.yaml"
+NAMES = ("study.db", "study.db-journal", "data/", "trial/", BEST)  # what the folder holds
 STARTUP = 5  # trials that come to their end before any is pruned
 WARMUP = 3  # tenths of a trial in which it is too early to judge it
 PATIENCE = 3  # times that a trial may be killed before another one takes its place
@@ -80,6 +82,8 @@ def alone(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder}: is no folder of `feat2vec tune`: it {why}; --out names another one")
     for name in NAMES:
         refuse_links_inside(folder, name.rstrip("/"))
+    if (folder / BEST).exists() and not is_signed(folder / BEST):
+        raise UserError(f"{folder / BEST}: was changed after `feat2vec tune` wrote it; move it elsewhere")
     with locked(folder, "another `feat2vec tune`"):
         yield
 
@@ -234,5 +238,4 @@ class BestRecipe:
             key, _, value = setting.partition("=")
             given[key] = parse_document(f"_: {value}").data["_"]
         every = {("schema", *key.split(".")): value for key, value in {**given, **values}.items()}
-        with file_in(self.path.parent, self.path.name) as new:
-            new.write_text(head + edited(self.text, every, self.below), encoding="utf-8")
+        write_text(self.path, head + edited(self.text, every, self.below), force=True)

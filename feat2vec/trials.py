@@ -29,6 +29,7 @@ from feat2vec.recipe import read_recipe, schema_document
 from feat2vec.run import Run, unwritten
 from feat2vec.schema import read_schema
 from feat2vec.study import (
+    BEST,
     BestRecipe,
     alone,
     ended,
@@ -86,7 +87,7 @@ def tune(
     made_of = what_made(recipe, recipe.tune, schema, sources, rows)
     with alone(out), opened_study(out, recipe.tune, made_of, force=force) as study:
         below = {"schema": Path(source.name).read_text(encoding="utf-8-sig")} if source.name != str(path) else None
-        best = BestRecipe(path.read_text(encoding="utf-8-sig"), below, settings, out / "best.yaml")
+        best = BestRecipe(path.read_text(encoding="utf-8-sig"), below, settings, out / BEST)
         tables = learning_parts(recipe, sources, out / "data", rows)
         own = own_values(recipe.tune, schema)
         work = _Trials(

@@ -403,6 +403,18 @@ def test_two_do_not_tune_in_one_folder_and_a_damaged_study_is_told(folder: Path)
         tune("r.yaml", 1, "t", quiet=True)
 
 
+def test_a_best_recipe_that_was_changed_is_not_replaced(folder: Path, untrained: Any) -> None:
+    untrained(lambda values: -values[RATE])
+    tune("r.yaml", 1, "t", quiet=True)
+    tune("r.yaml", 2, "t", quiet=True)
+    change(folder / "t" / "best.yaml", "epochs: 4", "epochs: 5")
+    changed = (folder / "t" / "best.yaml").read_bytes()
+    for force in (False, True):
+        with pytest.raises(UserError, match=r"t/best.yaml: was changed after `feat2vec tune` wrote it; move it"):
+            tune("r.yaml", 3, "t", quiet=True, force=force)
+    assert (folder / "t" / "best.yaml").read_bytes() == changed
+
+
 def test_a_full_disk_is_no_damaged_study(folder: Path, untrained: Any) -> None:
     untrained(lambda values: -values[RATE])
     tune("r.yaml", 1, "t", quiet=True)
