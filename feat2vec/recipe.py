@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -210,6 +211,11 @@ def _conflicts(recipe: Recipe, found: Findings) -> Iterator[Problem]:
         if found.sound(path[0]) and not is_component(name):
             what = "expected one part of a path, of letters, digits, spaces, `-`, `_` or `.`"
             yield path, f"names files or folders of the run; {what}; received {name!r}"
+    parts = ["train", *(part for part in PARTS[1:] if getattr(recipe.split, part))] if recipe.rows is not None else []
+    for key, named, beside in (("data", recipe.data, parts), ("finetune", recipe.finetune, [])):
+        if found.sound(key):
+            for name, other in _same_names(beside, list(named), ".partial" if key == "finetune" else ""):
+                yield (key, name), f"may be the same file or folder as {other!r} of the run; give it another name"
     if found.sound("data"):
         alone = len(recipe.data) == 1 or "train" in recipe.data
         if recipe.rows is None and not alone and found.sound("rows"):
@@ -238,6 +244,20 @@ def _conflicts(recipe: Recipe, found: Findings) -> Iterator[Problem]:
         if found.sound("data") and found.sound("split") and "validation" not in recipe.parts():
             remedy = "add `split: {validation: 0.1}`, or a table `validation` to `data`"
             yield ("tune",), f"judges trials by rows that they do not learn from: {remedy}"
+
+
+def _same_names(beside: Sequence[str], names: Sequence[str], work: str) -> Iterator[tuple[str, str]]:
+    """Names that DuckDB or a file system may not tell from earlier ones: case, and the form of Unicode, may not count.
+
+    A run is trained in a folder of its name and `work`.
+    """
+    known = {name: name for name in beside}  # folded: as it is written
+    for name in names:
+        folded = unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
+        other = known.get(folded, known.get(folded + work, name))
+        if other != name:
+            yield name, other
+        known |= {folded: name, folded + work: name}
 
 
 def _evaluation_conflicts(recipe: Recipe, path: KeyPath, each: Evaluation, found: Findings) -> Iterator[Problem]:

@@ -69,6 +69,13 @@ def test_a_schema_of_its_own_file_is_beside_the_recipe(tmp_path: Path) -> None:
         (SPLIT, "split: {tset: 0.5}", "r.yaml:4: split.tset: unknown key; did you mean"),
         (SPLIT, "", "names 'test', which is no part of the rows; there is rows, train"),
         ("test: 0.2", "test: 0.2, of: validation, seed: 1", "is what is split; give the share of `test` alone"),
+        ("{rows: rows.csv}", "{train: a.csv, Sales: b.csv, sales: b.csv}", r"data.sales: may be .* as 'Sales' of the"),
+        ("{rows: rows.csv}", "{Test: a.csv}\nrows: select 1", r"data.Test: may be the same file or folder as 'test'"),
+        (
+            "evaluate:",
+            "finetune: {\u00e9: {target: b}, e\u0301.partial: {target: b}}\nevaluate:",
+            r"finetune.*: may be the same file or folder as '\u00e9' of the run; give it another name",
+        ),
         ("{rows: rows.csv}", "{one: a.csv, other: b.csv}", "holds one, other; call one of them `train`, or join them"),
         ("target: a, ", "", r"evaluate\[0\]: the task rank needs a `target`"),
         ("task: rank", "task: predict", r"evaluate\[0\].target: is not for the task predict"),
