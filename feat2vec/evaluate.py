@@ -349,7 +349,7 @@ class _Numbers(NamedTuple):
 def _numbers(encoder: Encoder, target: str) -> _Numbers:
     codec = encoder.codecs[target]
     vocabulary = codec.vocabulary if isinstance(codec, ItemsCodec) else None
-    if vocabulary is not None and vocabulary.kind in ("number", "numeral") and codec.width == 1:
+    if vocabulary is not None and vocabulary.kind in ("number", "float", "numeral") and codec.width == 1:
         keys = np.array([float(key) for key in vocabulary.keys.to_pylist()])[:, None]
 
         def of_keys(entries: Array) -> Array:
