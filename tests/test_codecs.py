@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,10 @@ def test_decoding() -> None:
     codec = NumbersCodec(scales, "error")
     assert codec.width == 3
     assert codec.decode(np.array([[1, 1.5, 1], [-1, 4, 0]], np.float32)) == [[12.0, None], [8.0, 4.0]]
+    np.testing.assert_array_equal(codec.numbers(np.array([[1, 1.5, 1], [-1, 4, 0]])), [[12, np.nan], [8, 4]])
+    dates = NumbersCodec((ColumnScale("d", "date", "none", (), 0.0, indicator=False),), "error")
+    assert dates.decode(np.array([[0.5]])) == [[datetime(1970, 1, 1, 12)]]
+    assert dates.decode(np.array([[-1e6], [3e6]])) == [[datetime.min], [datetime.max]]  # a float32 may be days away
     entries = codec.pack(np.array([[12, np.nan], [np.nan, np.nan], [np.nan, 4], [8, -0.0]]))
     assert entries.present.tolist() == [True, False, True, True]
     assert entries.rows.tolist() == [[1, 1.5, 1], [0, 4, 0], [-1, 0, 0]]
