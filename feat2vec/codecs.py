@@ -385,6 +385,8 @@ def _check_items(codec: ItemsCodec, spec: ExtractorSpec) -> None:
 
 def check_entries(codec: Codec, entries: Array) -> None:
     """Raise a ValueError for entries that the codec cannot give: ids that are no key's, numbers that are not finite."""
+    if not len(entries):
+        raise ValueError("a group has no values")
     if not isinstance(codec, ItemsCodec):
         if not is_finite(entries):
             raise ValueError("entries hold numbers that are not finite")

@@ -330,7 +330,7 @@ def rank_scores(scores_of: Scores, total: int, row: Ints, value: Ints) -> npt.ND
     asked, place = np.unique(row, return_inverse=True)
     # A row's queries stand together: they begin at first[place] and end before last[place].
     first, last = np.searchsorted(place, np.arange(len(asked))), np.searchsorted(place, np.arange(len(asked)), "right")
-    for block in blocks(len(asked), max(SCORES // total, 1)):
+    for block in blocks(len(asked), max(SCORES // max(total, 1), 1)):
         scores = scores_of(asked[block])
         for at in blocks(last[block.stop - 1] - first[block.start], block.stop - block.start):
             some = np.arange(at.start, at.stop) + first[block.start]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feat2vec.codecs import ItemsCodec, NumbersCodec, Tally, VectorCodec, binned, codec_from_facts, pack
+from feat2vec.codecs import ItemsCodec, NumbersCodec, Tally, VectorCodec, binned, check_entries, codec_from_facts, pack
 from feat2vec.keys import Items
 from feat2vec.scaling import ColumnScale
 from feat2vec.schema import Group
@@ -154,3 +154,9 @@ def test_enough_bits_for_the_largest_id(keys: int, bits: int) -> None:
     codec = ItemsCodec(Vocabulary(pa.array([""] * keys, pa.string()), np.zeros(keys, np.int64)), 2, 2)
     assert codec.bits == bits
     assert keys + 1 < 2**bits
+
+
+def test_a_group_has_values() -> None:
+    for codec, entries in ((ItemsCodec(KEYS, 1, 1), np.zeros((0, 1), np.int32)), (VectorCodec(2), np.zeros((0, 2)))):
+        with pytest.raises(ValueError, match="a group has no values"):
+            check_entries(codec, entries)

@@ -309,3 +309,13 @@ def test_pairs_of_typed_columns_find_their_keys() -> None:
     known = Known({"2020-01-01": 1.0, "2020-01-02 10:30:00": 2.0, "5": 3.0})
     facts = pair_similarities(pa.table({"a": times, "b": [5.0, 5.0, 5.0], "n": [1, 2, 3]}), known)
     assert facts == {"n": 2, "skipped_unseen": 1, "spearman": pytest.approx(1)}
+
+
+def test_a_group_all_of_whose_keys_are_rare_has_no_ranks_and_no_vectors() -> None:
+    table = pa.table({"word": ["a", "b", "c"], "place": ["x", "y", "x"]})
+    groups = {"word": {"column": "word", "extractor": {"type": "lookup", "min_count": 2}}, "place": {"column": "place"}}
+    run = unwritten(Feat2Vec.from_encoder(feat2vec.fit({"version": 1, "groups": groups}, table).encoder))
+    facts = evaluate.rank(run, table, "word")
+    assert (facts["n"], facts["skipped_unseen"], facts["candidates"], facts["mrr"]) == (0, 3, 0, None)
+    with pytest.raises(UserError, match="the group 'word' has no vectors: none of its keys is as frequent"):
+        run.vectors("word")
