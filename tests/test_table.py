@@ -405,6 +405,11 @@ def test_files_of_decimals_and_of_floats_keep_every_decimal_apart(tmp_path: Path
     pq.write_table(pa.table({"a": [0.5, 2.0**53]}), tmp_path / "0.parquet")
     pq.write_table(pa.table({"a": pa.array([Decimal("1.25")], pa.decimal128(20, 2))}), tmp_path / "1.parquet")
     assert column(tmp_path / "*.parquet") == [0.5, 2.0**53, 1.25]
+    pq.write_table(pa.table({"a": pa.array([[0.5]])}), tmp_path / "0.parquet")
+    for lists, read in ((pa.nulls(1), None), (pa.array([[Decimal("1.25")]], pa.list_(pa.decimal128(20, 2))), [1.25])):
+        pq.write_table(pa.table({"a": lists}), tmp_path / "1.parquet")
+        assert column(tmp_path / "*.parquet") == [[0.5], read]
+    pq.write_table(pa.table({"a": [0.5]}), tmp_path / "0.parquet")
     ids = pa.array([Decimal(7), Decimal(2**53), Decimal(2**53 + 1)], pa.decimal128(38))
     pq.write_table(pa.table({"a": ids}), tmp_path / "1.parquet")
     refuse(tmp_path / "*.parquet", r"1\.parquet: row 2: column 'a': .*more than 15 digits, and other files have floats")

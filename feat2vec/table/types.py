@@ -228,7 +228,7 @@ def _refuse_long_decimals(array: pa.Array, kind: pa.DataType) -> None:
     """Raise an ArrowInvalid for decimals of more digits than a float64 keeps, if that is what they become."""
     import pyarrow.compute as pc
 
-    while _is_list(kind):
+    while _is_list(array.type) and _is_list(kind):
         array, kind = array.flatten(), kind.value_type
     values = array.dictionary if pa.types.is_dictionary(array.type) else array
     if not pa.types.is_floating(kind) or not pa.types.is_decimal(values.type):
