@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.columns import Ints, Stage, is_list, kind_of_type
+from feat2vec.columns import Ints, Stage, is_list, kind_of_keys
 from feat2vec.errors import UserError
 from feat2vec.keys import Items, items_of
 from feat2vec.numbers import numbers_of
@@ -37,7 +37,7 @@ class Beside:
         self.names: Any = None
         self.counted = None if connection is None else VocabularyFit(connection, "classes")
         typed = table.typed and schema.target in self.columns
-        self.kind = kind_of_type(table.columns[str(schema.target)]) if typed else None
+        self.kind = kind_of_keys(table.columns[str(schema.target)]) if typed else None
         self.staged: list[Ints] = []
 
     def stage(self, stage: Stage) -> None:
@@ -141,8 +141,9 @@ def _numbers(stage: Stage, column: str, good: Any, wanted: str) -> Array:
         numbers = numbers_of(stage, column)[0].astype(np.float32)
     bad = np.flatnonzero(~(good(numbers) & np.isfinite(numbers)))
     if len(bad):
-        value = stage.column(column)[int(bad[0])].as_py()
-        stage.refuse(int(bad[0]), column, value, f"the objective needs it to be {wanted}, in every row")
+        value = stage.column(column)[int(bad[0])]
+        shown = str(value.cast(pa.string())) if pa.types.is_temporal(value.type) else value.as_py()
+        stage.refuse(int(bad[0]), column, shown, f"the objective needs it to be {wanted}, in every row")
     return numbers
 
 

@@ -21,6 +21,7 @@ from feat2vec.numbers import numbers_of, vectors_of
 from feat2vec.scaling import ColumnScale
 from feat2vec.schema import Group
 from feat2vec.specs import ExtractorSpec, ItemsSpec, NumbersSpec, TokensSpec
+from feat2vec.table.types import FIRST_DAY, LAST_DAY
 from feat2vec.values import Array, is_finite
 from feat2vec.vocabulary import PADDING, UNSEEN, Vocabulary, is_count
 
@@ -262,24 +263,31 @@ class NumbersCodec:
 
     def decode(self, entries: Array) -> list[list[float | datetime | None]]:
         """The numbers of each entry, dates as such; None for one that an indicator says was missing."""
-        count = len(self.columns)
-        numbers: list[list[float | datetime]] = []
-        for i, column in enumerate(self.columns):
-            inverted = column.invert(entries[:, i].astype(np.float64)).tolist()
-            numbers.append([_date(days) for days in inverted] if column.kind == "date" else inverted)
-        told = np.zeros((len(entries), count), np.bool_)
-        told[:, [column.indicator for column in self.columns]] = entries[:, count:] != 0
+        are_dates = [column.kind == "date" for column in self.columns]
         return [
-            [None if gone else number for gone, number in zip(*row, strict=True)]
-            for row in zip(told.tolist(), zip(*numbers, strict=True), strict=True)
+            [
+                None if np.isnan(number) else _date(number) if is_date else number
+                for number, is_date in zip(row, are_dates, strict=True)
+            ]
+            for row in self.numbers(entries).tolist()
         ]
+
+    def numbers(self, entries: Array) -> Floats:
+        """The numbers of each entry, [entries, columns]: days since 1970 for dates, NaN for what was missing."""
+        count = len(self.columns)
+        inverted = [column.invert(entries[:, i].astype(np.float64)) for i, column in enumerate(self.columns)]
+        missing = np.zeros((len(entries), count), np.bool_)
+        missing[:, [column.indicator for column in self.columns]] = entries[:, count:] != 0
+        return np.where(missing, np.nan, np.stack(inverted, axis=1))
 
     def facts(self) -> dict[str, Any]:
         return {"columns": [asdict(column) for column in self.columns], "nan": self.nan}
 
 
 def _date(days: float) -> datetime:
-    return datetime(1970, 1, 1) + timedelta(days=days)
+    if days >= LAST_DAY + 1:  # the float32 of an entry may be days away from the date
+        return datetime.max
+    return datetime(1970, 1, 1) + timedelta(days=max(days, FIRST_DAY))
 
 
 def numbers_checked(stage: Stage, column: str, spec: NumbersSpec, kind: Kind | None) -> tuple[Floats, Kind]:
@@ -377,6 +385,8 @@ def _check_items(codec: ItemsCodec, spec: ExtractorSpec) -> None:
 
 def check_entries(codec: Codec, entries: Array) -> None:
     """Raise a ValueError for entries that the codec cannot give: ids that are no key's, numbers that are not finite."""
+    if not len(entries):
+        raise ValueError("a group has no values")
     if not isinstance(codec, ItemsCodec):
         if not is_finite(entries):
             raise ValueError("entries hold numbers that are not finite")

@@ -15,7 +15,8 @@ from feat2vec.errors import UserError
 from feat2vec.table import Batch, Table
 
 # a numeral is a key from text that reads as a number: it keeps its spelling, as no type says that it is a number
-Kind = Literal["text", "number", "numeral", "boolean", "date"]
+# a float is a number of which text may have more digits than tell it from every other float64
+Kind = Literal["text", "number", "float", "numeral", "boolean", "date"]
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
@@ -79,6 +80,13 @@ def kind_of_type(type_: pa.DataType) -> Kind:
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         return "number"
     return "date" if pa.types.is_temporal(type_) else "text"
+
+
+def kind_of_keys(type_: pa.DataType) -> Kind:
+    """`kind_of_type`, which tells float64 from other numbers."""
+    while is_list(type_):
+        type_ = type_.value_type
+    return "float" if pa.types.is_float64(type_) else kind_of_type(type_)
 
 
 def is_list(type_: pa.DataType) -> bool:

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from feat2vec.beside import target_of
-from feat2vec.codecs import Entries, ItemsCodec, parse_items
+from feat2vec.codecs import Entries, ItemsCodec, NumbersCodec, parse_items
 from feat2vec.columns import Stage, stages
 from feat2vec.encode import Encoder
 from feat2vec.errors import UserError, listed, suggest
-from feat2vec.keys import MANY
+from feat2vec.keys import MANY, items_of
 from feat2vec.metrics import auc, log_loss, spearman, summary_of_ranks
 from feat2vec.model import Feat2Vec
 from feat2vec.numbers import numbers_of
@@ -34,6 +34,7 @@ from feat2vec.space import (
     known,
     similarities,
 )
+from feat2vec.specs import Lookup
 from feat2vec.table import Table, open_table
 from feat2vec.values import Array
 from feat2vec.vocabulary import FIRST, PADDING, UNSEEN
@@ -198,9 +199,7 @@ def pair_similarities(data: object, vectors: Any, similarity: Similarity = "cosi
     true: list[float] = []
     total = 0
     for stage in stages(table, columns):
-        one, other = (
-            [_find(vectors, key) for key in stage.column(name).cast(pa.string()).to_pylist()] for name in columns[:2]
-        )
+        one, other = ([_find(vectors, key) for key in _keys(stage, name)] for name in columns[:2])
         for i, (a, b, number) in enumerate(zip(one, other, numbers_of(stage, columns[2])[0], strict=True)):
             total += 1
             if np.isnan(number):
@@ -210,6 +209,13 @@ def pair_similarities(data: object, vectors: Any, similarity: Similarity = "cosi
                 true.append(float(number))
     found = spearman(np.array(said), np.array(true))
     return {"n": len(said), "skipped_unseen": total - len(said), "spearman": found}
+
+
+def _keys(stage: Stage, column: str) -> list[str | None]:
+    """The key of each row, as a lookup group spells it."""
+    items = items_of(stage, column, Lookup())
+    keys = iter(items.keys.take(pa.array(items.codes)).to_pylist())
+    return [next(keys) if length else None for length in items.lengths]
 
 
 def _find(vectors: Any, key: str | None) -> str | None:
@@ -324,7 +330,7 @@ def rank_scores(scores_of: Scores, total: int, row: Ints, value: Ints) -> npt.ND
     asked, place = np.unique(row, return_inverse=True)
     # A row's queries stand together: they begin at first[place] and end before last[place].
     first, last = np.searchsorted(place, np.arange(len(asked))), np.searchsorted(place, np.arange(len(asked)), "right")
-    for block in blocks(len(asked), max(SCORES // total, 1)):
+    for block in blocks(len(asked), max(SCORES // max(total, 1), 1)):
         scores = scores_of(asked[block])
         for at in blocks(last[block.stop - 1] - first[block.start], block.stop - block.start):
             some = np.arange(at.start, at.stop) + first[block.start]
@@ -349,7 +355,7 @@ class _Numbers(NamedTuple):
 def _numbers(encoder: Encoder, target: str) -> _Numbers:
     codec = encoder.codecs[target]
     vocabulary = codec.vocabulary if isinstance(codec, ItemsCodec) else None
-    if vocabulary is not None and vocabulary.kind in ("number", "numeral") and codec.width == 1:
+    if vocabulary is not None and vocabulary.kind in ("number", "float", "numeral") and codec.width == 1:
         keys = np.array([float(key) for key in vocabulary.keys.to_pylist()])[:, None]
 
         def of_keys(entries: Array) -> Array:
@@ -357,16 +363,7 @@ def _numbers(encoder: Encoder, target: str) -> _Numbers:
             return padded[entries[:, 0]]
 
         return _Numbers(keys, of_keys)
-    spec = encoder.schema.groups[target].extractor
-    if spec.encoding != "numbers":
-        raise UserError(f"--target: the group {target!r} holds no numbers ({spec.type}); use `extractor: numeric`")
-
-    def of_entries(entries: Array) -> Array:
-        return np.array([[np.nan if x is None else _number(x) for x in row] for row in codec.decode(entries)])
-
-    return _Numbers(of_entries(encoder.values[target].entries), of_entries)
-
-
-def _number(value: Any) -> float:
-    """A date counts its days."""
-    return value.timestamp() / 86400 if hasattr(value, "timestamp") else float(value)
+    if not isinstance(codec, NumbersCodec):
+        type_ = encoder.schema.groups[target].extractor.type
+        raise UserError(f"--target: the group {target!r} holds no numbers ({type_}); use `extractor: numeric`")
+    return _Numbers(codec.numbers(encoder.values[target].entries), codec.numbers)

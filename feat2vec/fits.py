@@ -22,7 +22,7 @@ from feat2vec.codecs import (
     numbers_checked,
     parse_items,
 )  # fmt: skip
-from feat2vec.columns import Ints, Kind, Stage, kind_of_type
+from feat2vec.columns import Ints, Kind, Stage, kind_of_keys
 from feat2vec.keys import Items
 from feat2vec.numbers import numbers_of, vectors_of
 from feat2vec.scaling import ColumnFeed, fit_scale, quantiles
@@ -88,7 +88,7 @@ class ItemsFit:
     def stage(self, stage: Stage) -> None:
         self.add(parse_items(stage, self.group))
         if self.kind is None and stage.table.typed:
-            self.kind = kind_of_type(stage.column(self.group.columns[0]).type)
+            self.kind = kind_of_keys(stage.column(self.group.columns[0]).type)
 
     def add(self, items: Items) -> None:
         number = len(self.staged)

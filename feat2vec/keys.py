@@ -7,11 +7,12 @@ A key is text, and two values have one key only if they are equal:
   `True`, `TRUE` and `true` are one key, in a column of a CSV that holds nothing but truth values.
 - Integers and decimals of every size are their digits (9007199254740993), and floats their shortest text; a whole one
   below 2^53 has no point. 5, 5.0 and the decimal 5.00 are the key `5`.
-- Dates are 2024-01-31, times 2024-01-31 10:30:00; midnight is the day.
+- Dates are 2024-01-31, times 2024-01-31 10:30:00, with six or nine digits of a fraction; midnight is the day.
 
 The vocabulary of a typed column of numbers takes text for a number: `7` and `7.0` from a CSV find the key 7
-(`respell`), and no text finds the key of another number, however small the difference. That of text, as of a CSV, takes
-a number for its key: the number 7 finds `7`, and neither `7.0` nor `07`.
+(`respell`), and no text finds the key of another number, however small the difference. Where the column holds float64,
+text may have more digits than it needs: 0.10000000000000001 is how 17 digits write the number with the key 0.1. The
+vocabulary of text, as of a CSV, takes a number for its key: the number 7 finds `7`, and neither `7.0` nor `07`.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def respell(keys: pa.StringArray, kind: Kind) -> pa.StringArray:
     """Keys from text as a column of that kind spells them: `5.0` is 5 where keys are numbers, `True` is true."""
     if kind == "boolean":
         return pc.utf8_lower(keys)
-    if kind != "number":
+    if kind not in ("number", "float"):
         return keys
     decimal = pc.match_substring_regex(keys, DECIMAL)
     exact = pc.and_(decimal, pc.match_substring_regex(keys, MANY_DIGITS))
@@ -94,6 +95,11 @@ def respell(keys: pa.StringArray, kind: Kind) -> pa.StringArray:
 def respell_large(keys: pa.StringArray) -> pa.StringArray:
     """Large numbers as `respell` spells them in the other way: as floats are spelled, if they were as decimals are."""
     return _replace(keys, pc.match_substring_regex(keys, LARGE), _otherwise)
+
+
+def respell_rounded(keys: pa.StringArray) -> pa.StringArray:
+    """Floats written with more digits than tell them apart, as they are spelled: 0.10000000000000001 is 0.1."""
+    return _replace(keys, pc.match_substring_regex(keys, MANY_DIGITS), _shortest)
 
 
 def _replace(keys: pa.StringArray, where: pa.BooleanArray, spell: Callable[[str], str]) -> pa.StringArray:
@@ -132,6 +138,17 @@ def _otherwise(text: str) -> str:
     spelled = str(spell_floats(pa.array([number]))[0].as_py())
     same_whole = number.is_integer() and Decimal(number) == Decimal(text)
     return spelled if same_whole or Decimal(spelled) == Decimal(text) else text
+
+
+def _shortest(text: str) -> str:
+    """A float's spelling, if the text is that very float, rounded to as many digits as the text has."""
+    plain = _plain(text)
+    if plain is None or not np.isfinite(number := float(plain)):
+        return text
+    digits = len(plain.partition("e")[0].replace(".", "").strip("-0"))
+    if not 16 <= digits < MOST_DIGITS or Decimal(f"{number:.{digits - 1}e}") != Decimal(plain):
+        return text
+    return str(spell_floats(pa.array([number]))[0].as_py())
 
 
 def _unnest(stage: Stage, column: str, values: pa.ChunkedArray, spec: ItemsSpec) -> tuple[Ints, pa.ChunkedArray]:
@@ -190,7 +207,8 @@ def _spell(stage: Stage, column: str, keys: pa.Array) -> pa.StringArray:
     if pa.types.is_decimal(keys.type):
         return _spell_decimals(keys)
     if pa.types.is_timestamp(keys.type):
-        whole = pc.replace_substring_regex(keys.cast(pa.string()), r"\.000000(Z?)$", r"\1")
+        text = pc.replace_substring_regex(keys.cast(pa.string()), r"(\.[0-9]{6})000(Z?)$", r"\1\2")  # of nanoseconds
+        whole = pc.replace_substring_regex(text, r"\.000000(Z?)$", r"\1")
         return pc.replace_substring_regex(whole, r" 00:00:00$", "")  # midnight is the day, as in a text of the table
     return keys.cast(pa.string())
 

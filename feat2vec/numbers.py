@@ -42,7 +42,7 @@ def numbers_of(stage: Stage, column: str, kind: Kind | None = None, nan: str = "
     if kind is not None and (kind == "date") != bool(pa.types.is_temporal(values.type)):
         raise UserError(f"{stage.row(0)}: column {column!r} holds {values.type}; the training rows had {kind}s")
     if pa.types.is_temporal(values.type):
-        return _days(values.cast(pa.timestamp("us", getattr(values.type, "tz", None)))), "date"
+        return _days(values.cast(pa.timestamp("us", getattr(values.type, "tz", None)), safe=False)), "date"
     if not (pa.types.is_boolean(values.type) or kind_of_type(values.type) == "number") or is_list(values.type):
         raise UserError(f"{stage.row(0)}: column {column!r} holds {values.type}; a number is needed")
     if pa.types.is_floating(values.type) and nan == "error":
@@ -97,7 +97,7 @@ def dates_of(stage: Stage, column: str) -> pa.Array:
     if pa.types.is_dictionary(values.type) or is_text(values.type):
         return _dates_from_text(stage, column, trimmed(stage, values))
     if pa.types.is_temporal(values.type):  # a time zone's hours are those of UTC, as text can tell no more
-        return values.cast(pa.timestamp("us", "UTC" if getattr(values.type, "tz", None) else None))
+        return values.cast(pa.timestamp("us", "UTC" if getattr(values.type, "tz", None) else None), safe=False)
     if pa.types.is_null(values.type):
         return values.cast(pa.timestamp("us"))
     raise UserError(f"{stage.row(0)}: column {column!r} holds {values.type}; a date is needed")

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from feat2vec.columns import is_list
 from feat2vec.corpus import Corpus
 from feat2vec.errors import UserError, listed, suggest
-from feat2vec.query import write_query
+from feat2vec.query import MOST_DIGITS, write_query
 from feat2vec.recipe import PARTS, Ask, CorpusSpec, Recipe, Split
 from feat2vec.table import Table, open_table
 from feat2vec.table.files import find_files, parquet_part
@@ -140,12 +141,26 @@ def _write(
 def _query(recipe: Recipe, query: str, tables: Mapping[str, Table], folder: Path) -> Table:
     """The rows that the recipe's query makes of the tables."""
     path, where = folder / "train.parquet", f"{recipe.name}: rows"
+    _refuse_long_decimals(tables, where)
     files = {name: Path(_write(folder, name, _batches(table), table).name) for name, table in tables.items()}
     write_query(query, files, path, where)
     if not pq.read_metadata(path).num_rows:
         raise UserError(f"{where}: the query gives no row; look at its conditions and joins")
     # Columns of a CSV are text until something asks for numbers.
     return Table(str(path), [parquet_part(str(path))], all(table.typed for table in tables.values()))
+
+
+def _refuse_long_decimals(tables: Mapping[str, Table], where: str) -> None:
+    """Raise for a column of decimals that DuckDB would read as float64, in which long ids become one."""
+    for table in tables.values():
+        for name, kind in table.columns.items():
+            while is_list(kind):
+                kind = kind.value_type
+            if pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS:
+                raise UserError(
+                    f"{where}: column {name!r} of {table.name} is {kind}, and a query keeps {MOST_DIGITS} digits; "
+                    "turn it into text"
+                )
 
 
 def _pair(corpus: Corpus, spec: CorpusSpec, folder: Path) -> Table:

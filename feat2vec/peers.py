@@ -130,6 +130,6 @@ def _features(rows: pa.Table, held: pa.Table, columns: Sequence[str]) -> tuple[l
                 place = pc.fill_null(pc.index_in(texts, known), CATEGORIES)
                 values = pc.if_else(pc.is_valid(texts), place, None)
             elif pa.types.is_temporal(values.type):
-                values = values.cast(pa.timestamp("us")).cast(pa.int64())
+                values = values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
             part.append(pc.fill_null(values.cast(pa.float64(), safe=False), float("nan")).to_numpy())
     return [np.stack(part, axis=1) for part in parts], categorical

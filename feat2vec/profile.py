@@ -85,7 +85,7 @@ class Column:
         self.missing += stage.rows - int(counts.sum())
         if self.kind != "text" and not pa.types.is_boolean(self.type):
             self._see_numbers(_only(stage, self.name, keys), keys, counts)
-        self.sample = self.sample or keys.take(pa.array(_thin(len(keys)))).to_pylist()
+        self.sample = self.sample or _values(keys.take(pa.array(_thin(len(keys)))))
         return keys
 
     def _see_numbers(self, only: Stage, keys: pa.Array, counts: Any) -> None:
@@ -220,6 +220,14 @@ def _read(table: Table, names: Sequence[str]) -> list[Column]:
             column.missing += column.absent
             column.distinct -= column.absent_keys
     return columns
+
+
+def _values(array: pa.Array) -> list[Any]:
+    """Values as Python's, which has no nanoseconds."""
+    if getattr(array.type, "unit", "") == "ns":
+        array = array.cast(pa.timestamp("us", array.type.tz), safe=False)
+    values: list[Any] = array.to_pylist()
+    return values
 
 
 def _only(stage: Stage, name: str, values: pa.Array) -> Stage:

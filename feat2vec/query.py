@@ -21,6 +21,7 @@ from feat2vec.errors import UserError
 QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")  # no INSERT, no COPY
 SOURCES = ("BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION")  # no SHOW
 FUNCTIONS = ("generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest")  # that give rows
+MOST_DIGITS = 38  # of a decimal; what has more is float64 to DuckDB
 MOST_SAID = 150  # characters of DuckDB's own messages
 
 
@@ -56,11 +57,24 @@ def write_query(query: str, tables: Mapping[str, Path], path: Path, where: str) 
         database.execute("SET lock_configuration = true")
         try:
             _refuse_other_than_select(database, query, list(tables), where)
-            database.table_function("query", [query]).write_parquet(str(new.absolute()))
+            _without_hugeints(database.table_function("query", [query])).write_parquet(str(new.absolute()))
         except duckdb.Error as error:
             said = " ".join(str(error).split())[:MOST_SAID]
             raise UserError(f"{where}: the query fails: {said}") from None
         new.replace(path)
+
+
+def _without_hugeints(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Integers of 128 bits as decimals: a Parquet file would hold them as float64, in which long ids become one."""
+    kinds = [kind.id for kind in rows.types]
+    if not {"hugeint", "uhugeint"} & set(kinds):
+        return rows
+    columns = []
+    for i, (name, kind) in enumerate(zip(rows.columns, kinds, strict=True), start=1):
+        value = f"#{i}::DECIMAL({MOST_DIGITS}, 0)" if kind in ("hugeint", "uhugeint") else f"#{i}"
+        quoted = name.replace('"', '""')
+        columns.append(f'{value} AS "{quoted}"')
+    return rows.project(", ".join(columns))
 
 
 def _refuse_other_than_select(

@@ -30,6 +30,7 @@ DATE = (
     r"^\s*(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d(?:\.\d{1,6})?))?)?)?"
     r"(?:Z|([-+])(\d\d)(?::?(\d\d))?)?\s*$"
 )
+FRACTION = r"-?[0-9]+\.[0-9]+(e-[0-9][0-9])?"
 DAY, HOUR, MINUTE = 86_400_000_000, 3_600_000_000, 60_000_000  # in microseconds
 
 
@@ -65,6 +66,7 @@ IS_DATE = "a date, as 2024-01-31, 2024-01-31 10:30:00 or 2024-01-31T10:30:00+02:
 FORMS = {
     "boolean": "true or false",
     "number": "a number as text",
+    "float": "a number as text",
     "date": "a date, as 2024-01-31 or 2024-01-31 10:30:00",
 }
 
@@ -87,14 +89,16 @@ class Keys(tf.Module):  # type: ignore[misc]
 
     The rules are those of `keys.py`. Numbers of a typed column come as float64, and are found by their bits. Where they
     are parts of a text, or some key is no float64, as long ids are, they come as text; `5.0` is 5 then (`respell`).
-    A fraction of 16 digits or more is found only as the key is written: 0.12345678901234567, without zeros at its end.
+    A fraction of 16 digits or more is found only as the key is written: 0.12345678901234567, without zeros at its end;
+    that of a float64 also as C writes it with 17 digits, 0.10000000000000001 for 0.1.
     """
 
     def __init__(self, vocabulary: Vocabulary, *, text: bool, form: str | None = None) -> None:
         super().__init__()
-        self.boolean, number = vocabulary.kind == "boolean", vocabulary.kind == "number"
+        self.boolean, number = vocabulary.kind == "boolean", vocabulary.kind in ("number", "float")
         keys = pa.concat_arrays([vocabulary.keys, pa.array(vocabulary.too_frequent, pa.string())])
         ids = np.append(np.arange(FIRST, len(vocabulary)), [PADDING] * len(vocabulary.too_frequent)).astype(np.int64)
+        self.float = vocabulary.kind == "float"
         self.text = text or not number
         self.by_text: Any = None
         self.by_number: Any = None
@@ -115,7 +119,7 @@ class Keys(tf.Module):  # type: ignore[misc]
                         known.setdefault(digits, int(ids[at]))
                 self.by_digits = _table(tf.constant(["", *known], tf.string), np.array([UNSEEN, *known.values()]))
         if self.text:
-            none = MISSING_NUMBERS if vocabulary.kind in ("number", "numeral") else ()
+            none = MISSING_NUMBERS if vocabulary.kind in ("number", "float", "numeral") else ()
             words = ["", *none, *(pc.utf8_normalize(keys, form) if form else keys).to_pylist()]
             self.by_text = _table(tf.constant(words, tf.string), np.append([PADDING] * (1 + len(none)), ids))
 
@@ -136,6 +140,11 @@ class Keys(tf.Module):  # type: ignore[misc]
         decimal = tf.strings.regex_full_match(keys, DECIMAL) & ~long & ~exact
         numbers = tf.strings.to_number(tf.where(decimal, keys, "0"), tf.float64)
         ids = tf.where(decimal, self._of_numbers(numbers), ids)
+        if self.float:
+            written = exact & tf.strings.regex_full_match(keys, FRACTION)
+            numbers = tf.strings.to_number(tf.where(written, keys, "0"), tf.float64)
+            written &= tf.strings.as_string(numbers, precision=17, shortest=True) == keys
+            ids = tf.where(written, self._of_numbers(numbers), ids)
         return tf.where(as_written == UNSEEN, ids, as_written)
 
     def _of_numbers(self, numbers: Any) -> Any:

@@ -232,7 +232,10 @@ class Run:
         check_parts(self.folder, self.manifest, [path.name])
         try:
             with path.open(newline="", encoding="utf-8") as file:
-                return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+                rows = [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+            if any("epoch" not in row for row in rows):
+                raise ValueError("a row has no epoch")
+            return rows
         except (OSError, ValueError, TypeError, csv.Error) as error:  # TypeError: a row longer than the header
             raise UserError(f"{path}: holds no history that can be read ({in_a_line(error)}); {RESTORE}") from None
 

@@ -393,6 +393,8 @@ def group_vectors(
     truncate = model.schema.model.level_sharing == "truncate"
     total = len(counts) if level is None else int((levels >= level).sum())
     if not total:
+        if level is None:
+            raise UserError(f"the group {group!r} has no vectors: none of its keys is as frequent as `min_count` asks")
         raise UserError(f"no value of the group {group!r} reaches level {level}; use a lower level, or none")
     return Vectors(
         group, keys, lambda: _at_level(candidates(model, encoder, group), level, truncate), counts[:total],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from feat2vec.columns import MISSING_NUMBERS, Ints, Kind, concat
-from feat2vec.keys import respell, respell_large
+from feat2vec.keys import respell, respell_large, respell_rounded
 
 PADDING, UNSEEN, FIRST = 0, 1, 2
 NUMERAL = r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?"
@@ -55,18 +55,19 @@ class Vocabulary:
         """The ids of keys: 1 for a key that is not here, 0 for null, NA among numbers and what is too frequent."""
         if self.kind == "boolean":
             keys = respell(keys, self.kind)
-        if self.kind in ("number", "numeral"):
+        if self.kind in ("number", "float", "numeral"):
             keys = pc.if_else(pc.is_in(keys, pa.array(MISSING_NUMBERS)), pa.scalar(None, pa.string()), keys)
         ids = self._find(keys)
-        if self.kind == "number":  # a number that is no key as it stands may be one in another spelling
+        if self.kind in ("number", "float"):  # a number that is no key as it stands may be one in another spelling
             ids = self._find_respelled(ids, keys)
         return ids
 
     def _find_respelled(self, ids: Ints, keys: pa.StringArray) -> Ints:
         unseen = np.flatnonzero(ids == UNSEEN)
         ids, keys = ids.copy(), keys.take(pa.array(unseen))
-        for is_large in (False, True):
-            respelled = respell_large(keys) if is_large else respell(keys, "number")
+        ways: list[Callable[[pa.StringArray], pa.StringArray]] = [partial(respell, kind=self.kind), respell_large]
+        for way in [*ways, *([respell_rounded] if self.kind == "float" else [])]:
+            respelled = way(keys)
             changed = pc.not_equal(respelled, keys)
             places = np.flatnonzero(changed.to_numpy(zero_copy_only=False))
             if len(places):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feat2vec.codecs import ItemsCodec, NumbersCodec, Tally, VectorCodec, binned, codec_from_facts, pack
+from feat2vec.codecs import ItemsCodec, NumbersCodec, Tally, VectorCodec, binned, check_entries, codec_from_facts, pack
 from feat2vec.keys import Items
 from feat2vec.scaling import ColumnScale
 from feat2vec.schema import Group
@@ -108,6 +109,10 @@ def test_decoding() -> None:
     codec = NumbersCodec(scales, "error")
     assert codec.width == 3
     assert codec.decode(np.array([[1, 1.5, 1], [-1, 4, 0]], np.float32)) == [[12.0, None], [8.0, 4.0]]
+    np.testing.assert_array_equal(codec.numbers(np.array([[1, 1.5, 1], [-1, 4, 0]])), [[12, np.nan], [8, 4]])
+    dates = NumbersCodec((ColumnScale("d", "date", "none", (), 0.0, indicator=False),), "error")
+    assert dates.decode(np.array([[0.5]])) == [[datetime(1970, 1, 1, 12)]]
+    assert dates.decode(np.array([[-1e6], [3e6]])) == [[datetime.min], [datetime.max]]  # a float32 may be days away
     entries = codec.pack(np.array([[12, np.nan], [np.nan, np.nan], [np.nan, 4], [8, -0.0]]))
     assert entries.present.tolist() == [True, False, True, True]
     assert entries.rows.tolist() == [[1, 1.5, 1], [0, 4, 0], [-1, 0, 0]]
@@ -149,3 +154,9 @@ def test_enough_bits_for_the_largest_id(keys: int, bits: int) -> None:
     codec = ItemsCodec(Vocabulary(pa.array([""] * keys, pa.string()), np.zeros(keys, np.int64)), 2, 2)
     assert codec.bits == bits
     assert keys + 1 < 2**bits
+
+
+def test_a_group_has_values() -> None:
+    for codec, entries in ((ItemsCodec(KEYS, 1, 1), np.zeros((0, 1), np.int32)), (VectorCodec(2), np.zeros((0, 2)))):
+        with pytest.raises(ValueError, match="a group has no values"):
+            check_entries(codec, entries)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,10 @@ import pytest
 import feat2vec
 from feat2vec import evaluate
 from feat2vec.errors import UserError
+from feat2vec.evaluate import pair_similarities
+from feat2vec.model import Feat2Vec
 from feat2vec.peers import popularity
+from feat2vec.run import unwritten
 from feat2vec.space import candidates, dense, extract, similarities
 from feat2vec.trainer import train
 from tests.commands import feat2vec as command
@@ -276,3 +281,41 @@ def test_the_command_prints_one_object(run: feat2vec.Run, tmp_path: Path) -> Non
     ]  # fmt: skip
     assert facts["given"] == ["cast", "year"]
     assert done.stderr == ""
+
+
+def test_dates_are_measured_without_the_time_zone_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    days = pa.array([datetime(2020, 3, 1 + i % 31) for i in range(62)], pa.timestamp("us"))  # clocks change on the 8th
+    table = pa.table({"word": [f"w{i % 7}" for i in range(62)], "day": days})
+    groups = {"word": {"column": "word"}, "day": {"column": "day", "extractor": "numeric"}}
+    run = unwritten(Feat2Vec.from_encoder(feat2vec.fit({"version": 1, "groups": groups}, table).encoder))
+    errors = []
+    try:
+        for zone in ("UTC", "EST5EDT"):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            errors.append(evaluate.nearest(run, table, "day")["mse"])
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert errors[0] == errors[1] > 0
+
+
+def test_pairs_of_typed_columns_find_their_keys() -> None:
+    class Known(dict[str, float]):
+        def similarity(self, a: str, b: str) -> float:
+            return self[a] * self[b]
+
+    times = [datetime(2020, 1, 1), datetime(2020, 1, 2, 10, 30), None]
+    known = Known({"2020-01-01": 1.0, "2020-01-02 10:30:00": 2.0, "5": 3.0})
+    facts = pair_similarities(pa.table({"a": times, "b": [5.0, 5.0, 5.0], "n": [1, 2, 3]}), known)
+    assert facts == {"n": 2, "skipped_unseen": 1, "spearman": pytest.approx(1)}
+
+
+def test_a_group_all_of_whose_keys_are_rare_has_no_ranks_and_no_vectors() -> None:
+    table = pa.table({"word": ["a", "b", "c"], "place": ["x", "y", "x"]})
+    groups = {"word": {"column": "word", "extractor": {"type": "lookup", "min_count": 2}}, "place": {"column": "place"}}
+    run = unwritten(Feat2Vec.from_encoder(feat2vec.fit({"version": 1, "groups": groups}, table).encoder))
+    facts = evaluate.rank(run, table, "word")
+    assert (facts["n"], facts["skipped_unseen"], facts["candidates"], facts["mrr"]) == (0, 3, 0, None)
+    with pytest.raises(UserError, match="the group 'word' has no vectors: none of its keys is as frequent"):
+        run.vectors("word")

@@ -279,6 +279,34 @@ def test_a_batchs_loss_is_that_of_its_rows_against_their_candidates(
 
 
 @pytest.mark.parametrize(
+    ("objective", "noise", "spec"),
+    [
+        ({"type": "contrastive", "temperature": 0.3}, {"sharing": "batch"}, {"dim": 4}),
+        (UNIT, {"joint": [["who", "tags"]]}, {"ranks": [2, 4, 8]}),
+    ],
+)
+def test_contrastive_sums_of_many_groups_are_those_of_few(
+    objective: Any, noise: dict[str, Any], spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to MOST_SUMS groups each unit adds up its own context; beyond, all units' contexts are added up at once."""
+    case = {"objective": objective, "noise": {"negatives": 3, **noise}, "model": spec}
+    rows = encoded(case, with_options(LOOKUPS, gain=GAINS))
+    model = Feat2Vec.from_encoder(rows.encoder)
+    inputs, ids = next(iter(model.dataset(rows, batch_size=64, shuffle=False)))
+    seed = tf.constant([7, 8], tf.int64)
+    tables = [table.value for extractor in model.extractors for table in extractor.tables]
+    gradients = []
+    for most in (len(LOOKUPS), len(LOOKUPS) - 1):
+        monkeypatch.setattr("feat2vec.model.MOST_SUMS", most)
+        with tf.GradientTape() as tape:
+            loss = model.step_loss(inputs, ids, None, seed, True)
+        assert float(loss) == pytest.approx(noise_loss_loop(model, inputs, ids, seed, tables_of(model)), rel=2e-5)
+        gradients.append([tf.convert_to_tensor(gradient).numpy() for gradient in tape.gradient(loss, tables)])
+    for few, many in zip(*gradients, strict=True):
+        np.testing.assert_allclose(many, few, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
     ("objective", "dependents", "sharing"),
     [
         ("nce", "joint", "record"),

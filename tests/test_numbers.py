@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from feat2vec.keys import items_of
 from feat2vec.numbers import dates_of, numbers_of, vectors_of
-from tests.test_columns import INF, NAN, csv_stage, refuse, stage_of
+from feat2vec.specs import Lookup
+from tests.test_columns import INF, NAN, bags, csv_stage, refuse, stage_of
 
 
 @pytest.mark.parametrize(
@@ -172,3 +174,12 @@ def test_a_number_is_the_same_in_text() -> None:
 )
 def test_what_is_no_vector(cells: list[Any], size: int | None, match: str) -> None:
     refuse(match, lambda: vectors_of(stage_of(cells), "a", size))
+
+
+def test_nanoseconds_are_cut_off_where_days_are_counted() -> None:
+    """A float64 holds days to a microsecond; keys are what needs all the digits."""
+    stage = stage_of([86_400_000_000_000 + 1500, None], pa.timestamp("ns"))
+    days, kind = numbers_of(stage, "a")
+    assert (days[0], kind) == (1 + 1e-6 / 86400, "date")
+    assert np.isnan(days[1])
+    assert bags(items_of(stage, "a", Lookup(parts=("day", "hour")))) == [["day=2", "hour=0"], []]

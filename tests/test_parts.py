@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +108,16 @@ def test_what_a_recipe_asks_for_is_given() -> None:
         sources_of(two, [])
     with pytest.raises(UserError, match="--data tran=a: the recipe has no table 'tran'; did you mean 'train'"):
         sources_of(two, ["tran=a"])
+
+
+def test_a_query_keeps_long_ids_apart(source: str, tmp_path: Path) -> None:
+    query = """SELECT a, 9007199254740992::HUGEINT + n AS id, n AS "odd ""name" FROM rows"""
+    made = make_parts(recipe(data={"rows": source}, rows=query), {"rows": source}, tmp_path)
+    (batch,) = made.tables["train"].batches(["id", 'odd "name'])
+    assert [int(id_) for id_ in batch.data["id"].to_pylist()] == [2**53 + n for n in range(100)]
+    assert batch.data[1].to_pylist() == list(range(100))
+    long = pa.table({"id": pa.array([Decimal(10**50), Decimal(10**50 + 1)], pa.decimal256(60)), "a": ["x", "y"]})
+    pq.write_table(long, tmp_path / "long.parquet")
+    sources = {"rows": str(tmp_path / "long.parquet")}
+    with pytest.raises(UserError, match=r"column 'id' of .*long\.parquet is decimal256\(60, 0\), .* keeps 38 digits"):
+        make_parts(recipe(data=sources, rows="SELECT * FROM rows"), sources, tmp_path)

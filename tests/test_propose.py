@@ -461,3 +461,10 @@ def test_large_decimals_are_identifiers(tmp_path: Path) -> None:
         columns, left_out = profile_table(open_table(f"{tmp_path}/*.parquet"))
     assert not left_out
     assert [(column.kind, column.distinct) for column in columns] == [("text", 4)] * 2
+
+
+def test_times_with_nanoseconds_are_proposed_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    times = pa.array(np.arange(1, 21), pa.timestamp("ns"))
+    (column, _), _ = profile_table(open_table(pa.table({"t": times, "b": range(20)})))
+    assert (column.kind, column.distinct, column.sample[0]) == ("date", 20, datetime(1970, 1, 1))

@@ -140,6 +140,12 @@ def test_a_run_is_read_back(tmp_path: Path) -> None:
         "duckdb",
     }
     assert loaded.history == run.history
+    unsealed = {key: value for key, value in loaded.manifest.items() if key not in (PARTS, SEAL)}
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(unsealed))
+    for text in ("loss\n0.5\n", "epoch,loss\n1,x\n", "epoch,loss\n1,0.5,2\n"):
+        (tmp_path / "run" / "history.csv").write_text(text)
+        with pytest.raises(UserError, match=r"history\.csv: holds no history that can be read"):
+            _ = feat2vec.load(tmp_path / "run").history
     (tmp_path / "run" / "manifest.json").write_text(json.dumps({**loaded.manifest, "format": 99}))
     with pytest.raises(UserError, match="was written in format 99; this feat2vec reads 1"):
         feat2vec.load(tmp_path / "run")

@@ -350,7 +350,7 @@ TYPES: list[tuple[pa.Array, pa.DataType, list[Any]]] = [
     (pa.array([Decimal(12300)], pa.decimal128(18, -2)), pa.decimal128(20), [Decimal(12300)]),
     (pa.array([Decimal(5)], pa.decimal256(60)), pa.decimal256(60), [Decimal(5)]),
     (pa.array([date(2024, 1, 2)], pa.date64()), pa.date32(), [date(2024, 1, 2)]),
-    (pa.array([1001], pa.timestamp("ns")), pa.timestamp("us"), [datetime(1970, 1, 1, 0, 0, 0, 1)]),
+    (pa.array([1000], pa.timestamp("ns")), pa.timestamp("ns"), [datetime(1970, 1, 1, 0, 0, 0, 1)]),
     (pa.array([1], pa.timestamp("s", "UTC")), pa.timestamp("us", "UTC"), [datetime(1970, 1, 1, 0, 0, 1, 0, UTC)]),
     (pa.array([["x"], None], pa.large_list(pa.large_string())), pa.list_(S), [["x"], None]),
     (pa.array([["x"], None], pa.list_view(pa.string_view())), pa.list_(S), [["x"], None]),
@@ -399,6 +399,31 @@ def test_invalid_utf8_is_found(cls: pa.DataType, encode: bool, tmp_path: Path) -
     refuse(table, "the table: row 701: column 'a': .*cannot be read as string: .*UTF8")
     pq.write_table(table, tmp_path / "a.parquet")
     refuse(tmp_path / "a.parquet", r"a\.parquet: row 701: column 'a'")
+
+
+def test_files_of_decimals_and_of_floats_keep_every_decimal_apart(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [0.5, 2.0**53]}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"a": pa.array([Decimal("1.25")], pa.decimal128(20, 2))}), tmp_path / "1.parquet")
+    assert column(tmp_path / "*.parquet") == [0.5, 2.0**53, 1.25]
+    pq.write_table(pa.table({"a": pa.array([[0.5]])}), tmp_path / "0.parquet")
+    for lists, read in ((pa.nulls(1), None), (pa.array([[Decimal("1.25")]], pa.list_(pa.decimal128(20, 2))), [1.25])):
+        pq.write_table(pa.table({"a": lists}), tmp_path / "1.parquet")
+        assert column(tmp_path / "*.parquet") == [[0.5], read]
+    pq.write_table(pa.table({"a": [0.5]}), tmp_path / "0.parquet")
+    ids = pa.array([Decimal(7), Decimal(2**53), Decimal(2**53 + 1)], pa.decimal128(38))
+    pq.write_table(pa.table({"a": ids}), tmp_path / "1.parquet")
+    refuse(tmp_path / "*.parquet", r"1\.parquet: row 2: column 'a': .*more than 15 digits, and other files have floats")
+
+
+def test_nanoseconds_are_not_cut_off(tmp_path: Path) -> None:
+    times = pa.table({"a": pa.array([1, 2, 1000], pa.timestamp("ns"))})
+    pq.write_table(times, tmp_path / "0.parquet")
+    (batch,) = open_table(tmp_path / "0.parquet").batches()
+    assert batch.data.column(0).cast(pa.int64()).to_pylist() == [1, 2, 1000]
+    pq.write_table(pa.table({"a": pa.array([1], pa.timestamp("us"))}), tmp_path / "1.parquet")
+    refuse(tmp_path / "*.parquet", r"0\.parquet: row 1: column 'a': .*would lose data")
+    pq.write_table(times.slice(2), tmp_path / "0.parquet")
+    assert column(tmp_path / "*.parquet") == [datetime(1970, 1, 1, 0, 0, 0, 1)] * 2
 
 
 def test_values_that_do_not_fit() -> None:

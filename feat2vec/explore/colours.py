@@ -105,7 +105,7 @@ def _numbers(stage: Stage, column: str) -> Numbers | None:
     kind = "text" if is_text(values.type) or is_list(values.type) else kind_of_type(values.type)
     if kind in ("number", "date"):
         if kind == "date":
-            values = values.cast(pa.timestamp("us", getattr(values.type, "tz", None))).cast(pa.int64())
+            values = values.cast(pa.timestamp("us", getattr(values.type, "tz", None)), safe=False).cast(pa.int64())
         chunks = [pc.fill_null(chunk.cast(pa.float64(), safe=False), float("nan")) for chunk in values.chunks]
         found = concat(chunks, np.float64) / (86_400e6 if kind == "date" else 1)
         return Numbers(np.where(np.isfinite(found), found, np.nan), kind == "date")

@@ -47,8 +47,8 @@ class Batch:
 class Table:
     """Rows with named columns, in one or more parts; `open_table` makes them.
 
-    The type of a column is one of bool, int64, uint64, float32, float64, string, date32, timestamp[us] with or
-    without a time zone, decimals that neither int64 nor float64 holds, null, list<any of these> and
+    The type of a column is one of bool, int64, uint64, float32, float64, string, date32, timestamp[us or ns]
+    with or without a time zone, decimals that neither int64 nor float64 holds, null, list<any of these> and
     fixed_size_list<float32 or float64>. Every other type (structs, maps, durations ...) stays what it is, and to ask
     for such a column is an error.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from feat2vec.errors import UserError
 BATCH_ROWS = 2**17
 BATCH_BYTES = 2**26
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, as days since 1970
+FLOAT_DIGITS = 15  # of a decimal that float64 tells from every other
 DATES = "dates must be in the years 1 to 9999"
 
 
@@ -70,7 +72,7 @@ def normal_type(kind: pa.DataType) -> pa.DataType:
     if _is_list(kind):
         return pa.list_(normal_type(kind.value_type))
     if t.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
+        return pa.timestamp("ns" if kind.unit == "ns" else "us", kind.tz)
     return _normal_scalar(kind)
 
 
@@ -96,7 +98,7 @@ def _normal_decimal(before: int, after: int) -> pa.DataType:
     digits = min(before + after, 76)
     if after == 0 and digits <= 18:
         return pa.int64()
-    if digits <= 15:
+    if digits <= FLOAT_DIGITS:
         return pa.float64()
     return pa.decimal128(digits, after) if digits <= 38 else pa.decimal256(digits, after)
 
@@ -151,9 +153,10 @@ def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         sizes = [(kind.precision - kind.scale, kind.scale) if t.is_decimal(kind) else (20, 0) for kind in (a, b)]
         return _normal_decimal(*map(max, *sizes))
     if all(t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) for kind in (a, b)):
-        return pa.float64()
-    if t.is_timestamp(a) and t.is_timestamp(b) and a.tz and b.tz:
-        return pa.timestamp("us", "UTC")
+        return pa.float64()  # integers and decimals that it would make others of are refused, each with its row
+    if t.is_timestamp(a) and t.is_timestamp(b) and (a.tz is None) == (b.tz is None):
+        unit = a.unit if a.unit == b.unit else "us"  # those in nanoseconds end in 2262
+        return pa.timestamp(unit, a.tz if a.tz == b.tz else "UTC")
     if _is_list(a) and _is_list(b):
         value = common_type(a.value_type, b.value_type)
         fixed = t.is_fixed_size_list(a) and t.is_fixed_size_list(b) and a.list_size == b.list_size
@@ -192,12 +195,13 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         array = array.cast(pa.dictionary(pa.int32(), pa.string()))
         if kind == pa.string() and not array.dictionary.null_count:
             return array
-    # nanoseconds, and the hours of a date64, are cut off on purpose; anything else that would lose is an error
+    # the hours of a date64 are cut off on purpose; anything else that would lose is an error
     if "date64" in str(array.type):
         _refuse_far_dates(array)  # before they are cut off
+    _refuse_long_decimals(array, kind)
     # PyArrow casts lists of nothing but null to lists with fewer items, if their type is the same
     if array.type != kind:
-        array = array.cast(kind, safe=not any(unit in str(array.type) for unit in ("[ns", "date64")))
+        array = array.cast(kind, safe="date64" not in str(array.type))
     _refuse_far_dates(array)
     return array
 
@@ -208,8 +212,8 @@ def _refuse_far_dates(array: pa.Array) -> None:
 
     while _is_list(array.type):
         array = array.flatten()
-    if not pa.types.is_temporal(array.type) or not len(array):
-        return
+    if not pa.types.is_temporal(array.type) or not len(array) or getattr(array.type, "unit", "") == "ns":
+        return  # nanoseconds are of the years 1677 to 2262
     is_date32 = pa.types.is_date32(array.type)
     limits = pc.min_max(array.view(pa.int32() if is_date32 else pa.int64())).as_py()
     if limits["min"] is None:
@@ -218,6 +222,20 @@ def _refuse_far_dates(array: pa.Array) -> None:
     margin = day if getattr(array.type, "tz", None) else 0  # in another time zone it may be the next year already
     if limits["min"] < FIRST_DAY * day + margin or limits["max"] >= (LAST_DAY + 1) * day - margin:
         raise pa.ArrowInvalid(DATES)
+
+
+def _refuse_long_decimals(array: pa.Array, kind: pa.DataType) -> None:
+    """Raise an ArrowInvalid for decimals of more digits than a float64 keeps, if that is what they become."""
+    import pyarrow.compute as pc
+
+    while _is_list(array.type) and _is_list(kind):
+        array, kind = array.flatten(), kind.value_type
+    values = array.dictionary if pa.types.is_dictionary(array.type) else array
+    if not pa.types.is_floating(kind) or not pa.types.is_decimal(values.type):
+        return
+    least_long = Decimal(10).scaleb(FLOAT_DIGITS - 1 - values.type.scale)
+    if any(limit is not None and abs(limit) >= least_long for limit in pc.min_max(values).as_py().values()):
+        raise pa.ArrowInvalid(f"it has more than {FLOAT_DIGITS} digits, and other files have floats: write one type")
 
 
 def _list(views: pa.Array) -> pa.Array:
