@@ -38,6 +38,14 @@ def in_a_shell(folder: Path, words: str, redirections: str) -> subprocess.Comple
     return subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True)
 
 
+def test_a_current_folder_that_is_gone_is_said(folder: Path) -> None:
+    (folder / "gone").mkdir()
+    command = f"rmdir ../gone; {shlex.join(PROGRAM)} init {folder / 'films.csv'} -o films.yaml"
+    gone = subprocess.run(["bash", "-c", command], cwd=folder / "gone", capture_output=True, text=True)
+    assert gone.stderr == "the current folder does not exist any more; change to one that does (cd)\n"
+    assert gone.returncode == 2
+
+
 # --- names ----------------------------------------------------------------------------------------------------------
 
 

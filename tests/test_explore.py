@@ -416,6 +416,7 @@ def ask(server: Server, request: bytes) -> bytes:
         (b"PRI * HTTP/2.0", 505),
         (b"\0\0\0", 400),
         (b"\x16\x03\x01\x02\xff\xfe", 400),
+        (b"GET /nothing HTTP/0.9", 404),
         (b"POST / HTTP/1.1", 501),
         (b"GET /" + b"x" * 70_000 + b" HTTP/1.1", 414),
     ],

@@ -8,6 +8,7 @@ import gzip
 import importlib
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -642,6 +643,13 @@ def test_files_with_other_types_or_columns(tmp_path: Path) -> None:
     refuse(tmp_path, r"3\.parquet: has no column 'a', which .*1\.parquet has; did you mean 'aa'")
     write_table("3.parquet", a=[1], b=["x"], c=[[1]], d=[1])
     refuse(tmp_path, r"1\.parquet: has no column 'd', which .*3\.parquet has")
+
+
+def test_what_is_neither_file_nor_folder_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    refuse(tmp_path / "pipe.csv", r"pipe\.csv: is neither a file nor a folder, but a device, a pipe or a socket")
+    (tmp_path / "link.csv").symlink_to("nowhere")
+    refuse(tmp_path / "link.csv", r"link\.csv: is a link to nowhere, which is no file or folder: check the path")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import subprocess
 import sys
@@ -143,6 +144,23 @@ def test_a_folder_that_may_not_be_written_to_is_said(monkeypatch: pytest.MonkeyP
     for place in (file_place, lambda out: folder_place(out, "thing")):
         with pytest.raises(UserError, match=r"^empty/x: nothing may be written to empty; choose another place$"):
             place("empty/x")
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EPERM, errno.EACCES, errno.EROFS])
+def test_a_folder_in_which_the_system_makes_no_file_is_said(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str, *_: object) -> int:
+        raise OSError(number, os.strerror(number), path)  # as /proc and /sys answer root, whatever os.access says
+
+    monkeypatch.setattr(os, "open", refuse)
+    for place in (file_place, lambda out: folder_place(out, "thing")):
+        with pytest.raises(UserError, match=r"^empty/x: nothing may be written to empty; choose another place$"):
+            place("empty/x")
+
+
+def test_looking_at_a_place_leaves_nothing_there() -> None:
+    before = sorted(Path.cwd().rglob("*"))
+    assert (file_place("empty/x"), folder_place("empty/x", "thing").path) == (Path("empty/x"), Path("empty/x"))
+    assert sorted(Path.cwd().rglob("*")) == before
 
 
 @pytest.mark.parametrize("name", ["/a/sales", "../../x", "..", ".", "", "a/b", "a\\b", "a\nb", "\0", "C:x", "x" * 121])

@@ -1,7 +1,7 @@
 """The source distribution holds all that the repository holds, so that its tests run from it.
 
-setuptools takes the package and the tests' own modules; what else there is, it takes from a MANIFEST.in or from this
-command, which pyproject.toml names.
+setuptools itself takes the package, and whatever the list of an earlier build names; this command, which pyproject.toml
+names, takes the package and the folders and files beside it, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from setuptools.command.sdist import sdist
 
 FOLDERS = (".ci", "recipes", "schemas", "tests", "tools")
-FILES = (".gitignore", "ARCHITECTURE.md", "CHANGELOG.md")
+FILES = (".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml")
 
 
 def files_below(folder: str, ignored: list[str]) -> Iterator[str]:
@@ -35,5 +35,8 @@ class WholeSdist(sdist):
     def make_distribution(self) -> None:
         """Write the archive."""
         ignored = Path(".gitignore").read_text(encoding="utf-8").split()
-        self.filelist.extend([*(path for folder in FOLDERS for path in files_below(folder, ignored)), *FILES])
+        facts = [path for path in self.filelist.files if Path(path).parts[0] == "feat2vec.egg-info"]
+        self.filelist.files = []
+        self._add_defaults_python()  # the package
+        self.filelist.extend([*facts, *(path for folder in FOLDERS for path in files_below(folder, ignored)), *FILES])
         super().make_distribution()

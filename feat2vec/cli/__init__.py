@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from feat2vec.cli.console import drop_output, exit_code, noted_signals, open_closed_streams
+from feat2vec.cli.console import drop_output, exit_code, noted_signals, open_closed_streams, refuse_removed_folder
 from feat2vec.cli.explore import explore
 from feat2vec.cli.measuring import evaluate, explain, report
 from feat2vec.cli.tables import check, init
@@ -38,6 +38,7 @@ def feat2vec() -> None:
     feat2vec init films.parquet -o films.yaml
     feat2vec check films.yaml --data films.parquet
     """
+    refuse_removed_folder()
 
 
 COMMANDS = (

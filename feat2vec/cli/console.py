@@ -107,6 +107,14 @@ def open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(opened, "r" if number == 0 else "w", encoding="utf-8"))
 
 
+def refuse_removed_folder() -> None:
+    """Raise if the current folder is gone, such as a terminal's after `rm -r`: no relative path leads anywhere."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UserError("the current folder does not exist any more; change to one that does (cd)") from None
+
+
 def drop_output() -> None:
     """Lose what is still to be written, where it cannot be: the interpreter would try again and print a traceback."""
     try:

@@ -174,6 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
         return status, "application/json", json.dumps(facts, ensure_ascii=False).encode()
 
     def _send(self, status: int, kind: str, body: bytes) -> None:
+        self.request_version = self.default_request_version  # to one that says HTTP/0.9 no status line would be sent
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))

@@ -77,6 +77,10 @@ def _below(folder: str) -> Iterator[str]:
 
 def _missing(source: str) -> str:
     path = Path(source)
+    if path.is_symlink():
+        return f"{source}: is a link to {os.readlink(path)}, which is no file or folder: check the path"
+    if path.exists():
+        return f"{source}: is neither a file nor a folder, but a device, a pipe or a socket: write its rows to a file"
     if not path.parent.is_dir():
         return f"{source}: no such file: the folder {path.parent} does not exist either"
     near = suggest(path.name, sorted(entry.name for entry in path.parent.iterdir()))

@@ -76,10 +76,23 @@ def _named(out: str | Path, what: str) -> Path:
     return out
 
 
+# Errors of a folder in which no file can be made, whatever its permissions say: /proc, /sys, a read-only disk.
+REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
+
+
 def refuse_unwritable(out: Path, folder: Path) -> None:
-    """Raise if nothing may be written to a folder."""
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UserError(f"{out}: nothing may be written to {_short(folder)}; choose another place")
+    """Raise if nothing may be written to a folder; making a file tells more than permissions do."""
+    probe = folder / hidden_name(out.name)
+    try:
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        with named_instead(probe, out):
+            os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            probe.unlink()
+    except OSError as error:
+        if error.errno not in REFUSED:
+            raise
+        raise UserError(f"{out}: nothing may be written to {_short(folder)}; choose another place") from None
 
 
 def _short(path: Path) -> Path:
