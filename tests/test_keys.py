@@ -356,13 +356,15 @@ def test_a_key_finds_itself(cells: tuple[pa.DataType | None, list[Any]]) -> None
         kind, values = cells
         stage = stage_of(values, kind or pa.string())
         keys = pc.unique(items_of(stage, "a", Lookup()).keys)
+        if kind is None:  # as fitting leaves them out
+            keys = keys.filter(pc.invert(pc.is_in(keys, pa.array(MISSING_NUMBERS))))
         counts = np.ones(len(keys), np.int64)
         vocabulary = Vocabulary(keys, counts, 0, "number" if kind is not None else "numeral")
         ids = np.arange(len(keys)) + FIRST
-        if kind is None:
-            ids = np.where(pc.is_in(keys, pa.array(MISSING_NUMBERS)), PADDING, ids)
         assert vocabulary.ids(keys).tolist() == ids.tolist()
         assert Keys(vocabulary, text=True)(tf.constant(keys.to_pylist())).numpy().tolist() == ids.tolist()
+        if kind is None:
+            assert vocabulary.ids(pa.array(MISSING_NUMBERS)).tolist() == [PADDING] * len(MISSING_NUMBERS)
         if kind is not None:
             digits = pa.array([f"{Decimal(key):f}" for key in keys.to_pylist()])
             if kind != pa.float32():  # whose large keys are rounded: 9.007199e+15 is 2**53
