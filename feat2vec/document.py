@@ -147,6 +147,11 @@ def dotted(path: KeyPath) -> str:
 
 def read_document(path: str | Path) -> Document:
     """Read a YAML file."""
+    return parse_document(read_text(path), str(path))
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a YAML file."""
     path = Path(path)
     try:
         with path.open("rb") as file:
@@ -158,7 +163,7 @@ def read_document(path: str | Path) -> Document:
     if len(content) > MAX_BYTES:  # a table, or a device without an end
         raise UserError(f"{path}: is larger than {MAX_BYTES >> 20} MB, which no schema or recipe is; {INIT}")
     try:
-        return parse_document(content.decode("utf-8-sig"), str(path))
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise UserError(f"{path}:{line}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from None

@@ -25,11 +25,12 @@ from feat2vec.beside import Beside
 from feat2vec.codecs import Codec, Entries, Tally, check_entries, codec_from_facts
 from feat2vec.columns import STAGE_BYTES, Stage, stages
 from feat2vec.database import connect
+from feat2vec.document import read_text
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.fits import CodecFit, codec_fit
 from feat2vec.numbering import EntryFiles, interleave, number_group
 from feat2vec.run_files import in_a_line, read_json
-from feat2vec.schema import Group, Schema, Softmax, read_schema
+from feat2vec.schema import Group, Schema, Softmax, read_schema, schema_of
 from feat2vec.table import Table, open_table
 from feat2vec.table.csv import DELIMITERS
 from feat2vec.terminal import printable
@@ -194,7 +195,7 @@ class Encoder:
             if facts["format"] != FORMAT:
                 shown = repr(facts["format"])[:20]
                 raise UserError(f"{folder}: was written in format {shown}; this feat2vec reads {FORMAT}")
-            schema = read_schema(folder / "schema.yaml", plugins=False)
+            schema = schema_of(read_text(folder / "schema.yaml"), str(folder / "schema.yaml"))
             if list(schema.groups) != list(facts["groups"]):
                 raise ValueError("schema.yaml has other groups than encoder.json")
             if isinstance(schema.objective, Softmax) != (facts["classes"] is not None):

@@ -20,7 +20,6 @@ import tensorflow as tf
 
 from feat2vec.batches import Batches, value_tables
 from feat2vec.columns import Stage, is_list, kind_of_type, stages
-from feat2vec.document import parse_document
 from feat2vec.embed import ROW, at_level, chosen, column_names, level_of
 from feat2vec.encode import Encoder
 from feat2vec.errors import UserError, listed, suggest
@@ -29,7 +28,7 @@ from feat2vec.memory import dims_of
 from feat2vec.model import Feat2Vec
 from feat2vec.numbers import numbers_of
 from feat2vec.pieces import copy_to, tables_aside
-from feat2vec.schema import Nce, Regression, Schema, Softmax, read_schema
+from feat2vec.schema import Nce, Regression, Schema, Softmax, schema_of
 from feat2vec.scores import run_extractor
 from feat2vec.specs import NumbersSpec, VectorSpec
 from feat2vec.table import Table, open_table
@@ -49,7 +48,7 @@ class GroupVectors(keras.layers.Layer):
         super().__init__(**kwargs)
         self.schema = schema
         self.shapes = {name: Shape(int(s[0]), tuple(s[1]), bool(s[2])) for name, s in shapes.items()}
-        spec: Schema = read_schema(parse_document(schema), plugins=False)
+        spec: Schema = schema_of(schema)
         self.sharing = spec.model.level_sharing
         self.level, self.dim = level_of(spec.model, level)
         self.names = input_names(list(self.shapes))

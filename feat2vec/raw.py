@@ -19,13 +19,14 @@ from feat2vec.codecs import Codec, ItemsCodec, NumbersCodec, VectorCodec, binned
 from feat2vec.columns import MISSING_NUMBERS
 from feat2vec.errors import UserError
 from feat2vec.keys import DECIMAL, LONG, MANY_DIGITS, WEEKDAYS, spell_floats
+from feat2vec.pieces import are_aside
 from feat2vec.scaling import ColumnScale
 from feat2vec.schema import Group
 from feat2vec.specs import ItemsSpec, Lookup, TokensSpec
 from feat2vec.vocabulary import FIRST, PADDING, UNSEEN, Vocabulary
 from feat2vec.words import Words, trimmed
 
-LARGEST = 1 << 30  # bytes of keys in a graph, which is one message of Protocol Buffers
+LARGEST = 1 << 30  # bytes of a group's keys; more were never tried
 DATE = (
     r"^\s*(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d(?:\.\d{1,6})?))?)?)?"
     r"(?:Z|([-+])(\d\d)(?::?(\d\d))?)?\s*$"
@@ -107,7 +108,7 @@ class Keys(tf.Module):  # type: ignore[misc]
             floats = pc.cast(keys, pa.float64())
             exact = pc.equal(spell_floats(floats), keys).to_numpy(zero_copy_only=False)
             bits = np.append(floats.to_numpy()[exact], np.nan).view(np.int64)  # a table needs a key
-            self.by_number = _table(bits, np.append(ids[exact], UNSEEN))
+            self.by_number = KeyTable(bits, np.append(ids[exact], UNSEEN))
             self.text |= not exact.all()
             if self.text:
                 known: dict[str, int] = {}
@@ -117,11 +118,11 @@ class Keys(tf.Module):  # type: ignore[misc]
                     digits = _digits(keys[int(at)].as_py())
                     if digits is not None:
                         known.setdefault(digits, int(ids[at]))
-                self.by_digits = _table(tf.constant(["", *known], tf.string), np.array([UNSEEN, *known.values()]))
+                self.by_digits = KeyTable(tf.constant(["", *known], tf.string), np.array([UNSEEN, *known.values()]))
         if self.text:
             none = MISSING_NUMBERS if vocabulary.kind in ("number", "float", "numeral") else ()
             words = ["", *none, *(pc.utf8_normalize(keys, form) if form else keys).to_pylist()]
-            self.by_text = _table(tf.constant(words, tf.string), np.append([PADDING] * (1 + len(none)), ids))
+            self.by_text = KeyTable(tf.constant(words, tf.string), np.append([PADDING] * (1 + len(none)), ids))
 
     def __call__(self, keys: Any) -> Any:
         """The ids [keys] of keys [keys]."""
@@ -160,8 +161,38 @@ def _digits(key: str) -> str | None:
     return key if key.removeprefix("-").isdecimal() else str(int(number))
 
 
-def _table(keys: Any, ids: Any) -> Any:
-    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, tf.constant(ids, tf.int64)), UNSEEN)
+class KeyTable(tf.Module):  # type: ignore[misc]
+    """A hash table from keys to ids, UNSEEN for others, whose keys and ids are variables.
+
+    TensorFlow's own initializer takes constants, which it copies several times while a model is saved, as they are
+    part of its graph. Within `tables_aside` the table is left empty: it is filled when the saved model is loaded.
+    """
+
+    def __init__(self, keys: Any, ids: Any) -> None:
+        super().__init__()
+        self.keys = tf.Variable(keys, trainable=False)
+        self.ids = tf.Variable(tf.constant(ids, tf.int64), trainable=False)
+        self.table = tf.lookup.StaticHashTable(_FromVariables(self.keys, self.ids), UNSEEN)
+
+    def lookup(self, keys: Any) -> Any:
+        """The ids of keys, int64."""
+        return self.table.lookup(keys)
+
+
+class _FromVariables(tf.lookup.KeyValueTensorInitializer):  # type: ignore[misc]
+    """Fills a hash table with what two variables hold at that time."""
+
+    def __init__(self, keys: Any, ids: Any) -> None:
+        self.keys, self.ids = keys, ids
+        super().__init__(keys[:0], ids[:0])
+
+    def initialize(self, table: Any) -> Any:
+        """Fill the table."""
+        if are_aside() and tf.executing_eagerly():
+            return None
+        return tf.raw_ops.LookupTableImportV2(
+            table_handle=table.resource_handle, keys=self.keys.value(), values=self.ids.value()
+        )
 
 
 class ItemsReader(Reader):

@@ -18,6 +18,7 @@ from feat2vec.encode import Encoder
 from feat2vec.heads import encoder as keras_encoder
 from feat2vec.heads import input_names
 from feat2vec.model import Feat2Vec
+from feat2vec.pieces import tables_aside
 from feat2vec.raw import reader
 from feat2vec.terminal import printable
 
@@ -34,7 +35,8 @@ def write_saved_model(
     names = list(groups)
     given = distinct_names([ROW, *names])[1:]
     outputs = dict(zip(names, given, strict=True))
-    readers = {name: reader(name, encoder.codecs[name], encoder.schema.groups[name]) for name in names}
+    with tables_aside():  # hash tables, which nothing here looks into
+        readers = {name: reader(name, encoder.codecs[name], encoder.schema.groups[name]) for name in names}
     columns = [(name, column) for name in names for column in readers[name].inputs]
     single = {name: len(readers[name].inputs) == 1 for name in names}
     inputs = distinct_names([name if single[name] else f"{name}_{column.column}" for name, column in columns])

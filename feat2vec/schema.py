@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from weakref import WeakValueDictionary
 
 from pydantic import (
     AliasChoices,
@@ -311,10 +312,16 @@ class Schema(Spec):
 
     def resolved(self) -> str:
         """The schema as YAML, every default filled in."""
+        for text, known in list(_WRITTEN.items()):
+            if known is self:
+                return text
         data = self.model_dump(mode="json")
         for key in ("ranks", "level_sharing", "dependents") if self.model.ranks is None else ("dim",):
             del data["model"][key]
-        return dump_document(data)
+        text = dump_document(data)
+        if _READ.get(id(self)) is self:  # one that was put together otherwise may not be valid
+            _WRITTEN[text] = self
+        return text
 
     def columns(self) -> dict[str, KeyPath]:
         """Every column the schema names, with the key that names it (the first one)."""
@@ -332,6 +339,10 @@ class Schema(Spec):
 
 
 HOLDERS += [Group, Schema]
+
+# Schemas of many groups take a second to write and another to read, which a training would do five times over.
+_READ: WeakValueDictionary[int, Schema] = WeakValueDictionary()  # by id: those that `read_schema` made
+_WRITTEN: WeakValueDictionary[str, Schema] = WeakValueDictionary()  # by their resolved text
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -352,7 +363,18 @@ def read_schema(
     document = source if isinstance(source, Document) else read_document(source)
     document = document.with_settings(settings)
     not_loaded = list(_load_plugins(document, allowed=plugins))
-    return validate(document, Schema, _conflicts, STAND_INS, not_loaded)
+    schema = validate(document, Schema, _conflicts, STAND_INS, not_loaded)
+    _READ[id(schema)] = schema
+    return schema
+
+
+def schema_of(text: str, name: str = "schema") -> Schema:
+    """The schema that a text is, such as `resolved` writes; plugins that it names have to be imported already.
+
+    The text of a schema that is still in use is not parsed again.
+    """
+    known = _WRITTEN.get(text)
+    return read_schema(parse_document(text, name), plugins=False) if known is None else known
 
 
 def json_schema() -> dict[str, Any]:

@@ -13,7 +13,6 @@ import tensorflow as tf
 from keras import ops
 
 from feat2vec.codecs import ItemsCodec
-from feat2vec.document import parse_document
 from feat2vec.encode import Encoder
 from feat2vec.extractors import Extracted, Extractor, LookupExtractor, Shape, build_extractor
 from feat2vec.interactions import Level, Submodels, context, replaced, submodels
@@ -21,7 +20,7 @@ from feat2vec.keyed import Keyed, added, column, keyed_submodels, merged, side_b
 from feat2vec.memory import dims_of, key_sizes
 from feat2vec.mlp import MlpHead
 from feat2vec.pieces import copy_to
-from feat2vec.schema import Logistic, Mlp, Nce, Schema, Softmax, read_schema
+from feat2vec.schema import Logistic, Mlp, Nce, Schema, Softmax, schema_of
 from feat2vec.tables import Lookup
 
 
@@ -31,7 +30,7 @@ class Scores(keras.Model):
     def __init__(self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, **kwargs: Any) -> None:
         super().__init__(**{"name": "feat2vec", **kwargs})  # not counted up by Keras: a saved model's bytes hold it
         # The text may come from a file: plugins that it names have to be imported already, by the user's own schema.
-        self.schema: Schema = read_schema(parse_document(schema), plugins=False)
+        self.schema: Schema = schema_of(schema)
         self.shapes = {name: Shape(int(s[0]), tuple(s[1]), bool(s[2])) for name, s in shapes.items()}
         self.classes = classes
         self.dims = dims_of(self.schema)

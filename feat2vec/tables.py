@@ -20,10 +20,9 @@ from typing import Any, BinaryIO, NamedTuple
 import h5py
 import numpy as np
 
-from feat2vec.document import parse_document
 from feat2vec.errors import UserError
 from feat2vec.run_files import BUFFER, RESTORE, in_a_line
-from feat2vec.schema import Schema, read_schema
+from feat2vec.schema import Schema, schema_of
 from feat2vec.values import Array, is_finite
 
 CONFIG, WEIGHTS, ASSETS = "config.json", "model.weights.h5", "assets/encoder/"
@@ -159,7 +158,7 @@ def check_schema(path: Path, archive: zipfile.ZipFile, schema: Schema) -> None:
     if not isinstance(text, str):
         raise ValueError(f"{CONFIG} holds no schema")
     try:
-        made_of = read_schema(parse_document(text, f"{path}: {CONFIG}"), plugins=False)
+        made_of = schema_of(text, f"{path}: {CONFIG}")
     except UserError as error:
         raise UserError(error.problems[0][: len(str(path)) + MOST_SHOWN], RESTORE) from None
     if made_of == schema:

@@ -189,6 +189,7 @@ class Training:
 
 SHORTEST = 1.0  # seconds between checkpoints at the ends of epochs: writing one may take as long as a short epoch
 SHORT = 500_000  # rows in all epochs, below which making the graph of many groups takes longer than the steps
+FEW_STEPS = 16  # of many groups in all epochs, which take less time than to make a graph; the numbers are the same
 MOST_APART = 200  # groups; the graph of more takes gigabytes
 SHARE = 0.1  # of the time, at most, that training waits for them
 
@@ -274,6 +275,8 @@ class Trainer(keras.callbacks.Callback):
         self.batches = model.batches(rows, together=together)
         self.held = None if held is None else model.batches(held, shuffle=False, together=together)
         self.steps = self.batches.steps
+        steps = (self.steps + (0 if self.held is None else self.held.steps)) * self.spec.epochs
+        self.without_graph = steps <= FEW_STEPS and self.batches.starts is not None
         self._compile(model)
         self.set_model(model)
         self.reporter = Reporter(self.steps, self.spec.epochs, quiet=quiet)
@@ -304,6 +307,7 @@ class Trainer(keras.callbacks.Callback):
             rate = keras.optimizers.schedules.PolynomialDecay(rate, total, end_learning_rate=0.0, power=1.0)
         chosen = optimizers.named(optimizer.type, rate, len(self.rows) // self.steps)
         model.compile(chosen, steps_per_execution=self.batches.steps_at_once)
+        model.run_eagerly = self.without_graph  # not by `compile`, whose arguments are saved with the model
         model.optimizer.build(model.trainable_variables)
 
     def fit(self, callbacks: Sequence[keras.callbacks.Callback], began: float) -> None:

@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -266,3 +267,17 @@ def test_tensorflow_says_nothing_on_standard_error(folder: Path) -> None:
         told.append(done.stderr.splitlines())
     assert [line.split(":")[0].split(" ")[0] for line in told[0]] == ["4", "director", "cast", "score", "epoch"]
     assert told[1:] == [[], [], []]
+
+
+@pytest.mark.slow
+def test_what_tensorflow_can_do_without_is_imported_only_by_those_who_use_it() -> None:
+    code = """
+import sys
+from feat2vec.cli.console import OPTIONAL, import_tensorflow
+import_tensorflow()
+import feat2vec.trainer, keras
+assert not [name for name in OPTIONAL if name in sys.modules]
+import pandas, sklearn.linear_model
+assert pandas.DataFrame({"a": [1]}).a[0] == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import unicodedata
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ import tensorflow as tf
 
 from feat2vec.encode import fit
 from feat2vec.keys import spell_floats
+from feat2vec.pieces import tables_aside
 from feat2vec.raw import Keys, date_parts, reader, timestamps
+from feat2vec.saved_model import SIGNATURE, save
 from feat2vec.vocabulary import Vocabulary
 from feat2vec.words import Words
 
@@ -42,6 +45,26 @@ def test_words_are_those_of_the_encoder() -> None:
     for given, row, found in zip(texts, rows, words, strict=True):
         keys = codec.decode(entries[row : row + 1])[0] if row >= 0 else []
         assert [word.decode() for word in found][:32] == [unicodedata.normalize("NFD", key) for key in keys], given
+
+
+@pytest.mark.parametrize("kind", ["number", "text"])
+def test_keys_are_in_a_saved_model_once(kind: str, tmp_path: Path) -> None:
+    names = [str(10**14 + i) for i in range(5000)]
+    vocabulary = Vocabulary(pa.array(names), np.ones(len(names), np.int64), 0, kind, [])  # type: ignore[arg-type]
+    module = tf.Module()
+    with tables_aside():  # nothing fills the hash table, which only those who load the model need
+        module.keys = Keys(vocabulary, text=False)
+    table = module.keys.by_number if kind == "number" else module.keys.by_text
+    assert table.table.size() == 0
+    asked = tf.constant([float(names[7]), 3.0], tf.float64) if kind == "number" else tf.constant([names[7], "x"])
+    module.vectors = tf.function(lambda keys: module.keys(keys)).get_concrete_function(
+        tf.TensorSpec([None], asked.dtype)
+    )
+    save(module, tmp_path / "model")
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    (ids,) = loaded.signatures[SIGNATURE](asked).values()
+    assert ids.numpy().tolist() == vocabulary.ids(pa.array([names[7], "x"])).tolist()
+    assert (tmp_path / "model" / "saved_model.pb").stat().st_size < 5000 * 8  # the graph holds none
 
 
 @pytest.mark.parametrize("kind", ["number", "boolean", "text", "date"])

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import feat2vec
-from feat2vec.document import dotted, dump_document, parse_document
+from feat2vec.document import Document, dotted, dump_document, parse_document
 from feat2vec.errors import UserError
 from feat2vec.schema import (
     Group,
@@ -31,6 +31,7 @@ from feat2vec.schema import (
     Training,
     json_schema,
     read_schema,
+    schema_of,
 )
 from feat2vec.specs import EXTRACTORS, ExtractorSpec, Lookup, NumbersSpec, Numeric, TextCnn, Vector, extractor
 
@@ -1736,3 +1737,29 @@ def test_classes_that_both_weigh_nothing_are_a_mistake(given: dict[str, float], 
             read_schema(schema)
     else:
         read_schema(schema)
+
+
+def test_a_schema_in_use_is_written_and_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = read_schema(EXAMPLE)
+    text = schema.resolved()
+    made = schema.model_copy(update={"name": "another"})
+    assert "another" in made.resolved()
+    other = text.replace("version: 1", "version:  1")
+    assert other != text
+    parsed: list[str] = []
+
+    def parse(text: str, name: str = "schema") -> Document:
+        parsed.append(text)
+        return parse_document(text, name)
+
+    monkeypatch.setattr("feat2vec.schema.parse_document", parse)
+    monkeypatch.setattr("feat2vec.schema.dump_document", lambda _: pytest.fail("written again"))
+    assert schema.resolved() is text
+    assert schema_of(text) is schema
+    assert not parsed
+    assert schema_of(other) == schema  # any other text, even of the same schema
+    assert parsed == [other]
+    monkeypatch.undo()
+    written = made.resolved()  # which nobody has checked
+    assert schema_of(written) is not made
+    assert schema_of(written) == made

@@ -536,9 +536,38 @@ def test_many_groups_are_trained_at_once_in_a_graph_that_stays_as_it_is(monkeypa
             options = tf.config.optimizer.get_experimental_options()
             seen.append((hasattr(self.model, "flat_values"), options.get("disable_meta_optimizer", False)))
 
+    monkeypatch.setattr(trainer, "FEW_STEPS", 0)
     train(schema, table, quiet=True, callbacks=[Look()])
     monkeypatch.setattr(trainer, "MOST_APART", 32)
     monkeypatch.setattr(trainer, "SHORT", 3)
     train(schema, table, quiet=True, callbacks=[Look()])
     assert seen == [(True, True), (True, False)]
     assert not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("labelled", [False, True])
+def test_a_few_steps_of_many_groups_make_no_graph_and_the_same_file(
+    labelled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"g{i:02}" for i in range(32)]
+    rng = np.random.default_rng(0)
+    table = pa.table({name: rng.choice(list("abcde"), 24) for name in names} | {"y": [0, 1] * 12})
+    schema: dict[str, Any] = {
+        "version": 1, "groups": {name: {"column": name} for name in names},
+        "training": {"epochs": 2, "batch_size": 8, "l2": 0.01, "averaging": 0.5},
+    }  # fmt: skip
+    if labelled:
+        schema["objective"] = {"type": "logistic", "target": "y"}
+    seen: list[bool] = []
+
+    class Look(keras.callbacks.Callback):
+        def on_train_begin(self, logs: Any = None) -> None:
+            del logs
+            seen.append(self.model.run_eagerly)
+
+    for name, few in (("eager", trainer.FEW_STEPS), ("graph", 11)):  # two epochs of three steps, and as many held out
+        monkeypatch.setattr(trainer, "FEW_STEPS", few)
+        train(schema, table, tmp_path / name, validation=table, quiet=True, callbacks=[Look()])
+    assert seen == [True, False]
+    assert (tmp_path / "eager" / "model.keras").read_bytes() == (tmp_path / "graph" / "model.keras").read_bytes()
