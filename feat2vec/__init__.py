@@ -13,37 +13,45 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from feat2vec.encode import Encoder, fit
+    from feat2vec.encode.encoder import Encoder, fit
     from feat2vec.errors import UserError
-    from feat2vec.extractors import layer
-    from feat2vec.finetuning import finetune
-    from feat2vec.model import Feat2Vec
-    from feat2vec.run import Run, load
-    from feat2vec.schema import Schema, read_schema
-    from feat2vec.specs import extractor
-    from feat2vec.table import Table, open_table
-    from feat2vec.trainer import train
+    from feat2vec.model.extractors import layer
+    from feat2vec.model.keras_model import Feat2Vec
+    from feat2vec.run import Run, finetune, load, train
+    from feat2vec.schema.extractor_options import extractor
+    from feat2vec.schema.options import Schema, read_schema
+    from feat2vec.table.table import Table, open_table
 
 __version__ = version("feat2vec")
-KERAS_MODULES = ("interactions", "extractors", "objectives", "optimizers", "mlp", "scores", "model", "heads")
+KERAS_MODULES = (
+    "model.pair_scores",
+    "model.extractors",
+    "model.losses",
+    "model.optimizers",
+    "model.mlp",
+    "model.network",
+    "model.keras_model",
+    "space.keras_models",
+)
 
 # Imported when first asked for, so that `import feat2vec` and the command line answer at once.
 _HOMES = {
-    "Encoder": "encode",
-    "Feat2Vec": "model",
+    "Encoder": "encode.encoder",
+    "Feat2Vec": "model.keras_model",
     "Run": "run",
-    "Schema": "schema",
-    "Table": "table",
+    "Schema": "schema.options",
+    "Table": "table.table",
     "UserError": "errors",
-    "extractor": "specs",
-    "finetune": "finetuning",
-    "fit": "encode",
-    "layer": "extractors",
+    "extractor": "schema.extractor_options",
+    "finetune": "run",
+    "fit": "encode.encoder",
+    "layer": "model.extractors",
     "load": "run",
-    "open_table": "table",
-    "read_schema": "schema",
-    "train": "trainer",
+    "open_table": "table.table",
+    "read_schema": "schema.options",
+    "train": "run",
 }
+PUBLIC_MODULES = ("diagnose", "explain", "extractors", "objectives", "optimizers", "sklearn", "specs", "table")
 
 __all__ = [
     "Encoder", "Feat2Vec", "Run", "Schema", "Table", "UserError", "__version__", "extractor", "finetune", "fit",
@@ -52,6 +60,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in PUBLIC_MODULES:
+        return importlib.import_module(f"feat2vec.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'feat2vec' has no attribute {name!r}")
     return getattr(importlib.import_module(f"feat2vec.{_HOMES[name]}"), name)
@@ -77,13 +87,13 @@ class _RegisterWithKeras(MetaPathFinder):
                 load(module)
                 ours = any(sys.modules.get(f"feat2vec.{name}") for name in KERAS_MODULES)
                 if module.backend.backend() == "tensorflow" and not ours:  # or we are just being imported ourselves
-                    importlib.import_module("feat2vec.heads")
+                    importlib.import_module("feat2vec.space.keras_models")
 
             vars(spec.loader)["exec_module"] = load_and_register
         return spec
 
 
 if "keras" in sys.modules:
-    importlib.import_module("feat2vec.heads")
+    importlib.import_module("feat2vec.space.keras_models")
 else:
     sys.meta_path.insert(0, _RegisterWithKeras())

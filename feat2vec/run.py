@@ -1,81 +1,40 @@
-"""A run: the folder that training leaves, and what it is read back as. Nothing in it is executed."""
+"""The public face of training: `train`, `finetune` and `load` give a `Run`, and a `Run` does the rest."""
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import json
-import platform
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from feat2vec.encode import Encoded, Encoder
-from feat2vec.errors import UserError, refuse_stray_bytes
-from feat2vec.memory import release_memory
-from feat2vec.model_file import StoredModel, read_model, write_model
-from feat2vec.run_files import MODEL, PARTS, RESTORE, check_manifest, check_parts, in_a_line, read_json, sealed
-from feat2vec.schema import Schema
-from feat2vec.values import CHUNK, Array, forget
-from feat2vec.writing import folder_place, new_folder, partial_folder
+from feat2vec.encode.encoder import MEMORY
+from feat2vec.schema.options import Schema
+from feat2vec.training.memory import release_memory
+from feat2vec.training.run_folder import TrainedRun, read_facts
+from feat2vec.writing import discard_temporary, temporary_folder
 
 if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from feat2vec.embed import Embedder
-    from feat2vec.explain import Explanation
-    from feat2vec.export import Format
-    from feat2vec.model import Feat2Vec
-    from feat2vec.predict import Predictor
-    from feat2vec.vectors import Vectors
-
-FORMAT = 1
-LEARNT_FROM = ("data", "validation", "start")  # facts of the manifest
-READ_LATER = (MODEL, "history.csv")  # parts that are checked when they are read
-MOST_SHOWN = 40  # characters of a key or a value in a message
-PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
+    from feat2vec.export.export import Format
+    from feat2vec.pages.explanation import Explanation
+    from feat2vec.space.embed import Embedder
+    from feat2vec.space.predict import Predictor
+    from feat2vec.space.vectors import Vectors
+    from feat2vec.training.fine_tuning import HeadType, ObjectiveType
 
 
-@dataclass(frozen=True)
-class Run:
-    """A trained run: `fitted`, the encoder, for rows, `model` for vectors and scores."""
+class Run(TrainedRun):
+    """A trained run: search its vectors, embed and predict rows, export, explain, fine-tune.
 
-    folder: Path
-    manifest: Mapping[str, Any]
-    metrics: Mapping[str, Any]
+    >>> feat2vec.load("runs/films")
+    <Run 'films' in runs/films>
+    """
 
-    @cached_property
-    def fitted(self) -> Encoder:
-        """The fitted encoder, without TensorFlow."""
-        return Encoder.load(self.folder)
-
-    @property
-    def schema(self) -> Schema:
-        """The schema, every default filled in."""
-        return self.fitted.schema
-
-    @cached_property
-    def model(self) -> Feat2Vec:
-        """The trained model, for use; to train it on, load `model.keras` with Keras, which compiles it."""
-        check_parts(self.folder, self.manifest, [MODEL])
-        return read_model(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
-
-    @property
-    def _learnt(self) -> Feat2Vec | StoredModel:
-        """The model if it has been read, else what reads no more of its file than is needed."""
-        return self.model if "model" in vars(self) else self._stored
-
-    @cached_property
-    def _stored(self) -> StoredModel:
-        check_parts(self.folder, self.manifest, [MODEL])
-        return StoredModel(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
+    def __repr__(self) -> str:
+        return f"<Run {self.schema.name!r} in {self.folder}>"
 
     def finetune(
         self, data: object, target: str, out: str | Path | None = None, validation: object = None, **options: Any
@@ -85,9 +44,7 @@ class Run:
         >>> run.finetune(films, "hit", settings=["training.epochs=1"], quiet=True).schema.target
         'hit'
         """
-        import feat2vec
-
-        return feat2vec.finetune(self, data, target, out, validation, **options)
+        return finetune(self, data, target, out, validation, **options)
 
     def explain(self, rows: object, **options: Any) -> Explanation:
         """A row's score, or two rows' similarity, as the sum of its parts: see `feat2vec.explain.explain`.
@@ -96,7 +53,7 @@ class Run:
         >>> [part["groups"] for part in found.facts()["parts"]]
         [['director', 'year']]
         """
-        from feat2vec.explain import explain
+        from feat2vec.pages.explanation import explain
 
         return explain(self.model, self.fitted, rows, **options)
 
@@ -125,14 +82,21 @@ class Run:
         >>> {name: tuple(some.shape) for name, some in vectors.items()}
         {'director': (60, 4), 'genre': (60, 4), 'year': (60, 4), 'row': (60, 4)}
         """
-        from feat2vec.heads import encoder
+        from feat2vec.space.keras_models import encoder
 
         return encoder(self.model, trainable=trainable, groups=groups, level=level)
 
     def dataset(
-        self, rows: object, target: str | None = None, *, classes: bool | Sequence[str] | None = None,
-        groups: Sequence[str] | None = None, batch_size: int = 256, shuffle: bool = True, seed: int = 0,
-    ) -> tf.data.Dataset:  # fmt: skip
+        self,
+        rows: object,
+        target: str | None = None,
+        *,
+        classes: bool | Sequence[str] | None = None,
+        groups: Sequence[str] | None = None,
+        batch_size: int = 256,
+        shuffle: bool = True,
+        seed: int = 0,
+    ) -> tf.data.Dataset:
         """Batches for a model that `encoder` is a part of: ({group: entries}, label), without a target only the inputs.
 
         A target of numbers is a label as it is (float32; a boolean is 0 or 1, a date counts days), one of text becomes
@@ -143,7 +107,7 @@ class Run:
         >>> sorted(inputs), hit.shape[0]
         (['director', 'genre', 'year'], 20)
         """
-        from feat2vec.heads import dataset
+        from feat2vec.space.keras_models import dataset
 
         return dataset(
             self.fitted, rows, target, classes=classes, groups=groups, batch_size=batch_size, shuffle=shuffle, seed=seed
@@ -161,7 +125,7 @@ class Run:
 
     def predictor(self, level: int | None = None) -> Predictor:
         """What `predict` predicts by, compiled once: `predictor().write(table, "scores.parquet")` streams to a file."""
-        from feat2vec.predict import Predictor
+        from feat2vec.space.predict import Predictor
 
         if level not in self._predictors:
             self._predictors[level] = Predictor(self.fitted, self.model, level)
@@ -173,7 +137,7 @@ class Run:
 
     def embedder(self, groups: Sequence[str] | None = None, level: int | None = None) -> Embedder:
         """What `embed` embeds by, compiled once: `embedder().write(table, "vectors.parquet")` streams to a file."""
-        from feat2vec.embed import Embedder
+        from feat2vec.space.embed import Embedder
 
         key = (groups if groups is None else tuple(groups), level)
         if key not in self._embedders:
@@ -193,23 +157,29 @@ class Run:
         >>> "Ozu" in directors, directors["Ozu"].shape
         (True, (4,))
         """
-        from feat2vec.vectors import group_vectors
+        from feat2vec.space.vectors import vectors_of_group
 
-        return group_vectors(self._learnt, self.fitted, group, level, self.folder)
+        return vectors_of_group(self, group, level)
 
     def row_vectors(self, data: object, level: int | None = None) -> Vectors:
         """The vectors of rows as a whole, by the names in the schema's `id` column; a run keeps no rows, so give them.
 
         They are the sums of the vectors of a row's groups.
         """
-        from feat2vec.vectors import row_vectors
+        from feat2vec.space.vectors import vectors_of_rows
 
-        return row_vectors(self.model, self.fitted, data, level)
+        return vectors_of_rows(self, data, level)
 
     def export(
-        self, format: Format, out: str | Path, groups: Sequence[str] | None = None, *, level: int | None = None,  # noqa: A002
-        normalise: bool = False, force: bool = False,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        format: Format,  # noqa: A002
+        out: str | Path,
+        groups: Sequence[str] | None = None,
+        *,
+        level: int | None = None,
+        normalise: bool = False,
+        force: bool = False,
+    ) -> dict[str, Any]:
         """Write vectors into the folder `out` for other tools, whole or not at all; returns what its manifest says.
 
         `format` is parquet, npz, word2vec (text and binary), projector (TensorBoard's), faiss, saved_model (raw strings
@@ -221,150 +191,179 @@ class Run:
         >>> facts["groups"]["director"]["rows"], np.load("vectors/director.npz")["vectors"].shape
         (3, (3, 4))
         """
-        from feat2vec.export import export
+        from feat2vec.export.export import export
 
-        return export(self._learnt, self.fitted, format, out, groups, level=level, normalise=normalise, force=force)
+        return export(self.learnt, self.fitted, format, out, groups, level=level, normalise=normalise, force=force)
 
-    @cached_property
-    def history(self) -> list[dict[str, float]]:
-        """The numbers of each epoch."""
-        path = self.folder / "history.csv"
-        check_parts(self.folder, self.manifest, [path.name])
-        try:
-            with path.open(newline="", encoding="utf-8") as file:
-                rows = [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
-            if any("epoch" not in row for row in rows):
-                raise ValueError("a row has no epoch")
-            return rows
-        except (OSError, ValueError, TypeError, csv.Error) as error:  # TypeError: a row longer than the header
-            raise UserError(f"{path}: holds no history that can be read ({in_a_line(error)}); {RESTORE}") from None
+
+def train(
+    schema: Schema | str | Path | Mapping[str, Any],
+    data: object,
+    out: str | Path | None = None,
+    validation: object = None,
+    *,
+    settings: Sequence[str] = (),
+    resume: bool = False,
+    force: bool = False,
+    quiet: bool = False,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    memory: str = MEMORY,
+) -> Run:
+    """Train a schema on a table and write a run.
+
+    While it trains, its checkpoints are in `out.partial`.
+
+    Args:
+        schema: A schema, its file, or the same as nested mappings.
+        data: The table: a file, a folder, a frame, `dataset:NAME`, ...
+        out: The run's folder; a temporary one, which lives as long as the run, if none is given.
+        validation: Rows that the loss is measured on after each epoch.
+        settings: Values that replace the schema's, such as "training.epochs=5".
+        resume: Go on from the checkpoints of a training that was stopped.
+        force: Replace the run that is at `out`.
+        quiet: Print nothing.
+        callbacks: Keras' own callbacks.
+        memory: What encoding may hold, such as "2GB".
+
+    Returns:
+        The run.
+
+    Raises:
+        UserError: Something is wrong with an argument, the schema or the table.
+        FailedError: The loss became infinite, or a file could not be written.
+
+    >>> run = feat2vec.train(schema, films, "runs/again", settings=["model.dim=8"], quiet=True)
+    >>> run.metrics["rows"], run.embed(films).shape
+    (60, (60, 8))
+
+    """
+    from feat2vec.training.train import train_into
+
+    def fill(folder: Path) -> None:
+        train_into(
+            folder,
+            schema,
+            data,
+            validation,
+            settings=settings,
+            resume=resume,
+            force=force,
+            quiet=quiet,
+            callbacks=callbacks,
+            memory=memory,
+        )
+
+    return _run_in(out, fill)
+
+
+def finetune(
+    run: TrainedRun,
+    data: object,
+    target: str,
+    out: str | Path | None = None,
+    validation: object = None,
+    *,
+    head: HeadType = "fm",
+    freeze: bool = False,
+    objective: ObjectiveType | None = None,
+    groups: Sequence[str] | None = None,
+    settings: Sequence[str] = (),
+    resume: bool = False,
+    force: bool = False,
+    quiet: bool = False,
+    memory: str = MEMORY,
+) -> Run:
+    """Learn a column of labelled rows from a run's vectors and write a new run, for `predict` and `evaluate`.
+
+    The new run encodes rows as the first one does. Its vectors begin as that one's and stay so with `freeze`; linear
+    terms, the head and the vectors of classes are new, and `item_dropout` is 0.
+
+    Args:
+        run: The run to begin with, which stays as it is.
+        data: Labelled rows.
+        target: The column to predict.
+        out: The new run's folder; a temporary one if none is given.
+        validation: Rows that the loss is measured on after each epoch.
+        head: What turns vectors into a prediction, "fm" or "mlp".
+        freeze: Leave the vectors as they are.
+        objective: By default logistic for a target of 0, 1 or booleans, softmax for text, regression for numbers.
+        groups: Those to learn from, all if it is None; those that hold the target are left out.
+        settings: Values that replace the new schema's: "training.epochs=5", "head.hidden=[64]".
+        resume: Go on from the checkpoints of a training that was stopped.
+        force: Replace the run that is at `out`.
+        quiet: Print nothing.
+        memory: What encoding may hold, such as "2GB".
+
+    Returns:
+        The new run.
+
+    Raises:
+        UserError: Something is wrong with an argument or the table.
+        FailedError: The loss became infinite, or a file could not be written.
+
+    >>> tuned = feat2vec.finetune(run, films, "hit", freeze=True, settings=["training.epochs=1"], quiet=True)
+    >>> tuned.schema.objective.type, tuned.predict(films)["probability"].shape
+    ('logistic', (60,))
+
+    """
+    from feat2vec.training.fine_tuning import finetune_into
+
+    def fill(folder: Path) -> None:
+        finetune_into(
+            folder,
+            run,
+            data,
+            target,
+            validation,
+            head=head,
+            freeze=freeze,
+            objective=objective,
+            groups=groups,
+            settings=settings,
+            resume=resume,
+            force=force,
+            quiet=quiet,
+            memory=memory,
+        )
+
+    return _run_in(out, fill)
+
+
+def _run_in(out: str | Path | None, fill: Callable[[Path], None]) -> Run:
+    """The run that `fill` writes into a folder; a temporary one goes when the run is forgotten."""
+    if out is not None:
+        fill(Path(out))
+        return load(out)
+    temporary = temporary_folder()
+    try:
+        fill(temporary / "run")
+        run = load(temporary / "run")
+    except BaseException:
+        discard_temporary(temporary)
+        raise
+    weakref.finalize(run, discard_temporary, temporary)
+    return run
 
 
 def load(folder: str | Path) -> Run:
     """Read a run; a schema with plugins is refused until they are imported, as that would run their code.
 
+    Args:
+        folder: The run's folder.
+
+    Returns:
+        The run, whose parts are read when they are first needed.
+
+    Raises:
+        UserError: The folder is no run, or one of its files is not as training wrote it.
+
     >>> feat2vec.load("runs/films").schema.name
     'films'
+
     """
     folder = Path(folder)
-    refuse_stray_bytes(folder)
-    if not (folder / "manifest.json").is_file():
-        what = "is no run (it has no manifest.json)" if folder.exists() else "does not exist"
-        partial = partial_folder(folder)
-        more = (
-            f"; {partial} was not finished, `feat2vec train ... --resume` goes on with it" if partial.exists() else ""
-        )
-        raise UserError(f"{folder}: {what}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{more}")
-    manifest, metrics = _facts_of(folder)
+    manifest, metrics = read_facts(folder)
     run = Run(folder, manifest, metrics)
     _ = run.fitted  # what is wrong with it is said now
     release_memory()
     return run
-
-
-def _facts_of(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What manifest.json and metrics.json say, once all that is read at first is as training wrote it."""
-    try:
-        manifest = read_json(folder / "manifest.json")
-        if manifest["format"] != FORMAT:
-            shown = repr(manifest["format"])[:20]
-            raise UserError(f"{folder}: was written in format {shown}; this feat2vec reads {FORMAT}")
-        check_manifest(folder, manifest)
-        check_parts(folder, manifest, [name for name in manifest.get(PARTS, ()) if name not in READ_LATER])
-        metrics = read_json(folder / "metrics.json")
-        for name, value in metrics.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ValueError(f"metrics.json: {name[:40]!r} is no number")
-        if "seed" not in manifest:
-            raise ValueError("manifest.json has no seed")
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{folder}: cannot be read as a run ({in_a_line(error)})") from None
-    return manifest, metrics
-
-
-def unwritten(model: Feat2Vec) -> Run:
-    """A model that no folder holds, such as one in training, to be measured as a run is."""
-    run = Run(Path(), {}, {})
-    vars(run).update(model=model, fitted=model.encoder)  # what would be read from the folder
-    return run
-
-
-def write_run(
-    folder: Path, model: Feat2Vec, metrics: Mapping[str, Any], history: Sequence[Mapping[str, Any]],
-    learnt_from: Mapping[str, Any],
-) -> None:  # fmt: skip
-    """Write a run into a folder that does not exist, whole or not at all."""
-    if model.encoder is None:
-        raise ValueError("the model has no encoder")
-    versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
-    manifest = {"format": FORMAT, "versions": versions, **learnt_from, "seed": model.schema.training.seed}
-    with new_folder(folder_place(folder, "run")) as made:
-        model.encoder.write(made)
-        write_model(model, made / MODEL)
-        _write_json(made / "metrics.json", metrics)
-        with (made / "history.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(history[-1]) if history else ["epoch"])
-            writer.writeheader()
-            writer.writerows(history)
-        _write_json(made / "manifest.json", sealed(manifest, made))
-
-
-def _write_json(path: Path, facts: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-
-
-# --- what a run was trained on --------------------------------------------------------------------------------------
-
-
-def fingerprints(encoded: Encoded) -> dict[str, Any]:
-    """A digest of each group's values in every row, and of the target and the weight."""
-    facts: dict[str, Any] = {"rows": len(encoded)}
-    for g, (name, values) in enumerate(encoded.values.items()):
-        vocabulary = encoded.encoder.codecs[name].vocabulary
-        keys = [] if vocabulary is None else [np.array(hash_of(buffers(vocabulary.keys)))]
-        facts[name] = hash_of(chain(pieces(values.entries), keys, (piece[:, g] for piece in pieces(encoded.rows))))
-    for name, array in (("target", encoded.target), ("weight", encoded.weight)):
-        if array is not None:
-            facts[f"the {name}"] = hash_of(pieces(array))
-    return facts
-
-
-def pieces(array: Array) -> Iterator[Array]:
-    """An array in pieces, as it may be larger than memory."""
-    for at in range(0, len(array), CHUNK):
-        yield array[at : at + CHUNK]
-        forget(array)
-
-
-def buffers(keys: Any) -> Iterator[Array]:
-    """The bytes of Arrow strings, and where each begins."""
-    return (np.frombuffer(buffer, np.uint8) for buffer in keys.buffers() if buffer is not None)
-
-
-def hash_of(arrays: Any) -> str:
-    """A digest of the arrays' bytes."""
-    digest = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Where two nested mappings differ: `training.epochs: 5 before, 10 now`."""
-    for key in dict.fromkeys([*before, *now]):
-        if len(path) > 150:  # no file of ours is nested that deep
-            yield f"{path}: differs"
-            return
-        here, old, new = f"{path}{key[:MOST_SHOWN]}", before.get(key, "nothing"), now.get(key, "nothing")
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from differences(old, new, f"{here}.")
-        elif old != new:
-            was, now_ = (_shown(value) for value in (old, new))
-            yield f"{here}: {was} before, {now_} now"
-
-
-def _shown(value: Any) -> Any:
-    if value is None or isinstance(value, Mapping):
-        return "none" if value is None else "given"
-    text = " ".join(str(value).split())
-    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."

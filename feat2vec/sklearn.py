@@ -18,10 +18,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from feat2vec.errors import UserError
-from feat2vec.propose import propose
-from feat2vec.run import Run, load
-from feat2vec.schema import Schema, read_schema
-from feat2vec.trainer import train
+from feat2vec.run import Run, load, train
+from feat2vec.schema.options import Schema, read_schema
+from feat2vec.table.propose import propose
 from feat2vec.writing import discard_temporary, temporary_folder
 
 # What a process has opened for itself: no part of a transformer, so that it is neither pickled nor compared.

@@ -39,12 +39,14 @@ def example(example_folder: Path) -> dict[str, Any]:
 
     import feat2vec
 
-    films = pd.DataFrame({
-        "director": [("Varda", "Ozu", "Tati")[i % 3] for i in range(60)],
-        "genre": [("drama", "comedy")[i % 3 == 2] for i in range(60)],
-        "year": [1950 + i % 30 for i in range(60)],
-        "hit": [int(i % 3 == 1) for i in range(60)],
-    })  # fmt: skip
+    films = pd.DataFrame(
+        {
+            "director": [("Varda", "Ozu", "Tati")[i % 3] for i in range(60)],
+            "genre": [("drama", "comedy")[i % 3 == 2] for i in range(60)],
+            "year": [1950 + i % 30 for i in range(60)],
+            "hit": [int(i % 3 == 1) for i in range(60)],
+        }
+    )
     run = feat2vec.train(SCHEMA, films, example_folder / "runs" / "films", quiet=True)
     return {"feat2vec": feat2vec, "keras": keras, "np": np, "films": films, "schema": SCHEMA, "run": run}
 
@@ -62,8 +64,8 @@ def _examples(
         return
     monkeypatch.chdir(request.getfixturevalue("example_folder"))
     doctest_namespace.update(request.getfixturevalue("example"))
-    from feat2vec.extractors import LAYERS
-    from feat2vec.specs import EXTRACTORS, HOLDERS
+    from feat2vec.model.extractors import LAYERS
+    from feat2vec.schema.extractor_options import EXTRACTORS, HOLDERS
 
     with mock.patch.dict(EXTRACTORS), mock.patch.dict(LAYERS):
         yield

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from feat2vec.schema import Group, Schema
-from feat2vec.specs import ItemsSpec, NumbersSpec, TokensSpec
+from feat2vec.schema.extractor_options import ItemsSpec, NumbersSpec, TokensSpec
+from feat2vec.schema.options import Group, Schema
 
 # --- Encoding (DESIGN, section 3): rows are dicts, entries are tuples -----------------------------------------------
 
@@ -416,7 +416,7 @@ def noise_sample(
     sharing: str,
     rng: np.random.Generator,
 ) -> list[NoiseSlice]:
-    """The twin of `feat2vec.sampler.Noise.sample`: the same distribution from another generator."""
+    """The twin of `feat2vec.sampling.noise.Noise.sample`: the same distribution from another generator."""
     q1 = noise_probabilities([unit.params for unit in units], alpha_groups)
     sizes = noise_sizes(len(rows), q1, rng.random())
     slices, start = [], 0

@@ -1,4 +1,4 @@
-"""The module table in ARCHITECTURE.md is true: read off the imports, not off the prose."""
+"""The table of rooms in ARCHITECTURE.md is true: read off the imports, not off the prose."""
 
 from __future__ import annotations
 
@@ -7,73 +7,131 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "feat2vec"
 FORBIDDEN_NAMES = {"utils", "helpers", "common"}
+PUBLIC_MODULES = ("objectives", "optimizers", "extractors", "specs", "diagnose", "explain")  # short addresses alone
 
 
-def module_table() -> list[tuple[str, set[str]]]:
-    """(module, packages it never imports at its top), in path order, from ARCHITECTURE.md."""
-    rows = re.findall(r"^\| `(\w+)(?:\.py|/)` \|[^|]*\|([^|]*)\|$", (ROOT / "ARCHITECTURE.md").read_text(), re.M)
-    return [(name, set(re.findall(r"`([\w.]+)`", never))) for name, never in rows]
+class Room(NamedTuple):
+    """A row of the table: a room's name, its modules in path order, and the packages it never imports at its top."""
+
+    name: str
+    modules: list[str]
+    never: set[str]
 
 
-def sources(module: str) -> list[Path]:
-    folder = PACKAGE / module
-    return sorted(folder.rglob("*.py")) if folder.is_dir() else [PACKAGE / f"{module}.py"]
+def rooms_of_the_table() -> list[Room]:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    rows = re.findall(r"^\| `(\w+)(?:\.py|/)` \|[^|]*\|([^|]*)\|([^|]*)\|$", text, re.M)
+    return [
+        Room(name, re.findall(r"`(\w+)`", inside), set(re.findall(r"`(\w+)`", never))) for name, inside, never in rows
+    ]
+
+
+def sources(folder: Path, module: str) -> list[Path]:
+    """The files of a module, or of a package."""
+    inside = folder / module
+    return sorted(inside.rglob("*.py")) if inside.is_dir() else [folder / f"{module}.py"]
+
+
+def modules_in(folder: Path) -> set[str]:
+    """The modules and packages in a folder."""
+    packages = {path.parent.name for path in folder.glob("*/__init__.py")}
+    return {path.stem for path in folder.glob("*.py")} - {"__init__"} | packages
 
 
 def imports(path: Path, *, everywhere: bool) -> set[str]:
     """Every module that a file imports, also inside functions if `everywhere`; TYPE_CHECKING blocks are left out."""
     tree = ast.parse(path.read_text())
-    found: set[str] = set()
+    imported: set[str] = set()
     todo: list[ast.AST] = [tree]
     while todo:
         node = todo.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
         if isinstance(node, ast.Import):
-            found |= {name.name for name in node.names}
+            imported |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found.add(str(node.module))
+            imported |= {f"{node.module}.{name.name}" for name in node.names}  # a module, or what is in one
         elif not everywhere and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         todo += list(ast.iter_child_nodes(node))
-    return found
+    return imported
 
 
-TABLE = module_table()
-ORDER = [name for name, _ in TABLE]
+def imported_modules(path: Path, room: str) -> set[str]:
+    """The modules of a room that a file imports, also inside functions."""
+    names = (name.split(".") for name in imports(path, everywhere=True))
+    return {name[2] for name in names if name[:2] == ["feat2vec", room] and len(name) > 2}
 
 
-def test_every_module_is_in_the_table() -> None:
-    here = {path.stem for path in PACKAGE.glob("*.py")} | {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert here - {"__init__"} == set(ORDER)
+ROOMS = rooms_of_the_table()
+ORDER = [room.name for room in ROOMS]
+PACKAGES = [room for room in ROOMS if room.modules]
+BY_NAME = pytest.mark.parametrize("room", ROOMS, ids=ORDER)
+
+
+def test_every_room_and_module_is_in_the_table() -> None:
+    assert modules_in(PACKAGE) == {*ORDER, *PUBLIC_MODULES}
     assert len(ORDER) == len(set(ORDER))
-    assert not FORBIDDEN_NAMES & here
+    for room in PACKAGES:
+        inside = modules_in(PACKAGE / room.name)
+        assert sorted(room.modules) == sorted(inside), room.name
+        assert not FORBIDDEN_NAMES & inside
 
 
-@pytest.mark.parametrize("module", ORDER)
-def test_a_module_imports_only_what_stands_before_it(module: str) -> None:
-    before = set(ORDER[: ORDER.index(module)]) | {module}
-    for path in sources(module):
-        own = {name.split(".")[1] for name in imports(path, everywhere=True) if name.startswith("feat2vec.")}
-        assert own <= before, f"{path.name} imports {own - before}"
+@BY_NAME
+def test_a_room_imports_only_rooms_before_it(room: Room) -> None:
+    before = set(ORDER[: ORDER.index(room.name)]) | {room.name}
+    for path in sources(PACKAGE, room.name):
+        names = (name.split(".") for name in imports(path, everywhere=True))
+        imported = {name[1] for name in names if name[0] == "feat2vec" and len(name) > 1}
+        assert imported <= before, f"{path.relative_to(PACKAGE)} imports {imported - before}"
 
 
-@pytest.mark.parametrize(("module", "never"), TABLE)
-def test_a_module_imports_nothing_it_should_do_without(module: str, never: set[str]) -> None:
-    for path in sources(module):
+@pytest.mark.parametrize("room", PACKAGES, ids=[room.name for room in PACKAGES])
+def test_a_module_imports_only_modules_before_it_in_its_room(room: Room) -> None:
+    for place, module in enumerate(room.modules):
+        for path in sources(PACKAGE / room.name, module):
+            later = imported_modules(path, room.name) & set(room.modules[place + 1 :])
+            assert not later, f"{path.relative_to(PACKAGE)} imports {later}"
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_a_public_module_only_gives_names_an_address(module: str) -> None:
+    tree = ast.parse((PACKAGE / f"{module}.py").read_text())
+    for node in tree.body:
+        assert isinstance(node, (ast.Expr, ast.ImportFrom, ast.Assign)), f"{module}.py: {ast.unparse(node)}"
+
+
+@pytest.mark.parametrize("room", PACKAGES, ids=[room.name for room in PACKAGES])
+def test_a_room_says_what_it_is_for_and_where_to_begin(room: Room) -> None:
+    told = ast.get_docstring(ast.parse((PACKAGE / room.name / "__init__.py").read_text())) or ""
+    assert re.search(r"\bIn:", told), room.name
+    assert re.search(r"\bOut:", told), room.name
+    first = re.search(r"Open `(\w+)\.py` first", told)
+    assert first is not None, room.name
+    assert first.group(1) in room.modules
+    assert len(told.splitlines()) <= 6
+
+
+@BY_NAME
+def test_a_room_imports_nothing_it_should_do_without(room: Room) -> None:
+    for path in sources(PACKAGE, room.name):
         packages = {name.split(".")[0] for name in imports(path, everywhere=False)}
-        assert not packages & never, f"{path.name} imports {packages & never}"
+        assert not packages & room.never, f"{path.relative_to(PACKAGE)} imports {packages & room.never}"
 
 
-@pytest.mark.parametrize("module", ["schema", "table", "encode", "profile", "cli"])
-def test_importing_the_first_half_of_the_path_does_not_import_tensorflow(module: str) -> None:
+@pytest.mark.parametrize(
+    "module", ["schema.options", "table.table", "encode.encoder", "table.profile", "recipes.recipe", "run", "cli"]
+)
+def test_importing_what_needs_no_model_does_not_import_tensorflow(module: str) -> None:
     code = f"import sys, feat2vec.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"tensorflow", "keras", "pandas", "polars"} & set(done.stdout.split())

@@ -17,9 +17,14 @@ ROOT = Path(__file__).parents[1]
 LEFT_OUT = (".git", ".venv", "__pycache__", "*.egg-info", "build", "dist", "runs", ".*_cache", ".hypothesis")
 LISTED = (".env", "notes.md", "feat2vec/datasets/mine.csv")  # by the list of an earlier build
 STRANGE = (
-    "recipes/runs/private/train.parquet", "tests/.env", "tools/.venv/bin/python", "tests/__pycache__/x.pyc",
-    "feat2vec_mine/__init__.py", "feat2vec/explore/page.bak", *LISTED,
-)  # fmt: skip
+    "recipes/runs/private/train.parquet",
+    "tests/.env",
+    "tools/.venv/bin/python",
+    "tests/__pycache__/x.pyc",
+    "feat2vec_mine/__init__.py",
+    "feat2vec/explore/page.bak",
+    *LISTED,
+)
 ADDED = {"PKG-INFO", "setup.cfg"}  # by setuptools
 BUILD = "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')"
 QUICK = ("test_terminal.py", "test_errors.py", "test_metrics.py")
@@ -93,8 +98,11 @@ def test_the_wheel_holds_the_package_alone(source: Path) -> None:
 def test_quick_tests_run_from_the_source_distribution(unpacked: Path) -> None:
     where = subprocess.run(
         [sys.executable, "-c", "import feat2vec; print(feat2vec.__file__)"],
-        cwd=unpacked, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        cwd=unpacked,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert Path(where.strip()).parent == unpacked / "feat2vec"
     assert " passed" in pytest_in(unpacked, *(f"tests/{name}" for name in QUICK))
 

@@ -32,7 +32,7 @@ def python_blocks(document: str) -> list[str]:
 @pytest.fixture(scope="module")
 def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table like the films'."""
-    from tests.test_steps import films
+    from tests.recipes.test_running import films
 
     path = tmp_path_factory.mktemp("films") / "films.parquet"
     pq.write_table(films(), path)
@@ -43,7 +43,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_command_runs(document: str, films: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     shutil.copytree(ROOT / "schemas", tmp_path / "schemas")
-    shutil.copy(ROOT / "feat2vec" / "datasets" / "artworks.csv", tmp_path)
+    shutil.copy(ROOT / "feat2vec" / "table" / "sources" / "datasets" / "artworks.csv", tmp_path)
     shutil.copy(films, tmp_path)
     (tmp_path / "new.csv").write_text('artist,title,year\nNobody Yet,Untitled,2001\n"Hirst, Damien",Spots,\n')
     found = commands(document)

@@ -11,12 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from feat2vec import trainer
 from feat2vec.cli.console import exit_code
-from feat2vec.export import FORMATS
-from feat2vec.report import report
-from feat2vec.run import Run
-from feat2vec.trainer import train
+from feat2vec.export.export import FORMATS
+from feat2vec.pages.report import report
+from feat2vec.run import Run, train
+from feat2vec.training import train as trainer
 from feat2vec.writing import write_text
 
 ROWS = pa.table({"director": [f"name {i % 300}" for i in range(600)], "cast": [f"c{i % 9}" for i in range(600)]})

@@ -17,12 +17,12 @@ import pytest
 from packaging.requirements import Requirement
 
 import feat2vec
-from feat2vec.encode import fit
+from feat2vec.encode.encoder import fit
 from feat2vec.errors import UserError
-from feat2vec.run import differences, fingerprints
-from feat2vec.run_files import PARTS, SEAL, read_json, sealed
-from feat2vec.schema import read_schema
-from feat2vec.trainer import train
+from feat2vec.run import train
+from feat2vec.schema.options import read_schema
+from feat2vec.training.fingerprints import differences, fingerprints
+from feat2vec.writing.run_files import PARTS, SEAL, read_json, sealed
 
 SCHEMA = {"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}, "training": {"epochs": 1}}
 TABLE = pa.table({"a": ["x", "y", "z", "x"], "b": ["p", "q", None, "q"]})
@@ -172,9 +172,11 @@ def test_a_fingerprint_tells_which_group_changed() -> None:
     whole = fingerprints(fit(schema, table))
     assert whole == fingerprints(fit(schema, table))
     for column, values, changed in (
-        ("a", ["x", "y", "w", "x"], "a"), ("a", ["y", "x", "z", "x"], "a"), ("b", ["p", "q", "q", None], "b"),
+        ("a", ["x", "y", "w", "x"], "a"),
+        ("a", ["y", "x", "z", "x"], "a"),
+        ("b", ["p", "q", "q", None], "b"),
         ("y", [1.0, 2.0, 3.0, 5.0], "the target"),
-    ):  # fmt: skip
+    ):
         other = fingerprints(fit(schema, table.set_column(table.column_names.index(column), column, pa.array(values))))
         assert [key for key in whole if whole[key] != other[key]] == [changed]
 

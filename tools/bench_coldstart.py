@@ -30,9 +30,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from feat2vec.run import Run
-from feat2vec.space import dense
-from feat2vec.trainer import train
+from feat2vec.run import Run, train
+from feat2vec.space.geometry import dense
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]

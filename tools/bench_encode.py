@@ -62,7 +62,7 @@ def generate(path: Path, rows: int, seed: int = 0) -> None:
 
 def schema(groups: str) -> Any:
     """Groups of the table: one a letter, `n` for the numbers."""
-    from feat2vec.schema import read_schema
+    from feat2vec.schema.options import read_schema
 
     known: dict[str, Any] = {name: {"column": name} for name in STRINGS}
     known["l"] = {"column": "l", "extractor": {"type": "lookup", "multi": True}}
@@ -72,7 +72,7 @@ def schema(groups: str) -> Any:
 
 def run_feat2vec(source: Any, groups: str) -> dict[str, float]:
     """Fit and encode some groups."""
-    from feat2vec.encode import fit
+    from feat2vec.encode.encoder import fit
 
     fitted = schema(groups)
     start = time.perf_counter()

@@ -62,9 +62,19 @@ def gensim_side(train: str, test: str, skip_gram: bool, epochs: int) -> dict[str
     documents = [list(tokens(film)) for film in films(train)]
     start = time.perf_counter()
     model = Word2Vec(
-        documents, vector_size=50, window=50, shrink_windows=False, min_count=1, sg=int(skip_gram), negative=5,
-        ns_exponent=0.75, sample=0, epochs=epochs, workers=2, seed=1,
-    )  # fmt: skip
+        documents,
+        vector_size=50,
+        window=50,
+        shrink_windows=False,
+        min_count=1,
+        sg=int(skip_gram),
+        negative=5,
+        ns_exponent=0.75,
+        sample=0,
+        epochs=epochs,
+        workers=2,
+        seed=1,
+    )
     seconds = time.perf_counter() - start
     names = [key for key in model.wv.index_to_key if key.startswith("directors=")]
     place = {name: i for i, name in enumerate(names)}

@@ -33,9 +33,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import feat2vec
-from feat2vec.finetuning import HeadType, schema_of
-from feat2vec.run import Run
-from feat2vec.trainer import Start, train
+from feat2vec.run import Run, load, train
+from feat2vec.training.fine_tuning import HeadType, schema_of
+from feat2vec.training.train import Start, train_into
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
 GROUPS = ["title", "plot"]
@@ -57,9 +57,7 @@ def learn(side: str, run: Run, rows: pa.Table, target: str, rate: float, head: H
     settings = [f"training.optimizer.learning_rate={rate}", f"training.seed={seed}"]
     if side.startswith("pretrained"):
         frozen = side == "pretrained, frozen"
-        return run.finetune(
-            rows, target, out, head=head, freeze=frozen, groups=GROUPS, settings=settings, quiet=True
-        )  # fmt: skip
+        return run.finetune(rows, target, out, head=head, freeze=frozen, groups=GROUPS, settings=settings, quiet=True)
     schema = schema_of(run.schema, feat2vec.open_table(rows), target, head=head, groups=GROUPS, settings=settings)
     return train(schema, rows, out, quiet=True) if side == "scratch, own words" else scratch(schema, run, rows, out)
 
@@ -67,15 +65,22 @@ def learn(side: str, run: Run, rows: pa.Table, target: str, rate: float, head: H
 def scratch(schema: Any, run: Run, rows: pa.Table, out: Path) -> Run:
     """The run's encoder, and vectors that are drawn anew."""
     drawn = feat2vec.Feat2Vec.from_encoder(replace(run.fitted, classes=None))
-    anew = Run(run.folder, run.manifest, run.metrics)
-    anew.__dict__["model"] = drawn
-    return train(schema, rows, out, quiet=True, start=Start(anew))
+    anew = replace(run, in_training=drawn)
+    train_into(out, schema, rows, quiet=True, start=Start(anew))
+    return load(out)
 
 
 def measure(
-    run: Run, films: pa.Table, held: pa.Table, test: pa.Table, target: str, head: HeadType, seeds: int, rows: int,
+    run: Run,
+    films: pa.Table,
+    held: pa.Table,
+    test: pa.Table,
+    target: str,
+    head: HeadType,
+    seeds: int,
+    rows: int,
     folder: Path,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The accuracies of every side with one target."""
     order = np.random.default_rng(7).permutation(len(films))
     samples = [films.take(order[i * rows : (i + 1) * rows]) for i in range(seeds + 1)]  # disjoint; the last one chooses

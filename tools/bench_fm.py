@@ -93,8 +93,8 @@ def schema(groups: list[str], model: Mapping[str, Any], epochs: int) -> dict[str
 
 def ours(path: str, model: Mapping[str, Any], epochs: int) -> dict[str, Any]:
     """Train, and say how long epochs take."""
-    from feat2vec.encode import fit
-    from feat2vec.trainer import train
+    from feat2vec.encode.encoder import fit
+    from feat2vec.run import train
 
     groups = [name for name in pq.read_schema(path).names if name != "used"]
     given = schema(groups, model, epochs)
@@ -103,7 +103,7 @@ def ours(path: str, model: Mapping[str, Any], epochs: int) -> dict[str, Any]:
     ranks = model.get("ranks")
     if ranks:
         occurrences = np.zeros(len(ranks))
-        from feat2vec.vocabulary import levels
+        from feat2vec.schema.levels import levels
 
         for codec in fit(run.schema, path).encoder.codecs.values():
             counts = np.asarray(codec.vocabulary.counts)  # type: ignore[union-attr]

@@ -31,8 +31,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import feat2vec
-from feat2vec.document import read_document
-from feat2vec.metrics import auc, log_loss
+from feat2vec.evaluation.metrics import auc, log_loss
+from feat2vec.schema.yaml_text import read_document
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
 RARE = 3  # positive training rows of an app, at most

@@ -69,7 +69,7 @@ def measure(rows: int, epochs: int) -> dict[str, float]:
         subprocess.run([sys.executable, __file__, "--write", str(path), str(rows)], check=True)
         import keras
 
-        from feat2vec.trainer import train
+        from feat2vec.run import train
 
         held: list[float] = []
 

@@ -75,17 +75,21 @@ def side(words: list[str]) -> Any:
 def told(path: str, data: str) -> dict[str, float]:
     """What `estimate()` says, and the sizes of a model's weights and slots."""
     import feat2vec
-    from feat2vec import optimizers
-    from feat2vec.memory import estimate
-    from feat2vec.model import Feat2Vec
+    from feat2vec.model import optimizers
+    from feat2vec.model.keras_model import Feat2Vec
+    from feat2vec.training.memory import estimate
 
     rows = feat2vec.fit(path, data)
     model = Feat2Vec.from_encoder(rows.encoder)
     optimizer = optimizers.named(rows.encoder.schema.training.optimizer.type, 0.1)
     optimizer.build(model.trainable_variables)
-    weights, slots = (sum(int(np.prod(v.shape)) * v.dtype_size for v in _sized(some)) for some in (
-        model.weights, optimizer.variables,
-    ))  # fmt: skip
+    weights, slots = (
+        sum(int(np.prod(v.shape)) * v.dtype_size for v in _sized(some))
+        for some in (
+            model.weights,
+            optimizer.variables,
+        )
+    )
     return {
         "estimate": round(sum(part.size for part in estimate(rows)) / MB),
         "weights": round(weights / MB), "slots": round(slots / MB),
@@ -164,9 +168,7 @@ def main() -> None:
             print(json.dumps(many(folder, [int(count) for count in options.many.split(",")]), indent=1))
             return
         base = commands(folder / "base", 100, 100, options.groups, options.dim, options.epochs)
-        facts = commands(
-            folder / "whole", options.rows, options.keys, options.groups, options.dim, options.epochs
-        )  # fmt: skip
+        facts = commands(folder / "whole", options.rows, options.keys, options.groups, options.dim, options.epochs)
         for command, small in base.items():
             if isinstance(small, dict):
                 facts[command] |= {"base": small["peak"], "above_base": facts[command]["peak"] - small["peak"]}

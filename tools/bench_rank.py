@@ -14,8 +14,8 @@ import time
 
 import numpy as np
 
-from feat2vec.evaluate import rank_queries
-from feat2vec.space import Candidates, Queries
+from feat2vec.evaluation.tasks import rank_queries
+from feat2vec.space.geometry import Candidates, Queries
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ import numpy as np
 import pyarrow as pa
 
 import feat2vec
-from feat2vec import evaluate
-from feat2vec.document import read_document
+from feat2vec.evaluation import tasks as evaluate
+from feat2vec.schema.yaml_text import read_document
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "movielens.yaml"
 GRID: dict[str, list[float]] = {

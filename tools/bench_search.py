@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from feat2vec.search import Flat, Floats, Hits, Index, import_faiss
+from feat2vec.space.search import Flat, Floats, Hits, Index, import_faiss
 
 CENTERS, SPREAD = 2_000, 0.7
 

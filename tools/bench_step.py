@@ -43,9 +43,9 @@ def build(keys: int, ranks: tuple[int, ...], keras_peer: bool) -> Any:
     import keras
     import tensorflow as tf
 
-    from feat2vec import extractors
-    from feat2vec.document import dump_document
-    from feat2vec.model import Feat2Vec
+    from feat2vec.model import extractors
+    from feat2vec.model.keras_model import Feat2Vec
+    from feat2vec.schema.yaml_text import dump_document
 
     keras.utils.set_random_seed(0)
     names = [f"g{i}" for i in range(GROUPS)]
@@ -79,8 +79,8 @@ def embedding_layer() -> Any:
     import keras
     import tensorflow as tf
 
-    from feat2vec.extractors import Extracted, Extractor
-    from feat2vec.interactions import Level
+    from feat2vec.model.extractors import Extracted, Extractor
+    from feat2vec.model.pair_scores import Level
 
     class Embedding(Extractor):
         def build(self, input_shape: Any = None) -> None:

@@ -43,10 +43,10 @@ def main() -> None:
     options = parser.parse_args()
     import tensorflow as tf
 
-    from feat2vec.encode import fit
-    from feat2vec.model import Feat2Vec
-    from feat2vec.schema import read_schema
-    from feat2vec.trainer import share_cores
+    from feat2vec.encode.encoder import fit
+    from feat2vec.model.keras_model import Feat2Vec
+    from feat2vec.schema.options import read_schema
+    from feat2vec.training.train import share_cores
 
     schema = read_schema(options.schema, settings=options.settings)
     share_cores(schema)

@@ -1,4 +1,8 @@
-"""The command line: words to calls. Nothing is imported before the command that needs it."""
+"""The command line: words to calls. Nothing is imported before the command that needs it.
+
+In: the words after `feat2vec`. Out: calls of the rooms above, text on the terminal, an exit code.
+Open `training.py` first.
+"""
 
 from __future__ import annotations
 

@@ -22,18 +22,33 @@ PORT = 8765
 @click.option("--data", help="Rows to look at as well (group `row`), and whose columns can be colours.")
 @click.option("--colour", help="Colour by `count`, `level` or a column of --data at first.")
 @click.option(
-    "--map", "kind", type=click.Choice(["pca", "umap", "tsne"]), default="pca", show_default=True,
+    "--map",
+    "kind",
+    type=click.Choice(["pca", "umap", "tsne"]),
+    default="pca",
+    show_default=True,
     help="The map at first; a file has this one and pca.",
-)  # fmt: skip
+)
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=100_000, show_default=True,
+    "--limit",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
     help="Points of a map: the most frequent values, or rows drawn by chance.",
-)  # fmt: skip
+)
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 def explore(
-    run: Path, port: int | None, show: bool, html: Path | None, groups: tuple[str, ...], data: str | None,
-    colour: str | None, kind: Literal["pca", "umap", "tsne"], limit: int, force: bool,
-) -> None:  # fmt: skip
+    run: Path,
+    port: int | None,
+    show: bool,
+    html: Path | None,
+    groups: tuple[str, ...],
+    data: str | None,
+    colour: str | None,
+    kind: Literal["pca", "umap", "tsne"],
+    limit: int,
+    force: bool,
+) -> None:
     """A page to look at the space and search it: maps, colours, and what is nearest to what.
 
     It is served to this machine alone, until Ctrl-C. --html writes one file instead, with nothing from elsewhere.
@@ -49,7 +64,7 @@ def explore(
     if html is None and force:
         raise UserError("--force: replaces a file; name it by --html, or remove --force")
     import_tensorflow()
-    from feat2vec.explore import Atlas, Server, write_page
+    from feat2vec.pages.explore import Atlas, Server, write_page
     from feat2vec.run import load
 
     atlas = Atlas(load(run), groups, data, colour, kind, limit)

@@ -24,9 +24,15 @@ from feat2vec.errors import UserError, listed
 @click.option("--level", type=int, help="predict: the submodel of a level, in a model with ranks; default: the whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
-    run: Path, data: str, task: Literal["rank", "nearest", "predict", "pairs"], target: str | None, given: str | None,
-    similarity: Literal["cosine", "dot"] | None, level: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    run: Path,
+    data: str,
+    task: Literal["rank", "nearest", "predict", "pairs"],
+    target: str | None,
+    given: str | None,
+    similarity: Literal["cosine", "dot"] | None,
+    level: int | None,
+    as_json: bool,
+) -> None:
     """Measure a run on rows that it has not seen.
 
     rank: where a row's true values of the target stand among all, by their similarity with the groups given.
@@ -40,12 +46,10 @@ def evaluate(
     feat2vec evaluate runs/apps --data test.parquet --task predict
     """
     import_tensorflow()
-    from feat2vec import evaluate as tasks
+    from feat2vec.evaluation import tasks
     from feat2vec.run import load
 
-    facts = tasks.evaluate(
-        load(run), data, task, target=target, given=names(given), similarity=similarity, level=level
-    )  # fmt: skip
+    facts = tasks.evaluate(load(run), data, task, target=target, given=names(given), similarity=similarity, level=level)
     if as_json:
         say(json.dumps(facts))
         return
@@ -66,9 +70,17 @@ def evaluate(
 @click.option("--plot", type=click.Path(path_type=Path), help="Write a chart, FILE.svg or FILE.html.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def explain(
-    run: Path, row: str | None, data: str | None, index: int | None, to: str | None, to_index: int | None,
-    class_name: str | None, level: int | None, plot: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    run: Path,
+    row: str | None,
+    data: str | None,
+    index: int | None,
+    to: str | None,
+    to_index: int | None,
+    class_name: str | None,
+    level: int | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
     """A row's score as the sum of its parts: bias, linear terms, pairs of groups, and what an mlp head adds.
 
     With --to or --to-index: the similarity of two rows (the cosine of their vectors) as the sum of what each pair of
@@ -94,7 +106,7 @@ def explain(
         file_place(plot, force=True)
     rows, other = (None if text is None else json_row(name, text) for name, text in (("--row", row), ("--to", to)))
     import_tensorflow()
-    from feat2vec.charts import alone
+    from feat2vec.pages.charts import alone
     from feat2vec.run import load
 
     found = load(run).explain(
@@ -131,7 +143,7 @@ def report(
     feat2vec report runs/films --data films.parquet --label year --other runs/films-seed-1 --out films.html
     """
     import_tensorflow()
-    from feat2vec.report import report
+    from feat2vec.pages.report import report
     from feat2vec.run import load
 
     facts = report(load(run), out, data, label, None if other is None else load(other), force=force)

@@ -23,8 +23,8 @@ def init(data: str, out: Path | None, force: bool) -> None:
     feat2vec init films.parquet -o films.yaml
     feat2vec init dataset:artworks
     """
-    from feat2vec.propose import propose
-    from feat2vec.table import open_table
+    from feat2vec.table.propose import propose
+    from feat2vec.table.table import open_table
     from feat2vec.writing import file_place, refuse_inputs_inside, write_text
 
     if out is None:
@@ -50,7 +50,7 @@ def check(schema: str | None, data: str | None, resolved: bool, as_json_schema: 
     feat2vec check films.yaml --resolved > full.yaml
     feat2vec check --json-schema > feat2vec.schema.json
     """
-    from feat2vec.schema import json_schema, read_schema
+    from feat2vec.schema.options import json_schema, read_schema
 
     if as_json_schema:
         if resolved or data is not None:
@@ -65,8 +65,8 @@ def check(schema: str | None, data: str | None, resolved: bool, as_json_schema: 
     if resolved:
         say_text(checked.resolved())
     if data is not None:
-        from feat2vec.encode import fit
-        from feat2vec.memory import refuse_too_large
+        from feat2vec.encode.encoder import fit
+        from feat2vec.training.memory import refuse_too_large
 
         encoded = fit(checked, data)
         refuse_too_large(encoded)

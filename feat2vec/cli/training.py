@@ -22,9 +22,16 @@ from feat2vec.cli.console import import_tensorflow, interruptible, names, say, s
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 @click.option("--memory", default="1GB", show_default=True, help="What encoding may hold before it spills to disk.")
 def train(
-    schema: str, data: str, validation: str | None, out: Path, settings: tuple[str, ...], resume: bool, force: bool,
-    quiet: bool, memory: str,
-) -> None:  # fmt: skip
+    schema: str,
+    data: str,
+    validation: str | None,
+    out: Path,
+    settings: tuple[str, ...],
+    resume: bool,
+    force: bool,
+    quiet: bool,
+    memory: str,
+) -> None:
     """Learn a schema's vectors from a table and write them as a run.
 
     \b
@@ -32,7 +39,7 @@ def train(
     feat2vec train films.yaml --data films.parquet --out runs/films --set training.epochs=50 --force
     """
     import_tensorflow()
-    from feat2vec.trainer import train
+    from feat2vec.run import train
 
     with interruptible(out):
         run = train(
@@ -49,9 +56,10 @@ def train(
 @click.option("--head", type=click.Choice(["fm", "mlp"]), default="fm", show_default=True, help="What predicts.")
 @click.option("--freeze", is_flag=True, help="Keep the vectors as they are; linear terms, head and classes learn.")
 @click.option(
-    "--objective", type=click.Choice(["logistic", "regression", "softmax"]),
+    "--objective",
+    type=click.Choice(["logistic", "regression", "softmax"]),
     help="Default: logistic for 0 and 1 or booleans, softmax for text, regression for numbers.",
-)  # fmt: skip
+)
 @click.option("--groups", help="Predict from these groups alone, with commas between them; default: all.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The new run: a folder that is made.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace any key of the new schema.")
@@ -60,10 +68,21 @@ def train(
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 @click.option("--memory", default="1GB", show_default=True, help="What encoding may hold before it spills to disk.")
 def finetune(
-    run: Path, data: str, target: str, validation: str | None, head: Literal["fm", "mlp"], freeze: bool,
-    objective: Literal["logistic", "regression", "softmax"] | None, groups: str | None, out: Path,
-    settings: tuple[str, ...], resume: bool, force: bool, quiet: bool, memory: str,
-) -> None:  # fmt: skip
+    run: Path,
+    data: str,
+    target: str,
+    validation: str | None,
+    head: Literal["fm", "mlp"],
+    freeze: bool,
+    objective: Literal["logistic", "regression", "softmax"] | None,
+    groups: str | None,
+    out: Path,
+    settings: tuple[str, ...],
+    resume: bool,
+    force: bool,
+    quiet: bool,
+    memory: str,
+) -> None:
     """Learn to predict a column from a run's vectors, and write a run for `predict` and `evaluate --task predict`.
 
     Rows are encoded as the run encodes them, and its vectors are where learning begins. Groups that hold the target are
@@ -77,14 +96,25 @@ def finetune(
     feat2vec evaluate runs/decades --data test.parquet --task predict
     """
     import_tensorflow()
-    from feat2vec.finetuning import finetune
-    from feat2vec.run import load
+    from feat2vec.run import finetune, load
 
     with interruptible(out):
         tuned = finetune(
-            load(run), data, target, out, validation, head=head, freeze=freeze, objective=objective,
-            groups=names(groups), settings=settings, resume=resume, force=force, quiet=quiet, memory=memory,
-        )  # fmt: skip
+            load(run),
+            data,
+            target,
+            out,
+            validation,
+            head=head,
+            freeze=freeze,
+            objective=objective,
+            groups=names(groups),
+            settings=settings,
+            resume=resume,
+            force=force,
+            quiet=quiet,
+            memory=memory,
+        )
     trained(tuned, out, quiet)
 
 
@@ -99,9 +129,16 @@ def finetune(
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object, and nothing else.")
 def run(
-    recipe: str, data: tuple[str, ...], out: Path | None, settings: tuple[str, ...], rows: int | None, resume: bool,
-    force: bool, quiet: bool, as_json: bool,
-) -> None:  # fmt: skip
+    recipe: str,
+    data: tuple[str, ...],
+    out: Path | None,
+    settings: tuple[str, ...],
+    rows: int | None,
+    resume: bool,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
     """Run a recipe: rows, schema, training, evaluation, export, and what is expected, from one YAML file.
 
     Exits with 1 if something is not as the recipe expects, and says by how much.
@@ -111,18 +148,25 @@ def run(
     feat2vec run recipes/films.yaml --data films.parquet --out runs/films
     feat2vec run recipes/flights.yaml --rows 5000 --set training.epochs=1 --force
     """
-    from feat2vec.recipe import read_recipe
+    from feat2vec.recipes.recipe import read_recipe
 
     name = read_recipe(recipe, settings)[0].name  # what is wrong with it is said before TensorFlow is there
     import_tensorflow()
-    from feat2vec.steps import MissedError, run_recipe
+    from feat2vec.recipes.running import MissedError, run_recipe
 
     with interruptible(out or Path("runs", name)):
         try:
             facts = run_recipe(
-                recipe, out, data, settings=settings, rows=rows, resume=resume, force=force, quiet=quiet or as_json,
+                recipe,
+                out,
+                data,
+                settings=settings,
+                rows=rows,
+                resume=resume,
+                force=force,
+                quiet=quiet or as_json,
                 tell=say_text,
-            )  # fmt: skip
+            )
         except MissedError as error:
             if as_json:
                 say(json.dumps(error.facts))
@@ -142,9 +186,16 @@ def run(
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object, and nothing else.")
 def tune(
-    recipe: str, trials: int, data: tuple[str, ...], out: Path | None, settings: tuple[str, ...], rows: int | None,
-    force: bool, quiet: bool, as_json: bool,
-) -> None:  # fmt: skip
+    recipe: str,
+    trials: int,
+    data: tuple[str, ...],
+    out: Path | None,
+    settings: tuple[str, ...],
+    rows: int | None,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
     """Try the values in a recipe's `tune.ranges`, judged on its validation part, and write the best as a recipe.
 
     Called again, it goes on: trials that ended are kept, one that was interrupted is tried again. Trials that are worse
@@ -164,12 +215,12 @@ def tune(
     feat2vec run runs/artworks-tune/best.yaml
     """
     import_tensorflow()
-    from feat2vec.trials import tune
+    from feat2vec.recipes.tuning.trials import tune
 
     try:
         facts = tune(
             recipe, trials, out, data, settings=settings, rows=rows, force=force, quiet=quiet or as_json, tell=say_text
-        )  # fmt: skip
+        )
     except KeyboardInterrupt:
         say("the trials that ended are kept: the same command goes on", error=True)
         raise

@@ -71,20 +71,34 @@ def embed(run: Path, data: str, out: Path, groups: str | None, level: int | None
 @click.option("--to", help="The group to search in; default: the value's own.")
 @click.option("-n", "count", type=click.IntRange(min=1), default=10, show_default=True, help="How many to print.")
 @click.option(
-    "--similarity", type=click.Choice(["cosine", "dot", "score"]), default="cosine", show_default=True,
+    "--similarity",
+    type=click.Choice(["cosine", "dot", "score"]),
+    default="cosine",
+    show_default=True,
     help="score is the model's own, biases included.",
-)  # fmt: skip
+)
 @click.option("--level", type=int, help="In a model with ranks, compare the values that reach this level, there.")
 @click.option(
-    "--index", type=click.Choice(["exact", "hnsw", "ivf"]), default="exact", show_default=True,
+    "--index",
+    type=click.Choice(["exact", "hnsw", "ivf"]),
+    default="exact",
+    show_default=True,
     help="Search by an index, which is made once and kept in the run (10,000 values or more, of one level).",
-)  # fmt: skip
+)
 @click.option("--data", help="The rows to search in, where GROUP is `row`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def similar(
-    run: Path, group: str, value: str, to: str | None, count: int, similarity: Literal["cosine", "dot", "score"],
-    level: int | None, index: Literal["exact", "hnsw", "ivf"], data: str | None, as_json: bool,
-) -> None:  # fmt: skip
+    run: Path,
+    group: str,
+    value: str,
+    to: str | None,
+    count: int,
+    similarity: Literal["cosine", "dot", "score"],
+    level: int | None,
+    index: Literal["exact", "hnsw", "ivf"],
+    data: str | None,
+    as_json: bool,
+) -> None:
     """The values that are most similar to one.
 
     GROUP `row` stands for rows as a whole, by the name in the schema's `id` column, unless a group is called so.
@@ -121,10 +135,12 @@ def similar(
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
-    "--format", "kind", required=True,
+    "--format",
+    "kind",
+    required=True,
     type=click.Choice(["parquet", "npz", "word2vec", "projector", "faiss", "saved_model", "sql"]),
     help="What to write.",
-)  # fmt: skip
+)
 @click.option("--group", "groups", multiple=True, help="Write this group alone; may be given again. Default: all.")
 @click.option(
     "--level",

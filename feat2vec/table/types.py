@@ -121,8 +121,15 @@ def is_supported(kind: pa.DataType) -> bool:
     if _is_list(kind):
         return is_supported(kind.value_type)
     tests = (
-        t.is_string, t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_date32, t.is_timestamp, t.is_null,
-    )  # fmt: skip
+        t.is_string,
+        t.is_boolean,
+        t.is_integer,
+        t.is_floating,
+        t.is_decimal,
+        t.is_date32,
+        t.is_timestamp,
+        t.is_null,
+    )
     return any(test(kind) for test in tests)
 
 

@@ -1,9 +1,8 @@
 """Where results are written, and what may be replaced or removed: the only room that deletes anything.
 
-Comes in: the place that a user names. Goes out: files and folders that appear whole, and never take the place of what
-feat2vec cannot prove it wrote. A folder that feat2vec makes holds a mark (`marks.py`): its kind, a random id and the
-names of what was written. Nothing follows a link, and nothing is written outside of the place that was named.
-Open `places.py` first: it says what is wrong with a place before any work is done.
+In: the place that a user names. Out: files and folders that appear whole, and never take the place of what feat2vec
+cannot prove it wrote: a folder by its mark (`marks.py`), a file by its signature. Nothing follows a link, and nothing
+is written outside of the place that was named. Open `places.py` first.
 """
 
 from feat2vec.writing.files import file_in, new_file, write_text

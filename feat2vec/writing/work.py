@@ -71,9 +71,7 @@ def _replaced_id(partial: Path) -> str | None:
 
 
 @contextmanager
-def work_folder(
-    out: Path, *, resume: bool = False, force: bool = False, replaces: str | None = None
-) -> Iterator[Path]:  # fmt: skip
+def work_folder(out: Path, *, resume: bool = False, force: bool = False, replaces: str | None = None) -> Iterator[Path]:
     """The folder to train in, which no other process trains in, without what an interrupted session left half-done.
 
     It is removed at the end, and after an error unless it has a checkpoint to go on with.

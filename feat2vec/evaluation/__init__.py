@@ -1,0 +1,4 @@
+"""How good a run is: ranks, neighbours, pairs, predictions, and the shape of its space.
+
+In: a `TrainedRun` and rows. Out: metrics as plain numbers. Open `tasks.py` first.
+"""

@@ -1,0 +1,60 @@
+"""What can be measured: tasks, their options and their metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from feat2vec.errors import suggest
+from feat2vec.schema.extractor_options import Count, Many, Text
+from feat2vec.schema.options import Glove, Logistic, Regression, Softmax
+from feat2vec.schema.validation import Problem, Spec
+from feat2vec.schema.yaml_text import KeyPath
+
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "rank": ("mpr", "mrr", "top1", "recall_at_10", "median_rank"),
+    "nearest": ("mse",),
+    "predict": ("log_loss", "auc", "rmse", "mae", "accuracy"),
+    "pairs": ("spearman",),
+}
+LOWER = ("mpr", "median_rank", "mse", "log_loss", "rmse", "mae")  # is better
+OF_OBJECTIVE: Mapping[type, tuple[str, ...]] = {  # what the task predict measures
+    Logistic: ("log_loss", "auc"),
+    Softmax: ("accuracy", "log_loss"),
+    Regression: ("rmse", "mae"),
+    Glove: ("rmse", "mae"),
+}
+
+
+class Measurement(Spec):
+    """A task of `feat2vec evaluate`, with its options."""
+
+    task: Literal["rank", "nearest", "predict", "pairs"]
+    target: Text | None = None
+    given: Annotated[tuple[Text, ...], Many, Field(min_length=1)] | None = None
+    similarity: Literal["cosine", "dot"] | None = None
+    level: Count | None = None
+
+
+def measurement_conflicts(path: KeyPath, each: Measurement) -> Iterator[Problem]:
+    """Options that are not for the task, or that it lacks."""
+    if each.task == "predict":
+        for key in ("target", "given", "similarity"):
+            if getattr(each, key) is not None:
+                yield (*path, key), "is not for the task predict; remove it"
+    elif each.target is None:
+        yield path, f"the task {each.task} needs a `target`, the group that it is about"
+    if each.task == "pairs" and each.given is not None:
+        yield (*path, "given"), "is not for the task pairs; remove it"
+    if each.level is not None and each.task != "predict":
+        yield (*path, "level"), "is for the task predict; remove it"
+
+
+def no_metric(metric: str, task: str) -> str | None:
+    """What is wrong with a metric's name."""
+    if metric in METRICS[task]:
+        return None
+    near = suggest(metric, METRICS[task]) or f"; those of {task} are {', '.join(METRICS[task])}"
+    return f"is no metric of the task {task}{near}"

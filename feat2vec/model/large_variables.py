@@ -1,0 +1,237 @@
+"""Large variables, read and written a few rows at a time, so that no second copy of a table is made.
+
+TensorFlow copies a variable whole to read it once it has had sparse updates, and again to give it to NumPy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from feat2vec.encode.entry_tables import Array
+from feat2vec.model.optimizers import is_by_row, resource_of
+
+PIECE = 4 << 20  # bytes that are moved at a time
+_ASIDE: ContextVar[bool] = ContextVar("feat2vec_tables_aside", default=False)
+
+
+# --- rows of variables ----------------------------------------------------------------------------------------------
+
+
+def pieces(variable: Any) -> Iterator[tuple[slice, Array]]:
+    """The rows of a variable in pieces, to be read before the next one is taken; a small one is one piece."""
+    resource = resource_of(variable)
+    if resource.shape.rank == 0 or _bytes(resource) <= PIECE:
+        yield slice(None), resource.numpy()
+        return
+    for rows in row_slices(resource.shape, resource.dtype.as_numpy_dtype):
+        taken = resource.sparse_read(tf.range(rows.start, rows.stop))
+        yield rows, np.asarray(memoryview(taken))
+
+
+def put(variable: Any, rows: slice, values: Array) -> None:
+    """Write some rows of a variable in place."""
+    resource = resource_of(variable)
+    tensor = tf.convert_to_tensor(np.asarray(values, resource.dtype.as_numpy_dtype))
+    if rows == slice(None):
+        resource.assign(tensor)
+    else:
+        resource.scatter_update(tf.IndexedSlices(tensor, tf.range(rows.start, rows.stop)))
+
+
+def assign(variable: Any, values: Array) -> None:
+    """Write a whole variable; a table in place."""
+    resource = resource_of(variable)
+    if not is_by_row(variable) or _bytes(resource) <= PIECE:
+        put(variable, slice(None), values)
+        return
+    for rows in row_slices(values.shape, values.dtype):
+        put(variable, rows, values[rows])
+
+
+def copy_to(variable: Any, source: Any) -> None:
+    """Write another variable's numbers into one of its shape."""
+    for rows, values in _whole_or_by_row(source):
+        put(variable, rows, values)
+
+
+def copies(variables: Sequence[Any]) -> list[Array]:
+    """An array of each variable's numbers."""
+    arrays = [np.empty(variable.shape, resource_of(variable).dtype.as_numpy_dtype) for variable in variables]
+    keep(variables, arrays)
+    return arrays
+
+
+def keep(variables: Sequence[Any], arrays: Sequence[Array]) -> None:
+    """Write each variable's numbers into its array."""
+    for variable, array in zip(variables, arrays, strict=True):
+        for rows, values in pieces(variable):
+            array[rows if array.ndim else ()] = values
+
+
+class Kept:
+    """The numbers of variables in a file, where they take no memory: written again whenever they are kept."""
+
+    def __init__(self, path: Path, variables: Sequence[Any]) -> None:
+        self.path, self.variables, self.full = path, list(variables), False
+
+    def keep(self) -> None:
+        """Write what the variables hold now."""
+        self.write(values for variable in self.variables for _, values in pieces(variable))
+
+    def write(self, numbers: Iterable[Array]) -> None:
+        """Write all of the variables' numbers, in their order."""
+        with self.path.open("wb") as file:
+            for values in numbers:
+                file.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+        self.full = True
+
+    def put_back(self) -> None:
+        """Write what was kept into the variables."""
+        for variable, numbers in zip(self.variables, self.arrays(), strict=True):
+            if not _bytes(resource_of(variable)):
+                continue  # a level that no key reaches
+            if is_by_row(variable) and _bytes(resource_of(variable)) > PIECE:
+                for rows, values in zip(row_slices(*_kind(variable)), numbers, strict=True):
+                    put(variable, rows, values)
+            else:
+                put(variable, slice(None), np.concatenate(list(numbers)).reshape(variable.shape))
+
+    def arrays(self) -> Iterator[Iterator[Array]]:
+        """For each variable its rows in pieces, to be read in this order; a small one is flat."""
+        start = 0
+        for variable in self.variables:
+            yield self._rows(start, *_kind(variable))
+            start += _bytes(resource_of(variable))
+
+    def _rows(self, start: int, shape: Sequence[int], dtype: Any) -> Iterator[Array]:
+        row = int(np.prod(shape[1:], dtype=np.int64))
+        for rows in row_slices(shape, dtype) if shape else [slice(0, 1)]:
+            offset = start + rows.start * row * dtype.itemsize
+            values = np.fromfile(self.path, dtype, (rows.stop - rows.start) * row, offset=offset)
+            yield values.reshape(-1, *shape[1:])
+
+
+def _kind(variable: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    resource = resource_of(variable)
+    return tuple(resource.shape), np.dtype(resource.dtype.as_numpy_dtype)
+
+
+def swap(variables: Sequence[Any], arrays: Sequence[Array]) -> None:
+    """Exchange the numbers of variables and arrays."""
+    for variable, array in zip(variables, arrays, strict=True):
+        for rows, values in _whole_or_by_row(variable):
+            place = rows if array.ndim else ()
+            before = np.array(values)
+            put(variable, rows, array[place])
+            array[place] = before
+
+
+def swap_average(variables: Sequence[Any], averages: Sequence[Array], share: float) -> None:
+    """Put averages + share * (variables - averages) into the variables, and what they held into the arrays."""
+    for variable, average in zip(variables, averages, strict=True):
+        for rows, values in _whole_or_by_row(variable):
+            place = rows if average.ndim else ()
+            before = np.array(values)
+            put(variable, rows, average[place] + share * (before - average[place]))
+            average[place] = before
+
+
+def _whole_or_by_row(variable: Any) -> Iterator[tuple[slice, Array]]:
+    """A table in pieces, another variable whole: rows that are written one by one make each later read a copy."""
+    if is_by_row(variable):
+        yield from pieces(variable)
+    else:
+        yield slice(None), resource_of(variable).numpy()
+
+
+def row_slices(shape: Sequence[int], dtype: Any) -> Iterator[slice]:
+    """Slices of rows that hold PIECE bytes, or one row."""
+    total = int(shape[0])
+    row = int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
+    step = max(PIECE // max(row, 1), 1)
+    return (slice(at, min(at + step, total)) for at in range(0, total, step))
+
+
+def _bytes(resource: Any) -> int:
+    return int(np.prod(resource.shape, dtype=np.int64)) * int(resource.dtype.size)
+
+
+# --- tensors that are made in pieces --------------------------------------------------------------------------------
+
+
+def empty(shape: Sequence[int], dtype: Any) -> tuple[Any, Array]:
+    """A tensor that is not filled, and its memory as an array to fill it by, before anything else has the tensor.
+
+    TensorFlow copies a variable at its first sparse read unless the memory is its own and nobody else's.
+    """
+    with tf.device("CPU:0"):
+        tensor = tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
+    view = np.asarray(memoryview(tensor))  # may not be written to
+    if not view.size:
+        return tensor, np.empty(view.shape, view.dtype)
+    memory = memoryview((ctypes.c_char * view.nbytes).from_address(view.ctypes.data)).cast("B")
+    return tensor, np.ndarray(view.shape, view.dtype, buffer=memory)
+
+
+class TableStart(keras.initializers.Initializer):
+    """`keras.initializers.RandomNormal`, number for number, drawn in pieces; with `unseen` the first row is zero.
+
+    Philox draws by a counter, four normal numbers for each count, so that any piece can be drawn alone.
+    """
+
+    def __init__(self, stddev: float, unseen: bool) -> None:
+        self.stddev, self.unseen = stddev, unseen
+        self.seed = keras.initializers.RandomNormal().seed  # the next of Keras' own
+
+    def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
+        dtype = tf.as_dtype(dtype or keras.config.floatx())
+        if _ASIDE.get():  # another's numbers will be written
+            return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
+        if dtype != tf.float32:  # whose draws come in other numbers for each count
+            table = keras.initializers.RandomNormal(stddev=self.stddev, seed=self.seed)(shape, dtype)
+            return table * tf.cast(tf.range(shape[0]) > 0, dtype)[:, None] if self.unseen else table
+        key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(
+            seed=tf.cast(tf.constant([self.seed, 0], tf.uint32), tf.int32)
+        )
+        low, high = (int(word) for word in counter.numpy())
+        tensor, table = empty(shape, dtype)
+        flat = table.reshape(-1)
+        for some in row_slices([len(flat)], flat.dtype):
+            at = (low + (high << 64) + some.start // 4) % (1 << 128)
+            words = tf.constant(np.array([at % (1 << 64), at >> 64], np.uint64))
+            drawn = tf.raw_ops.StatelessRandomNormalV2(
+                shape=[some.stop - some.start], key=key, counter=words, alg=1, dtype=dtype
+            )
+            flat[some] = drawn * self.stddev + 0.0
+        if self.unseen:
+            table[:1] *= 0
+        return tensor
+
+
+@contextmanager
+def tables_aside() -> Iterator[None]:
+    """Within it tables are made without numbers, and Keras saves and loads models without them."""
+    token = _ASIDE.set(True)
+    try:
+        yield
+    finally:
+        _ASIDE.reset(token)
+
+
+def are_aside() -> bool:
+    """Whether tables are kept out of what Keras does."""
+    return _ASIDE.get()
+
+
+def is_table(variable: Any) -> bool:
+    """Whether a variable is a table that is saved and loaded in pieces."""
+    return is_by_row(variable) and variable.dtype == "float32"

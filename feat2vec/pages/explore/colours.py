@@ -1,0 +1,212 @@
+"""What points are coloured by: a table's columns, one value for each row or for each value of a group.
+
+A value gets the mean of a column of numbers, or the most frequent category, over the rows that hold it. A row that has
+several categories, as in a list, is coloured by the one that most rows have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from feat2vec.encode.encoder import Encoded
+from feat2vec.encode.vocabulary import FIRST
+from feat2vec.pages.charts import number
+from feat2vec.schema.extractor_options import ItemsSpec, Lookup
+from feat2vec.schema.options import Schema
+from feat2vec.table.keys import items_of
+from feat2vec.table.numbers import trimmed
+from feat2vec.table.stages import Stage, concat, is_list, is_text, kind_of_type
+from feat2vec.table.table import Table
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+NAMED = 6  # categories with a colour of their own: more could not be told apart
+ENDS = (0.02, 0.98)  # quantiles where the scale ends, so that a few far numbers do not leave the rest one colour
+
+
+class Pairs(NamedTuple):
+    """Which points (by place) come in which rows."""
+
+    places: Ints
+    rows: Ints
+
+
+class Numbers(NamedTuple):
+    """A column of numbers, NaN where missing; dates are days since 1970."""
+
+    values: Floats  # [rows]
+    is_date: bool
+
+
+class Categories(NamedTuple):
+    """A column of categories: those of each row, one after the other, numbered from the most frequent on."""
+
+    rows: Ints  # [items] ascending
+    codes: Ints  # [items]
+    names: list[str]
+
+
+class Scale(NamedTuple):
+    """Points coloured by a number, NaN where there is none."""
+
+    values: npt.NDArray[np.float32]  # [points]
+    ends: tuple[float, float]
+    labels: tuple[str, str]
+
+
+class Classes(NamedTuple):
+    """Points coloured by a category: a place in `names`, -1 for none; the last name may stand for the `rest`."""
+
+    codes: npt.NDArray[np.int8]  # [points]
+    names: list[str]
+    rest: bool
+
+
+def colourable(table: Table) -> list[str]:
+    """The columns that can be a colour: numbers, dates, booleans, text, and lists of these."""
+
+    def is_one(kind: pa.DataType) -> bool:
+        t = pa.types
+        kinds = (t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_temporal, is_text)
+        return any(test(kind) for test in kinds)
+
+    return [
+        name for name, kind in table.columns.items()
+        if is_one(kind) or (pa.types.is_list(kind) and is_one(kind.value_type))
+    ]  # fmt: skip
+
+
+def read(table: Table, column: str, schema: Schema) -> Numbers | Categories:
+    """A column, whole; text is split as the schema's group of that column splits it."""
+    stage = Stage(table, list(table.batches([column])))
+    numbers = _numbers(stage, column)
+    if numbers is not None:
+        return numbers
+    specs = (group.extractor for group in schema.groups.values() if group.columns == (column,))
+    split = next((spec.split for spec in specs if isinstance(spec, ItemsSpec) and spec.split), None)
+    many = is_list(stage.column(column).type)
+    items = items_of(stage, column, Lookup(multi=many, split=split, max_items=1 << 20))
+    rows, codes = _once(np.repeat(np.arange(len(items.lengths)), items.lengths), items.codes.astype(np.int64))
+    order = np.argsort(-np.bincount(codes, minlength=len(items.keys)), kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return Categories(rows, rank[codes], items.keys.take(pa.array(order)).to_pylist())
+
+
+def _numbers(stage: Stage, column: str) -> Numbers | None:
+    """A column of numbers or dates, or of text that is nothing else in a file without types."""
+    values = stage.column(column)
+    kind = "text" if is_text(values.type) or is_list(values.type) else kind_of_type(values.type)
+    if kind in ("number", "date"):
+        if kind == "date":
+            values = values.cast(pa.timestamp("us", getattr(values.type, "tz", None)), safe=False).cast(pa.int64())
+        chunks = [pc.fill_null(chunk.cast(pa.float64(), safe=False), float("nan")) for chunk in values.chunks]
+        found = concat(chunks, np.float64) / (86_400e6 if kind == "date" else 1)
+        return Numbers(np.where(np.isfinite(found), found, np.nan), kind == "date")
+    if stage.table.typed or is_list(values.type) or not is_text(values.type):
+        return None
+    try:
+        parsed = trimmed(stage, values.cast(pa.string()).combine_chunks()).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
+    found = pc.fill_null(parsed, float("nan")).to_numpy(zero_copy_only=False)
+    return Numbers(np.where(np.isfinite(found), found, np.nan), False) if parsed.null_count < len(parsed) else None
+
+
+def pairs_of(encoded: Encoded, group: str, *, keyed: bool) -> Pairs:
+    """The rows of each of a group's values: of its keys, or of what training has seen."""
+    ids = np.asarray(encoded.rows[:, list(encoded.encoder.codecs).index(group)])
+    rows = np.flatnonzero(ids >= 0)
+    ids = ids[rows]
+    if not keyed:
+        seen = ids < encoded.known[group]
+        return Pairs(ids[seen].astype(np.int64), rows[seen])
+    entries = np.asarray(encoded.values[group].entries)
+    codec = encoded.encoder.codecs[group]
+    keys = entries[:, : entries.shape[1] // 2] if getattr(codec, "weighted", False) else entries
+    keys = keys[ids]  # [rows, items]
+    row, item = np.nonzero(keys >= FIRST)
+    row, place = _once(row, keys[row, item].astype(np.int64) - FIRST)
+    return Pairs(place, rows[row])
+
+
+def _once(rows: Ints, items: Ints) -> tuple[Ints, Ints]:
+    """Each of a row's items once, as a bag may hold one twice."""
+    wide = int(items.max(initial=0)) + 1
+    both = np.unique(rows * wide + items)
+    return both // wide, both % wide
+
+
+def colour(column: Numbers | Categories, pairs: Pairs, places: Ints) -> Scale | Classes:
+    """The colours of the points at `places`."""
+    total = int(max(places.max(initial=-1), pairs.places.max(initial=-1))) + 1
+    if isinstance(column, Numbers):
+        values = column.values[pairs.rows]
+        there = ~np.isnan(values)
+        seen = np.bincount(pairs.places[there], minlength=total)
+        sums = np.bincount(pairs.places[there], weights=values[there], minlength=total)
+        means = np.divide(sums, seen, out=np.full(total, np.nan), where=seen > 0)
+        return scale(means[places], is_date=column.is_date)
+    codes = _most_frequent(column, pairs, total)[places]
+    return classes(codes, column.names)
+
+
+def _most_frequent(column: Categories, pairs: Pairs, total: int) -> Ints:
+    """The category that most rows of each place have, -1 for none; of equally frequent ones the first."""
+    starts = np.searchsorted(column.rows, pairs.rows, "left")
+    lengths = np.searchsorted(column.rows, pairs.rows, "right") - starts
+    inside = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    codes = column.codes[np.repeat(starts, lengths) + inside]
+    wide = max(len(column.names), 1)
+    both, counts = np.unique(np.repeat(pairs.places, lengths) * wide + codes, return_counts=True)
+    place, code = both // wide, both % wide
+    order = np.lexsort((code, -counts, place))
+    first = order[np.flatnonzero(np.diff(place[order], prepend=-1))]
+    found = np.full(total, -1, np.int64)
+    found[place[first]] = code[first]
+    return found
+
+
+def scale(values: Floats, *, is_date: bool = False, log: bool = False) -> Scale:
+    """A scale over most of the numbers; `log` where it is their size that counts."""
+    there = values[~np.isnan(values)]
+    low, high = map(float, np.quantile(there, ENDS)) if len(there) else (0.0, 0.0)
+    if low == high and len(there):
+        low, high = float(there.min()), float(there.max())
+    shown = [str(np.datetime64(int(end), "D")) if is_date else _short(end) for end in (low, high)]
+    labels = [
+        f"{sign} {text}" if further else text
+        for sign, text, further in zip("≤≥", shown, ((there < low).any(), (there > high).any()), strict=True)
+    ]
+    if log:
+        values, low, high = np.log10(values), float(np.log10(low)), float(np.log10(high))
+    return Scale(values.astype(np.float32), (low, high), (labels[0], labels[1]))
+
+
+def _short(value: float) -> str:
+    """A number of the legend, without an exponent where digits are as short."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else number(value)
+
+
+def classes(codes: Ints, names: list[str]) -> Classes:
+    """The names that most points have, and the others as one."""
+    points = np.bincount(codes[codes >= 0], minlength=len(names))
+    used = np.flatnonzero(points)
+    most = used[np.argsort(-points[used], kind="stable")][:NAMED]
+    rest = len(used) > len(most)
+    new = np.full(len(names) + 1, len(most), np.int8)  # the last place is -1's
+    new[most] = np.arange(len(most))
+    new[-1] = -1
+    shown = [names[i] for i in most]
+    return Classes(new[codes], [*shown, f"{len(used) - len(most):,} others"] if rest else shown, rest)
+
+
+def facts(found: Scale | Classes) -> Mapping[str, Any]:
+    """As plain data, arrays apart."""
+    return {"kind": "scale" if isinstance(found, Scale) else "classes", **found._asdict()}

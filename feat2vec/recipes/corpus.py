@@ -1,0 +1,135 @@
+"""Texts to words and the words near them: pairs for skip-gram, counts for GloVe (papers 001 and 003)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from feat2vec.errors import UserError
+from feat2vec.schema.extractor_options import TokensSpec
+from feat2vec.table.keys import MANY, tokens_of
+from feat2vec.table.stages import concat, flatten, is_list, stages
+from feat2vec.table.table import Table
+
+Ints = npt.NDArray[np.signedinteger[Any]]
+TOKENS = 1 << 20  # that are paired at a time
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sentences one after the other; words are numbered by descending count, then by their spelling."""
+
+    tokens: Ints  # [tokens] which of the words
+    lengths: Ints  # [sentences]
+    words: pa.StringArray
+    counts: Ints  # [words]
+
+    @classmethod
+    def read(cls, table: Table, column: str, min_count: int = 1) -> Corpus:
+        """A column of texts, which are cut into words, or of lists of words; words that are rarer are left out."""
+        numbers: dict[str, int] = {}
+        tokens: list[Ints] = []
+        lengths: list[Ints] = []
+        for stage in stages(table, [column]):
+            values = stage.column(column)
+            if is_list(values.type):
+                size, items = flatten(values)
+                encoded = items.cast(pa.string()).combine_chunks().dictionary_encode()
+                codes, keys = concat([encoded.indices]), encoded.dictionary
+            else:
+                found = tokens_of(stage, column, TokensSpec(type="words", max_tokens=MANY))
+                size, codes, keys = found.lengths, found.codes, found.keys
+            known = np.array([numbers.setdefault(key, len(numbers)) for key in keys.to_pylist()], np.int32)
+            tokens.append(known[codes])
+            lengths.append(size)
+        if not any(map(len, tokens)):
+            raise UserError(f"{table.name}: column {column!r} holds no words: a corpus needs texts or lists of words")
+        words = pa.array(numbers, pa.string())
+        whole = cls(np.concatenate(tokens), np.concatenate(lengths), words, np.zeros(len(words), np.int64))
+        return whole._sorted(min_count, f"{table.name}: column {column!r}")
+
+    def _sorted(self, min_count: int, where: str) -> Corpus:
+        counts = np.bincount(self.tokens, minlength=len(self.words))
+        spelled = np.array(self.words.to_pylist(), object)
+        order = np.lexsort((spelled, -counts))
+        order = order[counts[order] >= min_count]
+        if len(order) < 2:
+            most = int(counts.max())
+            raise UserError(
+                f"{where}: {len(order)} words are there {min_count} times or more (the most frequent {most} times); "
+                "lower `min_count`, or give more texts"
+            )
+        number = np.full(len(self.words), -1, np.int32)
+        number[order] = np.arange(len(order), dtype=np.int32)
+        tokens = number[self.tokens]
+        sentence = np.repeat(np.arange(len(self.lengths)), self.lengths)[tokens >= 0]
+        lengths = np.bincount(sentence, minlength=len(self.lengths))
+        return Corpus(tokens[tokens >= 0], lengths, pa.array(spelled[order], pa.string()), counts[order])
+
+    def sentences(self) -> Iterator[list[str]]:
+        """Each sentence as its words."""
+        words = np.array(self.words.to_pylist(), object)
+        for piece in np.split(self.tokens, np.cumsum(self.lengths)[:-1]):
+            yield words[piece].tolist()
+
+    def pairs(self, window: int, subsample: float = 0.0, seed: int = 0) -> Iterator[pa.RecordBatch]:
+        """(word, context) for each word and each of the words at most b away, b uniform in 1 .. `window` for each word.
+
+        `subsample` t leaves a word of relative frequency f out with probability 1 - (sqrt(t / f) + t / f), before words
+        are paired, as word2vec does; 0 leaves none out.
+        """
+        random = np.random.default_rng(seed)
+        keep = np.ones(len(self.words))
+        if subsample:
+            ratio = subsample / (self.counts / self.counts.sum())
+            keep = np.minimum(np.sqrt(ratio) + ratio, 1)
+        for tokens, sentence in self._pieces():
+            there = random.random(len(tokens)) < keep[tokens]
+            tokens, sentence = tokens[there], sentence[there]
+            reach = random.integers(1, window + 1, len(tokens))
+            found = [
+                (tokens[centre][near], tokens[other][near])
+                for away in range(1, window + 1)
+                for centre, other in (
+                    (slice(None, -away), slice(away, None)),
+                    (slice(away, None), slice(None, -away)),
+                )
+                for near in [(sentence[centre] == sentence[other]) & (reach[centre] >= away)]
+            ]
+            word, context = (np.concatenate(side) for side in zip(*found, strict=True))
+            if len(word):
+                yield pa.RecordBatch.from_pydict({"word": self._spelled(word), "context": self._spelled(context)})
+
+    def cooccurrences(self, window: int) -> pa.Table:
+        """(word, context, count): words at most `window` apart, a pair d apart counting 1 / d, in both directions."""
+        total, codes = len(self.words), np.zeros(0, np.int64)
+        sums: npt.NDArray[np.float64] = np.zeros(0)
+        for tokens, sentence in self._pieces():
+            every, weights = [codes], [sums]
+            for away in range(1, window + 1):
+                near = sentence[:-away] == sentence[away:]
+                left, right = tokens[:-away][near].astype(np.int64), tokens[away:][near].astype(np.int64)
+                every += [left * total + right, right * total + left]
+                weights.append(np.full(2 * len(left), 1 / away))
+            codes, at = np.unique(np.concatenate(every), return_inverse=True)
+            sums = np.bincount(at, np.concatenate(weights)).astype(np.float64)
+        word, context = np.divmod(codes, total)
+        return pa.table({"word": self._spelled(word), "context": self._spelled(context), "count": sums})
+
+    def _pieces(self) -> Iterator[tuple[Ints, Ints]]:
+        """Whole sentences: tokens, and the sentence of each."""
+        ends = np.cumsum(self.lengths)
+        first = begin = 0
+        while first < len(ends):
+            last = max(int(np.searchsorted(ends, begin + TOKENS, side="right")), first + 1)
+            sentence = np.repeat(np.arange(first, last), self.lengths[first:last])
+            yield self.tokens[begin : int(ends[last - 1])], sentence
+            first, begin = last, int(ends[last - 1])
+
+    def _spelled(self, numbers: Ints) -> pa.Array:
+        return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32)), self.words)

@@ -1,0 +1,246 @@
+"""The folder of `feat2vec tune`: its lock, its study in Optuna's database, what both are made of, the best recipe."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+
+from feat2vec.errors import FailedError, UserError
+from feat2vec.evaluation.options import LOWER
+from feat2vec.recipes.ranges import Range, Tune
+from feat2vec.recipes.recipe import Recipe
+from feat2vec.recipes.rows import digests
+from feat2vec.schema.options import Schema
+from feat2vec.schema.yaml_edit import edited
+from feat2vec.schema.yaml_text import parse_document
+from feat2vec.training.fingerprints import differences
+from feat2vec.writing import (
+    FILES,
+    is_signed,
+    locked,
+    mark_folder,
+    read_mark,
+    refuse_bad_folder,
+    refuse_links_inside,
+    remove_inside,
+    unmarked,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    import optuna
+
+Facts = dict[str, Any]
+
+KIND = "tuning"
+BEST = "best.yaml"
+NAMES = ("study.db", "study.db-journal", "data/", "trial/", BEST)  # what the folder holds
+STARTUP = 5  # trials that come to their end before any is pruned
+WARMUP = 3  # tenths of a trial in which it is too early to judge it
+PATIENCE = 3  # times that a trial may be killed before another one takes its place
+
+
+def require_optuna() -> None:
+    """Optuna, which is an extra, without its chatter."""
+    try:
+        import optuna
+    except ImportError:
+        raise UserError("tuning needs Optuna: pip install 'feat2vec[tune]'") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def is_lower(tune: Tune) -> bool:
+    """Whether a lower number is a better one."""
+    return tune.measure is None or tune.measure.metric in LOWER
+
+
+def what_made(recipe: Recipe, tune: Tune, schema: Schema, sources: Mapping[str, str], rows: int | None) -> Facts:
+    """What trials have to share to be compared."""
+    made = recipe.model_dump(mode="json", include={"rows", "corpus", "split"})
+    made |= {"schema": yaml.safe_load(schema.resolved()), "tune": tune.model_dump(mode="json", exclude_none=True)}
+    facts: Facts = json.loads(json.dumps({**made, "data": digests(sources), "--rows": rows}))
+    return facts
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """The folder, which no other process tunes in; a kill frees it."""
+    folder = refuse_bad_folder(folder)
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        mark_folder(folder, KIND, [*NAMES, *FILES])
+    mark = read_mark(folder)
+    if mark is None or mark.kind != KIND:
+        why = unmarked(folder) if mark is None else f"is of the kind {mark.kind!r}"
+        raise UserError(f"{folder}: is no folder of `feat2vec tune`: it {why}; --out names another one")
+    for name in NAMES:
+        refuse_links_inside(folder, name.rstrip("/"))
+    if (folder / BEST).exists() and not is_signed(folder / BEST):
+        raise UserError(f"{folder / BEST}: was changed after `feat2vec tune` wrote it; move it elsewhere")
+    with locked(folder, "another `feat2vec tune`"):
+        yield
+
+
+@contextmanager
+def opened_study(folder: Path, tune: Tune, made_of: Facts, *, force: bool) -> Iterator[optuna.Study]:
+    """The folder's study, new or as it was left: a trial that was running has failed, and does not count."""
+    path = folder / "study.db"
+    if force:
+        for name in NAMES:
+            remove_inside(folder, name.rstrip("/"))
+    remove_inside(folder, "trial")
+    import optuna
+
+    with _storage_errors(path):
+        # the path goes to SQLite itself: a URL would end at a `?`, and Optuna fills in what is in braces
+        options = {"creator": lambda: sqlite3.connect(path, timeout=30, check_same_thread=False)}
+        try:
+            storage = optuna.storages.RDBStorage(f"sqlite:///{path.name}", engine_kwargs=options)
+        except RuntimeError:  # of another version of Optuna
+            raise UserError(f"{path}: {UNREADABLE}") from None
+    try:
+        with _storage_errors(path):
+            study = optuna.create_study(
+                study_name="tune",
+                storage=storage,
+                load_if_exists=True,
+                direction="minimize" if is_lower(tune) else "maximize",
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=WARMUP),
+            )
+            _refuse_other_study(study, folder, made_of)
+            for trial in trials_in(study, "RUNNING"):
+                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+            yield study
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+def _refuse_other_study(study: optuna.Study, folder: Path, made_of: Facts) -> None:
+    """Note what a new study is made of; one that is gone on with has to be made of the same."""
+    before = study.user_attrs.get("made of")
+    if before is None:
+        remove_inside(folder, "data")
+        study.set_user_attr("made of", made_of)
+    elif changed := list(differences(before, made_of)):
+        more = [f"  and {len(changed) - 3} more"] if len(changed) > 3 else []
+        lines = [f"  {line}" for line in changed[:3]]
+        remedy = "start anew with --force, or name another --out"
+        raise UserError(f"{folder}: holds a study of another recipe or other data:", *lines, *more, remedy)
+
+
+UNREADABLE = "is no study that can be read; --force starts anew"
+UNWRITABLE = (  # what SQLite says of a disk, and not of the database
+    "attempt to write a readonly database",
+    "database is locked",
+    "database or disk is full",
+    "disk I/O error",
+    "unable to open database file",
+)
+
+
+@contextmanager
+def _storage_errors(path: Path) -> Iterator[None]:
+    """What SQLite says of a study's database, in words: a full disk is no damage, and the study is kept."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import DatabaseError
+
+    try:
+        yield
+    except (DatabaseError, StorageInternalError) as error:
+        reason = str(getattr(error if isinstance(error, DatabaseError) else error.__cause__, "orig", None))
+        if reason in UNWRITABLE:
+            remedy = "make room, or see that it can be written to; the trials that ended are kept"
+            raise FailedError(f"{path}: {reason}; {remedy}: the same command goes on") from None
+        raise UserError(f"{path}: {UNREADABLE}") from None
+
+
+# --- the trials -----------------------------------------------------------------------------------------------------
+
+
+def trials_in(study: optuna.Study, *states: str) -> list[optuna.trial.FrozenTrial]:
+    """The trials in one of some states, in their order."""
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in states]
+
+
+def ended(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+    """The trials that count."""
+    return trials_in(study, "COMPLETE", "PRUNED")
+
+
+def is_whole(trial: optuna.trial.FrozenTrial) -> bool:
+    """Whether a trial has come to its end, and has a value."""
+    return trial.state.name == "COMPLETE"
+
+
+def next_trial(study: optuna.Study, tune: Tune, index: int, own: Mapping[str, Any] | None) -> optuna.Trial:
+    """The trial that follows on `index` others: its draws depend on nothing but them; the first has the `own` values.
+
+    So one that was killed is drawn again as it was, until it has been killed too often, as by a lack of memory.
+    """
+    import optuna
+
+    killed = sum(trial.user_attrs.get("number") == index + 1 for trial in trials_in(study, "FAIL"))
+    seed = np.random.SeedSequence((tune.seed, index, killed // PATIENCE)).generate_state(1)[0]
+    study.sampler = optuna.samplers.TPESampler(seed=int(seed))
+    if index == 0 and own is not None and killed < PATIENCE and not trials_in(study, "WAITING"):
+        study.enqueue_trial(dict(own), user_attrs={"own": True})
+    trial = study.ask()
+    trial.set_user_attr("number", index + 1)
+    return trial
+
+
+def own_values(tune: Tune, schema: Schema) -> dict[str, Any] | None:
+    """The schema's own values, as Optuna has them; None if one of them is outside of its range."""
+    data, own = schema.model_dump(mode="json"), {}
+    for key, each in tune.ranges.items():
+        value: Any = data
+        for word in key.split("."):
+            value = value.get(word) if isinstance(value, dict) else None
+        if each.choice is not None:
+            same = [json.dumps(one) for one in each.choice if (type(one), one) == (type(value), value)]
+            if not same:
+                return None
+            own[key] = same[0]
+        elif value is None or not each.ends()[0] <= value <= each.ends()[1]:
+            return None
+        else:
+            own[key] = value
+    return own
+
+
+def suggested(trial: optuna.Trial, key: str, each: Range, *, exact: bool) -> Any:
+    """A value of a range; numbers have the few digits that a person would give them."""
+    if each.choice is not None:
+        return json.loads(trial.suggest_categorical(key, [json.dumps(value) for value in each.choice]))
+    low, high = each.ends()
+    if each.integer is not None:
+        return trial.suggest_int(key, low, high)
+    number = trial.suggest_float(key, low, high, log=each.log is not None)
+    return number if exact else min(max(float(f"{number:.3g}"), low), high)
+
+
+@dataclass(frozen=True)
+class BestRecipe:
+    """The recipe's text, what stands in it instead of the name of a schema, and where the best recipe is written."""
+
+    text: str
+    below: Mapping[str, str] | None
+    settings: Sequence[str]
+    path: Path
+
+    def write(self, head: str, values: Mapping[str, Any]) -> None:
+        """Write it whole, with the settings of the command line and the values of a trial."""
+        given: dict[str, Any] = {}
+        for setting in self.settings:
+            key, _, value = setting.partition("=")
+            given[key] = parse_document(f"_: {value}").data["_"]
+        every = {("schema", *key.split(".")): value for key, value in {**given, **values}.items()}
+        write_text(self.path, head + edited(self.text, every, self.below), force=True)

@@ -1,0 +1,154 @@
+"""A run: the folder that training leaves, and what it is read back as. Nothing in it is executed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feat2vec.encode.encoder import Encoder
+from feat2vec.errors import UserError, refuse_stray_bytes
+from feat2vec.model.model_file import StoredModel, read_model, write_model
+from feat2vec.schema.options import Schema
+from feat2vec.writing import folder_place, new_folder, partial_folder
+from feat2vec.writing.run_files import MODEL, PARTS, RESTORE, check_manifest, check_parts, in_a_line, read_json, sealed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from feat2vec.model.keras_model import Feat2Vec
+
+FORMAT = 1
+READ_LATER = (MODEL, "history.csv")  # parts that are checked when they are read
+PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A trained run: `fitted`, the encoder, for rows, `model` for vectors and scores."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    in_training: Feat2Vec | None = None  # a model that no folder holds yet, to be measured as a run is
+
+    @classmethod
+    def of_model(cls, model: Feat2Vec) -> Self:
+        """A model that no folder holds, such as one in training, to be measured as a run is."""
+        return cls(Path(), {}, {}, in_training=model)
+
+    @cached_property
+    def fitted(self) -> Encoder:
+        """The fitted encoder, without TensorFlow."""
+        if self.in_training is not None and self.in_training.encoder is not None:
+            return self.in_training.encoder
+        return Encoder.load(self.folder)
+
+    @property
+    def schema(self) -> Schema:
+        """The schema, every default filled in."""
+        return self.fitted.schema
+
+    @cached_property
+    def model(self) -> Feat2Vec:
+        """The trained model, for use; to train it on, load `model.keras` with Keras, which compiles it."""
+        if self.in_training is not None:
+            return self.in_training
+        check_parts(self.folder, self.manifest, [MODEL])
+        return read_model(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
+
+    @property
+    def learnt(self) -> Feat2Vec | StoredModel:
+        """The model if it has been read, else what reads no more of its file than is needed."""
+        return self.model if "model" in vars(self) else self._stored
+
+    @cached_property
+    def _stored(self) -> StoredModel:
+        check_parts(self.folder, self.manifest, [MODEL])
+        return StoredModel(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
+
+    @cached_property
+    def history(self) -> list[dict[str, float]]:
+        """The numbers of each epoch."""
+        path = self.folder / "history.csv"
+        check_parts(self.folder, self.manifest, [path.name])
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                rows = [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+            if any("epoch" not in row for row in rows):
+                raise ValueError("a row has no epoch")
+            return rows
+        except (OSError, ValueError, TypeError, csv.Error) as error:  # TypeError: a row longer than the header
+            raise UserError(f"{path}: holds no history that can be read ({in_a_line(error)}); {RESTORE}") from None
+
+
+def read_facts(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a run's manifest.json and metrics.json say; a folder that is no run is refused.
+
+    Args:
+        folder: The run's folder.
+
+    Returns:
+        The manifest and the metrics.
+
+    Raises:
+        UserError: The folder is no run, or one of its files is not as training wrote it.
+
+    """
+    refuse_stray_bytes(folder)
+    if not (folder / "manifest.json").is_file():
+        what = "is no run (it has no manifest.json)" if folder.exists() else "does not exist"
+        partial = partial_folder(folder)
+        more = (
+            f"; {partial} was not finished, `feat2vec train ... --resume` goes on with it" if partial.exists() else ""
+        )
+        raise UserError(f"{folder}: {what}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{more}")
+    try:
+        manifest = read_json(folder / "manifest.json")
+        if manifest["format"] != FORMAT:
+            shown = repr(manifest["format"])[:20]
+            raise UserError(f"{folder}: was written in format {shown}; this feat2vec reads {FORMAT}")
+        check_manifest(folder, manifest)
+        check_parts(folder, manifest, [name for name in manifest.get(PARTS, ()) if name not in READ_LATER])
+        metrics = read_json(folder / "metrics.json")
+        for name, value in metrics.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"metrics.json: {name[:40]!r} is no number")
+        if "seed" not in manifest:
+            raise ValueError("manifest.json has no seed")
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{folder}: cannot be read as a run ({in_a_line(error)})") from None
+    return manifest, metrics
+
+
+def write_run(
+    folder: Path,
+    model: Feat2Vec,
+    metrics: Mapping[str, Any],
+    history: Sequence[Mapping[str, Any]],
+    learnt_from: Mapping[str, Any],
+) -> None:
+    """Write a run into a folder that does not exist, whole or not at all."""
+    if model.encoder is None:
+        raise ValueError("the model has no encoder")
+    versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    manifest = {"format": FORMAT, "versions": versions, **learnt_from, "seed": model.schema.training.seed}
+    with new_folder(folder_place(folder, "run")) as made:
+        model.encoder.write(made)
+        write_model(model, made / MODEL)
+        _write_json(made / "metrics.json", metrics)
+        with (made / "history.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(history[-1]) if history else ["epoch"])
+            writer.writeheader()
+            writer.writerows(history)
+        _write_json(made / "manifest.json", sealed(manifest, made))
+
+
+def _write_json(path: Path, facts: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

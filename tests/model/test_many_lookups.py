@@ -1,0 +1,150 @@
+"""Many groups at once: what is learnt is what is learnt one by one, in a graph that grows little with the groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+import feat2vec
+from feat2vec.encode.encoder import Encoded
+from feat2vec.model import keras_model as module
+from feat2vec.model import optimizers
+from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.model.many_lookups import ENTRIES, ManyLookups, rows_at
+from feat2vec.model.optimizers import Rows, SparseAdagrad, SparseAdam, by_row
+
+RECORD: dict[str, Any] = {"sharing": "record", "negatives": 3}
+SHARED: dict[str, Any] = {"sharing": "batch", "negatives": 4}
+L2: dict[str, Any] = {"l2": 0.1, "l2_linear": 0.2}
+CASES: dict[str, dict[str, Any]] = {
+    "nce": {"objective": "nce", "noise": RECORD, "training": {**L2, "group_dropout": 0.3}},
+    "nce, shared": {"objective": "nce", "noise": {**SHARED, "targets": ["a", "c"]}},
+    "negative sampling": {"objective": "negative_sampling", "noise": RECORD, "model": {"dim": 3}},
+    "contrastive": {"objective": "contrastive", "noise": SHARED, "model": {"dim": 3}},
+    "contrastive, unit": {"objective": {"type": "contrastive", "unit": True}, "noise": RECORD},
+    "logistic": {"objective": {"type": "logistic", "target": "hit"}, "training": {**L2, "interaction_dropout": 0.2}},
+    "regression": {"objective": {"type": "regression", "target": "hit"}, "model": {"dim": 3}},
+}
+
+
+def encoded(case: dict[str, Any], groups: str = "abcd", **training: Any) -> Encoded:
+    rng = np.random.default_rng(0)
+    columns: dict[str, Any] = {
+        name: [None if i % 7 == 0 else f"{name}{i % 5}" for i in rng.permutation(60)] for name in groups
+    }
+    schema = {
+        "version": 1, "model": {"dim": 3, "bias": True}, **case, "groups": {name: {"column": name} for name in groups},
+        "training": {"batch_size": 16, **case.get("training", {}), **training},
+    }  # fmt: skip
+    return feat2vec.fit(schema, pa.table({**columns, "hit": [i % 2 for i in range(60)]}))
+
+
+def trained(rows: Encoded, together: bool) -> tuple[list[Any], dict[str, list[float]]]:
+    """The weights after two epochs, and the losses."""
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile(optimizers.named(rows.encoder.schema.training.optimizer.type, 0.1))
+    batches, held = (model.batches(rows, shuffle=some, together=together) for some in (True, False))
+    assert (list(batches.tables) == [ENTRIES]) == together
+    done = model.fit(batches.dataset(), validation_data=held.dataset(), epochs=2, verbose=0)
+    return [weight.numpy() for weight in model.weights], done.history
+
+
+@pytest.fixture
+def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MANY", 4)
+    monkeypatch.setattr(optimizers, "MANY", 4)
+
+
+@pytest.mark.usefixtures("few_are_many")
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in ("nce", "logistic") else pytest.mark.slow) for n in CASES]
+)
+def test_what_is_learnt_at_once_is_what_is_learnt_one_by_one(name: str) -> None:
+    rows = encoded(CASES[name], optimizer="adam" if name == "regression" else "adagrad")
+    one, many = (trained(rows, together) for together in (False, True))
+    for ours, theirs in zip(many[0], one[0], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
+    for key, losses in one[1].items():
+        np.testing.assert_allclose(many[1][key], losses, rtol=1e-4)
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_only_plain_lookups_are_many() -> None:
+    def has_many(case: dict[str, Any], **options: Any) -> bool:
+        groups = {name: {"column": name} for name in "abcd"} | {"a": {"column": "a", "extractor": options}}
+        data = pa.table({name: [f"{name}{i % 5}" for i in range(20)] for name in "abcd"})
+        schema = {"version": 1, "noise": RECORD, "groups": groups, **case}
+        return Feat2Vec.from_encoder(feat2vec.fit(schema, data).encoder).has_many
+
+    lookup = {"type": "lookup"}
+    assert has_many({}, **lookup)
+    assert not has_many({}, **lookup, gain=2.0)
+    assert not has_many({}, **lookup, multi=True, split="3", max_items=2)
+    assert not has_many({"noise": {**RECORD, "joint": [["a", "b"]]}}, **lookup)
+    assert not has_many({"model": {"ranks": [2, 3]}}, **lookup)
+    assert not has_many({"training": {"l2": 0.1, "l2_over": "tables"}}, **lookup)
+    model = Feat2Vec.from_encoder(encoded(CASES["nce"]).encoder)
+    before = model.has_many
+    model.extractors[0].trainable = False
+    assert (before, model.has_many) == (True, False)
+    assert not Feat2Vec.from_encoder(encoded(CASES["nce"], groups="abc").encoder).has_many
+
+
+@pytest.mark.parametrize(
+    "target", ["nce", *(pytest.param(n, marks=pytest.mark.slow) for n in ("contrastive", "logistic"))]
+)
+def test_operations_grow_with_the_groups_and_slowly(target: str) -> None:
+    def operations(groups: int) -> int:
+        case = {"objective": {"type": "logistic", "target": "hit"} if target == "logistic" else target}
+        names = [f"g{i:02}" for i in range(groups)]
+        table = pa.table({**{name: ["x", "y", "z", "x"] for name in names}, "hit": [0, 1, 1, 0]})
+        schema = {"version": 1, "groups": {name: {"column": name} for name in names}, **case}
+        rows = feat2vec.fit(schema, table)
+        model = Feat2Vec.from_encoder(rows.encoder)
+        model.compile()
+        model.optimizer.build(model.trainable_variables)
+        batch = next(iter(model.batches(rows, together=True).dataset()))
+        graph = tf.function(model.train_step).get_concrete_function(batch).graph.as_graph_def()
+        return len(graph.node) + sum(len(function.node_def) for function in graph.library.function)
+
+    few, more = operations(40), operations(60)
+    assert (more - few) / 20 < 25
+
+
+# --- the parts ------------------------------------------------------------------------------------------------------
+
+
+def test_distinct_rows_of_several_tables_are_read_group_by_group() -> None:
+    rows = encoded(CASES["nce"], groups="abc")
+    model = Feat2Vec.from_encoder(rows.encoder)
+    many = ManyLookups(model.extractors, bias=True)
+    entries, groups = np.array([6, 0, 2, 6, 1, 3], np.int32), np.array([2, 0, 1, 2, 0, 0], np.int32)
+    read, slots = many.read(many.places(entries, groups))
+    assert [ids.numpy().tolist() for ids in read.ids] == [[0, 2], [1], [5]]
+    assert read.counts.numpy().tolist() == [1, 1, 1, 2]
+    tables = [extractor.tables[0].numpy() for extractor in model.extractors]
+    expected = [tables[g][e - 1] if e else np.zeros(3) for e, g in zip(entries, groups, strict=True)]
+    np.testing.assert_array_equal(rows_at(read.vectors, slots), expected)
+
+
+@pytest.mark.parametrize("optimizer", [SparseAdagrad, SparseAdam])
+def test_tables_that_are_updated_as_one_end_as_each_would(optimizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    start = [rng.normal(size=(5 + i, 3)).astype(np.float32) for i in range(6)]
+    gradients = [
+        (rng.permutation(5)[: i % 4].astype(np.int64), rng.normal(size=(i % 4, 3)).astype(np.float32)) for i in range(6)
+    ]
+    ends = []
+    for many in (6, 7):
+        monkeypatch.setattr(optimizers, "MANY", many)
+        tables = [by_row(keras.Variable(one)) for one in start]
+        chosen = optimizer(0.1)
+        for _ in range(3):
+            chosen.apply([Rows(tf.constant(ids), tf.constant(values)) for ids, values in gradients], tables)
+        ends.append([one.numpy().tobytes() for one in (*tables, *chosen.variables)])
+    assert ends[0] == ends[1]

@@ -1,0 +1,194 @@
+"""The page about a run: whole, valid, self-contained, and true to the run."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import feat2vec
+from feat2vec.errors import UserError
+from feat2vec.pages.charts import number
+from feat2vec.pages.report import report
+from feat2vec.run import train
+from tests.commands import feat2vec as command
+
+EVIL = "<script>alert('who')</script> & \"co\""
+
+
+def table(rows: int = 200) -> pa.Table:
+    rng = np.random.default_rng(0)
+    return pa.table(
+        {
+            "who": [
+                None if i % 11 == 0 else [EVIL, "b"][i % 2] if i < 60 else f"w{rng.integers(0, 9)}" for i in range(rows)
+            ],
+            "tags": [[f"t{x % 20}" for x in rng.zipf(1.3, 1 + i % 3)] for i in range(rows)],
+            "title": [f"the {rng.integers(0, 6)} of {rng.integers(0, 3)}" for _ in range(rows)],
+            "good": rng.integers(0, 2, rows),
+        }
+    )
+
+
+SCHEMA: dict[str, Any] = {
+    "version": 1, "name": "<b>people</b>", "model": {"ranks": [3, 6]},
+    "groups": {
+        "who": {"column": "who"},
+        "a <group>": {"column": "tags", "extractor": {"type": "lookup", "multi": True}},
+        "title": {"column": "title", "extractor": {"type": "text_cnn", "token_dim": 4, "filters": 4}},
+    },
+    "training": {"epochs": 3, "batch_size": 50},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs `run` and `other`, of two seeds."""
+    folder = tmp_path_factory.mktemp("runs")
+    train(SCHEMA, table(), folder / "run", table(50), quiet=True)
+    train(SCHEMA, table(), folder / "other", quiet=True, settings=["training.seed=1"])
+    pq.write_table(table(), folder / "rows.parquet")
+    return folder
+
+
+VOID = {"meta", "line", "rect", "polyline", "polygon", "circle"}
+
+
+class Page(HTMLParser):
+    """Reads a page, and that what is opened is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.titles: list[str] = []  # of charts
+        self.tables: dict[str, list[list[str]]] = {}
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.rows: list[list[str]] = []
+        elif tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in VOID
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+        if tag == "table":
+            self.tables[self.caption] = self.rows
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+        elif self.open and self.open[-1] == "caption":
+            self.caption = data
+        elif self.open[-2:] == ["svg", "title"]:
+            self.titles.append(data)
+
+
+@pytest.fixture(scope="module")
+def made(folder: Path) -> tuple[dict[str, Any], str]:
+    run, other = feat2vec.load(folder / "run"), feat2vec.load(folder / "other")
+    facts = report(run, folder / "report.html", folder / "rows.parquet", "good", other)
+    return facts, (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_every_chart_and_table_is_there(made: tuple[dict[str, Any], str]) -> None:
+    page = Page(made[1])
+    groups = list(SCHEMA["groups"])
+    assert page.titles == ["loss by epoch", *(f"norms of {name} by count" for name in groups)]
+    both = [f"{what} {name}" for name in groups for what in ("norms of", "neighbours in")]
+    assert list(page.tables) == ["metrics", "history", "bound", "isotropy", "levels", "stability", *both]
+    assert all(len(rows) > 1 for rows in page.tables.values())
+    assert "polyline" in page.tags
+
+
+def test_it_is_one_file_that_is_safe_to_open(made: tuple[dict[str, Any], str]) -> None:
+    text = made[1]
+    page = Page(text)
+    assert not {"script", "link", "img", "b", "group", "iframe"} & set(page.tags)
+    assert not {"src", "href", "onload", "style"} & {name for name, _ in page.attributes}
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "prefers-color-scheme: dark" in text
+    assert EVIL in page.text
+    assert "<b>people</b>" in page.text
+    assert "a <group>" in page.text
+
+
+def test_its_numbers_are_those_of_the_run(made: tuple[dict[str, Any], str], folder: Path) -> None:
+    facts, text = made
+    run, page = feat2vec.load(folder / "run"), Page(text)
+    metrics = dict(page.tables["metrics"][1:])
+    assert metrics == {key: number(value, 6) for key, value in {**run.metrics, "seed": 0}.items()}
+    header, *rows = page.tables["history"]
+    assert header == list(run.history[0])
+    assert rows == [[number(row[key], 6) for key in header] for row in run.history]
+    assert facts["history"] == run.history
+    assert facts["metrics"] == run.metrics
+    inside = sum(group["parameters"] for group in facts["groups"].values())
+    assert inside + 3 == run.metrics["parameters"]  # and an offset of nce for each group
+    levels = page.tables["levels"][1:]
+    assert sum(int(row[4].replace(",", "")) for row in levels) == inside
+    who = facts["groups"]["who"]
+    vectors = run.vectors("who")
+    first = who["neighbours"][0]
+    assert (first["key"], first["place"]) == (vectors.index_to_key[0], "often")
+    assert [(hit["key"], hit["score"]) for hit in first["near"]] == vectors.most_similar(first["key"], topn=5)
+    assert who["neighbours"][-1]["key"] == vectors.index_to_key[-1]
+    assert facts["stability"]["seeds"] == [0, 1]
+    for one in facts["bounds"]:
+        assert one["bound"]["mean_classifier"] <= one["bound"]["bound"]
+    assert len(facts["bounds"]) == 2  # of two classes: k is 1
+
+
+def test_a_supervised_run_is_measured(tmp_path: Path) -> None:
+    objective = {"type": "logistic", "target": "good"}
+    run = train({**SCHEMA, "objective": objective}, table(), tmp_path / "run", quiet=True)
+    facts = report(run, tmp_path / "report.html", table())
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert dict(page.tables["evaluation"][1:])["auc"] == number(facts["evaluation"]["auc"], 6)
+    with pytest.raises(UserError, match=r"report\.html: exists already"):
+        report(run, tmp_path / "report.html")
+    with pytest.raises(UserError, match="--label: is a column of --data"):
+        report(run, tmp_path / "other.html", label="good")
+    with pytest.raises(UserError, match="there is no folder"):
+        report(run, tmp_path / "none" / "report.html")
+    with pytest.raises(UserError, match="did you mean 'good'"):
+        report(run, tmp_path / "other.html", table(), "goood")
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "report.html"}
+
+
+def test_the_command(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    options = ("--data", folder / "rows.parquet", "--label", "good", "--other", folder / "other", "--out", out)
+    done = command("report", folder / "run", *options)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("good: N 1, k 1: L_un ")
+    assert "tau 0.5, bound" in lines[0]
+    assert any(line.startswith("who: ") and "nearest neighbours are shared" in line for line in lines)
+    Page(out.read_text(encoding="utf-8"))
+    assert "exists already" in command("report", folder / "run", *options, code=2).stderr
+    done = command("report", folder / "run", "--out", out, "--force", "--json")
+    assert json.loads(done.stdout)["metrics"]["rows"] == 200

@@ -1,0 +1,114 @@
+"""Words and the words near them, against loops over every pair."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from feat2vec.errors import UserError
+from feat2vec.recipes.corpus import Corpus
+from feat2vec.table.table import open_table
+
+TEXTS = ["The cat saw the dog", "a dog, a cat", None, "The end", "cat"]
+
+
+def corpus(texts: Any = None, **options: Any) -> Corpus:
+    return Corpus.read(open_table(pa.table({"text": pa.array(texts or TEXTS)})), "text", **options)
+
+
+def sentences(seed: int, total: int = 300) -> list[list[str]]:
+    random = np.random.default_rng(seed)
+    return [[f"w{i}" for i in random.zipf(1.5, random.integers(0, 12)) % 20] for _ in range(total)]
+
+
+def counted(batches: Any) -> collections.Counter[tuple[str, str]]:
+    found: collections.Counter[tuple[str, str]] = collections.Counter()
+    for batch in batches:
+        found.update(zip(batch["word"].to_pylist(), batch["context"].to_pylist(), strict=True))
+    return found
+
+
+def test_words_are_folded_and_numbered_by_count_then_spelling() -> None:
+    found = corpus()
+    assert found.words.to_pylist() == ["cat", "the", "a", "dog", "end", "saw"]
+    assert found.counts.tolist() == [3, 3, 2, 2, 1, 1]
+    assert list(found.sentences()) == [
+        ["the", "cat", "saw", "the", "dog"], ["a", "dog", "a", "cat"], [], ["the", "end"], ["cat"],
+    ]  # fmt: skip
+
+
+def test_rare_words_are_left_out_before_words_are_near_each_other() -> None:
+    found = corpus(min_count=2)
+    assert found.words.to_pylist() == ["cat", "the", "a", "dog"]
+    assert next(found.sentences()) == ["the", "cat", "the", "dog"]
+
+
+def test_lists_of_words_are_taken_as_they_are() -> None:
+    found = corpus([["B", "a"], ["B"]])
+    assert list(found.sentences()) == [["B", "a"], ["B"]]
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        ([None, ""], {}, r"column 'text' holds no words: a corpus needs texts or lists of words"),
+        (["a b"], {"min_count": 3}, r"0 words are there 3 times or more \(the most frequent 1 times\); lower"),
+        ([1, 2], {}, r"column 'text' holds int64; words needs text"),
+    ],
+)
+def test_what_is_no_corpus_is_refused(texts: Any, options: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        corpus(texts, **options)
+
+
+def test_counts_are_those_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feat2vec.recipes.corpus.TOKENS", 50)  # several pieces
+    texts = sentences(0)
+    table = corpus(texts).cooccurrences(3)
+    loop: collections.Counter[tuple[str, str]] = collections.Counter()
+    for words in texts:
+        for i, word in enumerate(words):
+            for j in range(max(i - 3, 0), min(i + 4, len(words))):
+                if i != j:
+                    loop[word, words[j]] += 1 / abs(i - j)  # type: ignore[assignment]
+    assert len(table) == len(loop)
+    for word, context, count in zip(*(table[name].to_pylist() for name in table.column_names), strict=True):
+        assert count == pytest.approx(loop[word, context])
+
+
+def test_pairs_are_within_the_window_and_as_many_as_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A context `away` from a word is reached with probability (window - away + 1) / window."""
+    monkeypatch.setattr("feat2vec.recipes.corpus.TOKENS", 700)
+    texts = sentences(1, 4000)
+    found = counted(corpus(texts).pairs(3, seed=5))
+    expected: collections.Counter[tuple[str, str]] = collections.Counter()
+    variance: collections.Counter[tuple[str, str]] = collections.Counter()
+    for words in texts:
+        for i, word in enumerate(words):
+            for j in range(max(i - 3, 0), min(i + 4, len(words))):
+                if i != j:
+                    chance = (4 - abs(i - j)) / 3
+                    expected[word, words[j]] += chance  # type: ignore[assignment]
+                    variance[word, words[j]] += chance * (1 - chance)  # type: ignore[assignment]
+    assert set(found) <= set(expected)
+    for pair, mean in expected.items():
+        # a word's draws are shared by its contexts, so the variance may be several times that of independent ones
+        assert abs(found[pair] - mean) < 6 * np.sqrt(4 * variance[pair]) + 1, pair
+
+
+def test_frequent_words_are_left_out_as_word2vec_does() -> None:
+    texts = [["often"] * 30 + ["rare", "seldom"]] * 2000
+    frequency, rate = 30 / 32, 0.05
+    keep = np.sqrt(rate / frequency) + rate / frequency
+    found = counted(corpus(texts).pairs(1, subsample=rate, seed=0))
+    total = sum(count for (word, context), count in found.items() if word == "often" and context == "often")
+    kept = 2000 * 30 * keep
+    assert total == pytest.approx(2 * (kept - 2000), rel=0.03)
+    assert found["rare", "seldom"] == found["seldom", "rare"] == 2000  # rare words all stay
+    assert found["rare", "often"] > 1990  # next to what is left of the 30
+    assert counted(corpus(texts).pairs(1, subsample=rate, seed=0)) == found
+    assert counted(corpus(texts).pairs(1, subsample=rate, seed=1)) != found

@@ -1,0 +1,109 @@
+"""Recipe files: what they say, and what is wrong with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from feat2vec.errors import UserError
+from feat2vec.recipes.recipe import read_recipe
+
+ROOT = Path(__file__).parents[2]
+SPLIT = "split: {validation: 0.2, test: 0.2}"
+GOOD = """\
+version: 1
+name: tiny
+data: {rows: rows.csv}
+split: {validation: 0.2, test: 0.2}
+schema:
+  version: 1
+  model: {dim: 4}
+  groups: {a: {column: a}, b: {column: b}}
+evaluate:
+  - {task: rank, target: a, beside: [popularity], expect: {mpr: {max: 0.5, of: popularity}}}
+"""
+
+
+def test_every_recipe_is_right() -> None:
+    names = sorted(path.stem for path in (ROOT / "recipes").glob("*.yaml"))
+    assert names == ["artworks", "films", "flights", "frappe", "glove", "movielens", "reviews", "skipgram"]
+    for name in names:
+        recipe, schema = read_recipe(ROOT / "recipes" / f"{name}.yaml")
+        assert recipe.name == name
+        assert recipe.evaluate
+        assert schema.groups
+        assert any(each.expect for _, each in recipe.evaluations()), f"{name} expects nothing"
+
+
+def test_settings_are_the_schema_s(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(GOOD)
+    _, schema = read_recipe(tmp_path / "r.yaml", ["training.epochs=3"])
+    assert schema.training.epochs == 3
+
+
+def test_a_schema_of_its_own_file_is_beside_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("version: 1\ngroups: {a: {column: a}, b: {column: b}}\n")
+    (tmp_path / "r.yaml").write_text("version: 1\nname: tiny\ndata: {rows: rows.csv}\nschema: s.yaml\n")
+    assert list(read_recipe(tmp_path / "r.yaml")[1].groups) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("name: tiny\n", "", "r.yaml:1: the key `name` is missing"),
+        ("name: tiny", "name: ../tiny", r"r.yaml:2: name: names files or folders of the run; .*received '../tiny'"),
+        (
+            "{rows: rows.csv}",
+            "{/abs/sales: rows.csv}",
+            r"r.yaml:3: data\['/abs/sales'\]: names files .*one part of a path",
+        ),
+        (
+            "evaluate:",
+            "finetune: {../../x: {target: b}}\nevaluate:",
+            r"r.yaml:9: finetune\['../../x'\]: names files or",
+        ),
+        ("task: rank", "task: rnk", r"r.yaml:10: evaluate\[0\].task: expected .*received rnk; did you mean 'rank'"),
+        ("dim: 4", "dmi: 4", r"r.yaml:7: model.dmi: unknown key; did you mean 'dim'"),
+        (SPLIT, "split: {validation: 0.5, test: 0.5}", "r.yaml:4: split: leaves no row"),
+        (SPLIT, "split: {tset: 0.5}", "r.yaml:4: split.tset: unknown key; did you mean"),
+        (SPLIT, "", "names 'test', which is no part of the rows; there is rows, train"),
+        ("test: 0.2", "test: 0.2, of: validation, seed: 1", "is what is split; give the share of `test` alone"),
+        ("{rows: rows.csv}", "{train: a.csv, Sales: b.csv, sales: b.csv}", r"data.sales: may be .* as 'Sales' of the"),
+        ("{rows: rows.csv}", "{Test: a.csv}\nrows: select 1", r"data.Test: may be the same file or folder as 'test'"),
+        (
+            "evaluate:",
+            "finetune: {\u00e9: {target: b}, e\u0301.partial: {target: b}}\nevaluate:",
+            r"finetune.*: may be the same file or folder as '\u00e9' of the run; give it another name",
+        ),
+        ("{rows: rows.csv}", "{one: a.csv, other: b.csv}", "holds one, other; call one of them `train`, or join them"),
+        ("target: a, ", "", r"evaluate\[0\]: the task rank needs a `target`"),
+        ("task: rank", "task: predict", r"evaluate\[0\].target: is not for the task predict"),
+        ("[popularity]", "[word2vec]", r"beside\[0\]: word2vec is for the task pairs"),
+        ("[popularity]", "[]", r"expect.mpr.of: names popularity, which is not `beside`"),
+        ("mpr: {max", "mrp: {max", r"expect.mrp: is no metric of the task rank; did you mean 'mrr' or 'mpr'"),
+        ("{max: 0.5, of: popularity}", "{}", r"expect.mpr: bounds nothing"),
+        (
+            "target: a",
+            "target: aa",
+            r"r.yaml:10: evaluate\[0\].target: names 'aa', which is no group; did you mean 'a'",
+        ),
+        ("groups: {a: {column: a}, b: {column: b}}", "groups: {a: {column: a}}", "r.yaml:8: groups: one group has"),
+    ],
+)
+def test_mistakes_are_told_with_their_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert GOOD.count(old) == 1
+    (tmp_path / "r.yaml").write_text(GOOD.replace(old, new))
+    with pytest.raises(UserError, match=message):
+        read_recipe(tmp_path / "r.yaml")
+
+
+def test_a_recipe_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "films.yaml").write_text(GOOD)
+    with pytest.raises(UserError, match=r"film.yaml: no such recipe; did you mean 'films.yaml'"):
+        read_recipe(tmp_path / "film.yaml")
+
+
+def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a folder; a recipe is a file"):
+        read_recipe(tmp_path)

@@ -1,0 +1,246 @@
+"""A run's vectors to a run that predicts: what stays, what learns, what it is asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import feat2vec
+from feat2vec.errors import UserError
+from feat2vec.evaluation import tasks as evaluate
+from feat2vec.model.network import vector_weights
+from feat2vec.run import finetune, train
+from feat2vec.schema.options import read_schema
+from feat2vec.table.table import open_table
+from feat2vec.training.fine_tuning import objective_of, schema_of
+from feat2vec.writing import partial_folder
+from tests.commands import feat2vec as command
+
+MODELS: dict[str, dict[str, Any]] = {
+    "fm": {"dim": 8},
+    "rafm": {"ranks": [3, 8]},
+    "difacto": {"ranks": [3, 8], "level_sharing": "truncate"},
+}
+
+
+def table(rows: int, seed: int = 0) -> pa.Table:
+    """Tags and titles follow the hidden kind of a row, and so do the labels."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 3, rows)
+    tags = [[f"k{k} t{int(x)}" for x in rng.integers(0, 15, 2)] for k in kind]
+    title = [f"the w{k} x{int(rng.integers(0, 9))}" for k in kind]
+    return pa.table(
+        {
+            "name": [f"row {i}" for i in range(rows)],
+            "tags": tags,
+            "title": title,
+            "place": [None if i % 9 == 0 else f"p{k} {int(rng.integers(0, 4))}" for i, k in enumerate(kind)],
+            "kind": [f"kind {k}" for k in kind],
+            "good": kind == 1,
+            "size": kind * 2.0 + rng.normal(0, 0.1, rows),
+        }
+    )
+
+
+def schema(model: str) -> dict[str, Any]:
+    return {
+        "version": 1, "id": "name", "model": MODELS[model],
+        "groups": {
+            "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True, "item_dropout": 0.25}},
+            "title": {"column": "title", "extractor": {"type": "text_cnn", "max_tokens": 4, "dropout": 0.2}},
+            "place": {"column": "place"},
+            "kind": {"column": "kind"},
+            "size": {"column": "size", "extractor": "numeric"},
+        },
+        "noise": {"targets": ["tags", "kind"], "negatives": 3},
+        "training": {"epochs": 3, "batch_size": 64, "seed": 5},
+    }  # fmt: skip
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=() if name == "rafm" else pytest.mark.slow) for name in MODELS]
+)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
+    out = tmp_path_factory.mktemp("runs") / request.param
+    return feat2vec.load(train(schema(request.param), table(400), out, quiet=True).folder)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
+    return train(schema("fm"), table(400), tmp_path_factory.mktemp("plain") / "run", quiet=True)
+
+
+def vectors_of(run: feat2vec.Run) -> dict[str, list[bytes]]:
+    pairs = zip(run.model.groups, run.model.extractors, strict=True)
+    return {name: [weight.numpy().tobytes() for weight in vector_weights(extractor)] for name, extractor in pairs}
+
+
+def test_frozen_vectors_keep_their_bytes_and_the_rest_learns(run: feat2vec.Run, tmp_path: Path) -> None:
+    head: Any = "fm" if run.schema.model.ranks is None else "mlp"
+    tuned = run.finetune(
+        table(80, 1), "good", tmp_path / "run", head=head, freeze=True, settings=["training.epochs=3"], quiet=True
+    )
+    before, after = vectors_of(run), vectors_of(feat2vec.load(tuned.folder))
+    assert after == before
+    assert tuned.schema.objective.type == "logistic"
+    assert tuned.schema.head.type == head
+    assert any(np.any(np.asarray(weight)) for layer in tuned.model.extractors for weight in linear_of(layer))
+    facts = evaluate.predict(tuned, table(200, 2))
+    assert facts["n"] == 200
+    assert tuned.history[-1]["loss"] < tuned.history[0]["loss"]
+    assert tuned.manifest["start"]["freeze"] is True
+    assert set(tuned.predict(table(5, 3))) == {"score", "probability"}
+
+
+def linear_of(layer: Any) -> list[Any]:
+    return [weight.numpy() for weight in getattr(layer.linear, "weights", [layer.linear])]
+
+
+def test_vectors_that_are_not_frozen_begin_as_the_runs_and_learn(run: feat2vec.Run, tmp_path: Path) -> None:
+    still = ["training.epochs=1", "training.optimizer.learning_rate=1e-30"]
+    tuned = run.finetune(table(80, 1), "good", tmp_path / "still", settings=still, quiet=True)
+    for name, weights in vectors_of(tuned).items():
+        for one, other in zip(weights, vectors_of(run)[name], strict=True):
+            np.testing.assert_allclose(np.frombuffer(one, np.float32), np.frombuffer(other, np.float32), atol=1e-6)
+    tuned = run.finetune(table(80, 1), "good", tmp_path / "run", settings=["training.epochs=1"], quiet=True)
+    assert all(one != other for one, other in zip(vectors_of(tuned).values(), vectors_of(run).values(), strict=False))
+
+
+@pytest.mark.slow
+def test_classes_are_of_the_new_rows_and_words_of_the_old(plain: feat2vec.Run, tmp_path: Path) -> None:
+    rows = table(120, 1).drop_columns(["name"])
+    tuned = plain.finetune(rows, "kind", tmp_path / "run", table(60, 2), quiet=True)
+    assert tuned.schema.objective.type == "softmax"
+    assert list(tuned.schema.groups) == ["tags", "title", "place", "size"]  # the target's own group is left out
+    assert tuned.schema.id is None  # a column that the labelled rows lack
+    assert tuned.schema.groups["tags"].extractor.item_dropout == 0  # type: ignore[attr-defined]
+    assert sorted(tuned.fitted.classes.keys.to_pylist()) == ["kind 0", "kind 1", "kind 2"]  # type: ignore[union-attr]
+    for name in tuned.schema.groups:
+        old, new = plain.fitted.codecs[name], tuned.fitted.codecs[name]
+        assert old.facts() == new.facts()
+        assert (old.vocabulary is None) == (new.vocabulary is None)
+        assert old.vocabulary is None or old.vocabulary.keys.equals(new.vocabulary.keys)  # type: ignore[union-attr]
+    facts = evaluate.predict(feat2vec.load(tuned.folder), table(200, 3))
+    assert facts["accuracy"] > 0.8
+    assert all("val_loss" in row for row in tuned.history)
+    tuned = plain.finetune(rows, "size", tmp_path / "size", groups=["place", "tags", "size"], quiet=True)
+    assert (tuned.schema.objective.type, list(tuned.schema.groups)) == ("regression", ["tags", "place"])
+    assert evaluate.predict(tuned, table(200, 3))["rmse"] < 1.2
+    assert tuned.schema.training.seed == 5
+
+
+@pytest.mark.slow
+def test_pretrained_vectors_help() -> None:
+    """With few labels: most tags of new rows were never labelled, but the run has seen their company."""
+    run = train(schema("fm"), table(2000), quiet=True, settings=["training.epochs=20"])
+    rows, test = table(25, 1), table(500, 2)
+    options: dict[str, Any] = {"groups": ["tags"], "quiet": True}
+    tuned = run.finetune(rows, "kind", freeze=True, **options)
+    scratch = train({**schema("fm"), "objective": {"type": "softmax", "target": "kind"}, "noise": {},
+                     "groups": {"tags": schema("fm")["groups"]["tags"]}, "training": tuned.schema.training.model_dump(mode="json")}, rows, quiet=True)  # fmt: skip  # noqa: E501
+    assert evaluate.predict(tuned, test)["accuracy"] > evaluate.predict(scratch, test)["accuracy"] + 0.1
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([True, False, None], "logistic"),
+        ([0, 1, 1], "logistic"),
+        ([0.0, 1.0], "logistic"),
+        ([1, 2], "regression"),
+        ([0.5], "regression"),
+        (["a", "b"], "softmax"),
+        (["1", "0"], "softmax"),
+    ],
+)
+def test_the_objective_follows_from_the_column(values: list[Any], expected: str, tmp_path: Path) -> None:
+    assert objective_of(open_table(pa.table({"y": values})), "y") == expected
+    if None not in values:  # a CSV has no types: its text is looked at
+        path = tmp_path / "rows.csv"
+        path.write_text("y,z\n" + "".join(f"{value},1\n" for value in values))
+        assert objective_of(open_table(path), "y") == ("logistic" if values == ["1", "0"] else expected)
+
+
+def test_an_interrupted_one_is_resumed(plain: feat2vec.Run, tmp_path: Path) -> None:
+    import keras
+
+    from feat2vec.training.train import Start, train_into
+
+    rows, made = table(120, 1), ["training.epochs=3"]
+    whole = plain.finetune(rows, "good", tmp_path / "whole", freeze=True, settings=made, quiet=True)
+
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            del logs
+            if epoch == 2:
+                raise KeyboardInterrupt
+
+    again = schema_of(plain.schema, open_table(rows), "good", settings=made)
+    with pytest.raises(KeyboardInterrupt):
+        train_into(tmp_path / "cut", again, rows, quiet=True, start=Start(plain, True), callbacks=[Stop()])
+    assert (partial_folder(tmp_path / "cut") / "checkpoint.npz").exists()
+    options: dict[str, Any] = {"settings": made, "quiet": True, "resume": True}
+    with pytest.raises(UserError, match=r"start\.freeze: True before, False now"):
+        plain.finetune(rows, "good", tmp_path / "cut", **options)
+    cut = plain.finetune(rows, "good", tmp_path / "cut", freeze=True, **options)
+    for one, other in zip(whole.model.weights, cut.model.weights, strict=True):
+        assert one.numpy().tobytes() == other.numpy().tobytes()
+    assert plain.finetune(rows, "good", tmp_path / "cut", freeze=True, **options).history == cut.history  # was finished
+
+
+def test_what_is_together_stays_so_where_groups_are_left_and_pairs_are_asked_for() -> None:
+    first = read_schema(
+        {
+            "version": 1,
+            "groups": {name: {"column": name} for name in ("a", "b", "c", "d")},
+            "model": {"together": [["a", "b", "c"]]},
+            "objective": {"type": "logistic", "target": "y"},
+        }
+    )
+    rows = open_table(pa.table({**{name: ["u", "v"] for name in "abcd"}, "score": [0.5, 1.5]}))
+
+    def together(target: str, groups: list[str] | None = None) -> Any:
+        return schema_of(first, rows, target, groups=groups).model.together
+
+    assert together("score") == (("a", "b", "c"),)
+    assert together("score", ["a", "c", "d"]) == (("a", "c"),)
+    assert together("score", ["a", "d"]) == together("score", ["a", "b"]) == ()
+    assert together("d") == together("a") == ()  # a text's objective is softmax
+
+
+def test_mistakes_are_said(plain: feat2vec.Run, tmp_path: Path) -> None:
+    rows = table(40, 1)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"target": "god"}, "has no column 'god'; did you mean 'good'"),
+        ({"target": "tags"}, "column 'tags' of .* holds lists"),
+        ({"target": "good", "groups": ["tag"]}, "--groups: the run has no group 'tag'; did you mean 'tags'"),
+        ({"target": "kind", "groups": ["kind"]}, "each of --groups holds 'kind' itself"),
+        ({"target": "good", "head": "cnn"}, "--head: is one of fm, mlp; received 'cnn'"),
+        ({"target": "kind", "objective": "logistic"}, "column 'kind': received 'kind"),
+        ({"target": "good", "settings": ["model.dim=9"]}, r"--set model\.dim: the run's vectors have 8; received 9"),
+        ({"target": "good", "settings": ["groups.place.extractor.bins=3"]}, r"--set groups\.place: .*of another kind"),
+        ({"target": "good", "out": plain.folder}, "is the run to begin with"),
+    ]
+    for options, message in cases:
+        with pytest.raises(UserError, match=message):
+            finetune(plain, rows, quiet=True, **{"out": tmp_path / "run", **options})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command(plain: feat2vec.Run, tmp_path: Path) -> None:
+    for name, seed in (("rows", 1), ("test", 2)):
+        pq.write_table(table(80, seed), tmp_path / f"{name}.parquet")
+    words = ("--data", tmp_path / "rows.parquet", "--out", tmp_path / "new", "--set", "training.epochs=2")
+    done = command("finetune", plain.folder, *words, "--target", "goood", code=2)
+    assert "did you mean 'good'" in done.stderr
+    done = command("finetune", plain.folder, *words, "--target", "good", "--head", "mlp", "--freeze")
+    assert "weights" in done.stdout
+    assert "epoch 2/2" in done.stderr
+    done = command("evaluate", tmp_path / "new", "--data", tmp_path / "test.parquet", "--task", "predict", "--json")
+    assert json.loads(done.stdout)["n"] == 80
