@@ -15,19 +15,19 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = (".git", ".venv", "__pycache__", "*.egg-info", "build", "dist", "runs", ".*_cache", ".hypothesis")
-LISTED = (".env", "notes.md", "feat2vec/datasets/mine.csv")  # by the list of an earlier build
+LISTED = (".env", "notes.md", "feat2vec/table/sources/datasets/mine.csv")  # by the list of an earlier build
 STRANGE = (
     "recipes/runs/private/train.parquet",
     "tests/.env",
     "tools/.venv/bin/python",
     "tests/__pycache__/x.pyc",
     "feat2vec_mine/__init__.py",
-    "feat2vec/explore/page.bak",
+    "feat2vec/pages/explore/page.bak",
     *LISTED,
 )
 ADDED = {"PKG-INFO", "setup.cfg"}  # by setuptools
 BUILD = "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')"
-QUICK = ("test_terminal.py", "test_errors.py", "test_metrics.py")
+QUICK = ("test_terminal.py", "test_errors.py", "evaluation/test_metrics.py")
 
 pytestmark = pytest.mark.skipif(
     int(version("setuptools").split(".")[0]) < 77, reason="the project is built by setuptools 77 or later"
@@ -91,8 +91,9 @@ def test_the_wheel_holds_the_package_alone(source: Path) -> None:
     with zipfile.ZipFile(wheel) as file:
         held = {name for name in file.namelist() if ".dist-info/" not in name}
     assert held == {name for name in files(source) - set(STRANGE) if name.startswith("feat2vec/")}
-    beside = {"py.typed", "datasets/artworks.csv", "explore/page.html", "explore/page.css", "explore/page.js"}
-    assert {f"feat2vec/{name}" for name in beside} <= held
+    page = {f"pages/explore/page.{suffix}" for suffix in ("html", "css", "js")}
+    data = {"py.typed", "table/sources/datasets/artworks.csv", *page}
+    assert {f"feat2vec/{name}" for name in data} <= held
 
 
 def test_quick_tests_run_from_the_source_distribution(unpacked: Path) -> None:
@@ -109,7 +110,7 @@ def test_quick_tests_run_from_the_source_distribution(unpacked: Path) -> None:
 
 @pytest.mark.slow
 def test_every_test_is_collected_from_the_source_distribution(unpacked: Path) -> None:
-    assert "tests/test_trainer.py" in pytest_in(unpacked, "--collect-only")
+    assert "tests/training/test_train.py" in pytest_in(unpacked, "--collect-only")
 
 
 @pytest.mark.slow
