@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from feat2vec.evaluation.diagnose import (
-    ClassBound,
-    Isotropy,
-    LevelSize,
-    NormBin,
-    Stability,
-    class_bounds,
-    isotropy,
-    labelled_vectors,
-    levels,
-    norms,
-    stability,
-)
+from feat2vec.evaluation.class_bound import ClassBound, class_bounds, labelled_vectors
+from feat2vec.evaluation.space_shape import Isotropy, LevelSize, NormBin, isotropy, levels, norms
+from feat2vec.evaluation.stability import Stability, stability
 
 __all__ = [
     "ClassBound",

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 import feat2vec
-from feat2vec.evaluation import tasks as evaluate
+from feat2vec.evaluation import prediction
 from feat2vec.schema.yaml_text import read_document
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "movielens.yaml"
@@ -96,7 +96,7 @@ def our_side(train: pa.Table, test: pa.Table, *, only_ids: bool, settings: list[
     if only_ids:
         data = {**data, "groups": {name: data["groups"][name] for name in ("user", "film")}}
     run = feat2vec.train(data, train, settings=settings, quiet=True)
-    facts = evaluate.predict(run, test)
+    facts = prediction.predict(run, test)
     return {"rmse": facts["rmse"], "mae": facts["mae"], "seconds": run.metrics["seconds"]}
 
 

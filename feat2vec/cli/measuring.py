@@ -46,10 +46,10 @@ def evaluate(
     feat2vec evaluate runs/apps --data test.parquet --task predict
     """
     import_tensorflow()
-    from feat2vec.evaluation import tasks
+    from feat2vec.evaluation.tasks import evaluate as measure
     from feat2vec.run import load
 
-    facts = tasks.evaluate(load(run), data, task, target=target, given=names(given), similarity=similarity, level=level)
+    facts = measure(load(run), data, task, target=target, given=names(given), similarity=similarity, level=level)
     if as_json:
         say(json.dumps(facts))
         return

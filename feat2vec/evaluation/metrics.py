@@ -1,4 +1,4 @@
-"""Numbers that say how good scores and ranks are."""
+"""Metrics of scores and ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def summary_of_ranks(ranks: Floats, total: int) -> dict[str, float | None]:
-    """Of the ranks, from 0, of the true ones among `total` candidates."""
+    """Metrics of the ranks [queries], from 0, of true candidates among `total`: None where there is no query."""
     if not len(ranks):
         return dict.fromkeys(("mpr", "mrr", "top1", "recall_at_10", "median_rank"))
     return {
@@ -23,14 +23,14 @@ def summary_of_ranks(ranks: Floats, total: int) -> dict[str, float | None]:
     }
 
 
-def log_loss(scores: npt.NDArray[Any], truth: npt.NDArray[Any]) -> float:
-    """The mean of log(1 + exp(-s)) for a 1 and log(1 + exp(s)) for a 0."""
-    return float(np.logaddexp(0, np.where(truth > 0, -scores, scores)).mean())
+def log_loss(scores: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float:
+    """The mean of log(1 + exp(-s)) over targets of 1 and log(1 + exp(s)) over targets of 0."""
+    return float(np.logaddexp(0, np.where(targets > 0, -scores, scores)).mean())
 
 
-def auc(scores: npt.NDArray[Any], truth: npt.NDArray[Any]) -> float | None:
+def auc(scores: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float | None:
     """The share of pairs of a 1 and a 0 in which the 1 scores higher, ties counting half; None without a pair."""
-    ones = truth > 0
+    ones = targets > 0
     pairs = int(ones.sum()) * int((~ones).sum())
     if not pairs:
         return None
@@ -39,14 +39,14 @@ def auc(scores: npt.NDArray[Any], truth: npt.NDArray[Any]) -> float | None:
     return float(above / pairs)
 
 
-def spearman(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float | None:
-    """The correlation of ranks, ties in the middle; None where either is constant."""
-    if len(np.unique(one)) < 2 or len(np.unique(other)) < 2:
+def spearman(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float | None:
+    """Spearman's rank correlation, ties having their middle rank; None where either array is constant."""
+    if len(np.unique(first)) < 2 or len(np.unique(second)) < 2:
         return None
-    return float(np.corrcoef(middle_ranks(one), middle_ranks(other))[0, 1])
+    return float(np.corrcoef(middle_ranks(first), middle_ranks(second))[0, 1])
 
 
 def middle_ranks(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """From 1; ties have the middle one."""
+    """Ranks from 1; equal values have the middle of their ranks."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[place]

@@ -19,7 +19,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "predict": ("log_loss", "auc", "rmse", "mae", "accuracy"),
     "pairs": ("spearman",),
 }
-LOWER = ("mpr", "median_rank", "mse", "log_loss", "rmse", "mae")  # is better
+LOWER = ("mpr", "median_rank", "mse", "log_loss", "rmse", "mae")  # metrics of which less is better
 OF_OBJECTIVE: Mapping[type, tuple[str, ...]] = {  # what the task predict measures
     Logistic: ("log_loss", "auc"),
     Softmax: ("accuracy", "log_loss"),
@@ -38,17 +38,17 @@ class Measurement(Spec):
     level: Count | None = None
 
 
-def measurement_conflicts(path: KeyPath, each: Measurement) -> Iterator[Problem]:
+def measurement_conflicts(path: KeyPath, measurement: Measurement) -> Iterator[Problem]:
     """Options that are not for the task, or that it lacks."""
-    if each.task == "predict":
+    if measurement.task == "predict":
         for key in ("target", "given", "similarity"):
-            if getattr(each, key) is not None:
+            if getattr(measurement, key) is not None:
                 yield (*path, key), "is not for the task predict; remove it"
-    elif each.target is None:
-        yield path, f"the task {each.task} needs a `target`, the group that it is about"
-    if each.task == "pairs" and each.given is not None:
+    elif measurement.target is None:
+        yield path, f"the task {measurement.task} needs a `target`, the group that it is about"
+    if measurement.task == "pairs" and measurement.given is not None:
         yield (*path, "given"), "is not for the task pairs; remove it"
-    if each.level is not None and each.task != "predict":
+    if measurement.level is not None and measurement.task != "predict":
         yield (*path, "level"), "is for the task predict; remove it"
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from feat2vec.errors import UserError
-from feat2vec.evaluation import tasks as evaluate
-from feat2vec.evaluation.diagnose import SHARES, class_bounds, counts_of, isotropy, levels, norms, stability
+from feat2vec.evaluation import prediction
+from feat2vec.evaluation.class_bound import class_bounds
+from feat2vec.evaluation.space_shape import SHARES, counts_of, isotropy, levels, norms
+from feat2vec.evaluation.stability import stability
 from feat2vec.pages import charts
 from feat2vec.space.geometry import candidates, is_keyed
 from feat2vec.space.vectors import vectors_of_group
@@ -59,7 +61,7 @@ def facts_of(
         "groups": {name: _group(run, name) for name in run.schema.groups},
     }
     if data is not None and run.schema.target is not None:
-        facts["evaluation"] = evaluate.predict(run, data)
+        facts["evaluation"] = prediction.predict(run, data)
     if label is not None:
         found = class_bounds(run.model, run.fitted, data, label, BOUNDS, DRAWS)
         facts["bounds"] = [{**one._asdict(), "bound": one.bound._asdict()} for one in dict.fromkeys(found)]

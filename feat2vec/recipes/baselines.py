@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from feat2vec.errors import UserError
+from feat2vec.evaluation.key_pairs import pair_similarities
 from feat2vec.evaluation.metrics import auc, log_loss
-from feat2vec.evaluation.tasks import pair_similarities, ranked
+from feat2vec.evaluation.ranking import ranked
 from feat2vec.recipes.corpus import Corpus
 from feat2vec.recipes.recipe import CorpusSpec
 from feat2vec.schema.extractor_options import TokensSpec

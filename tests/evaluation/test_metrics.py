@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from feat2vec.errors import UserError
+from feat2vec.evaluation.key_pairs import pair_similarities
 from feat2vec.evaluation.metrics import spearman
-from feat2vec.evaluation.tasks import pair_similarities
 
 NUMBERS = {("a", "b"): 0.9, ("a", "c"): -0.5, ("b", "c"): 0.1, ("c", "c"): 1.0}
 

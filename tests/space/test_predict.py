@@ -13,8 +13,7 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
-from feat2vec.evaluation import metrics
-from feat2vec.evaluation import tasks as evaluate
+from feat2vec.evaluation import metrics, prediction
 from feat2vec.run import train
 from feat2vec.space.geometry import dense
 from feat2vec.space.predict import sigmoid, softmax
@@ -128,7 +127,7 @@ def test_what_is_said_is_made_of_the_scores(objective: str, runs: Any, tmp_path:
 
 def test_logistic_is_measured_by_log_loss_and_auc(runs: Any) -> None:
     run, rows = runs("logistic"), table(90, 1)
-    facts = evaluate.predict(run, rows)
+    facts = prediction.predict(run, rows)
     said, truth = run.predict(rows), rows["label"].to_numpy()
     chance = said["probability"].astype(float)
     assert list(facts) == ["task", "n", "log_loss", "auc"]
@@ -142,20 +141,20 @@ def test_logistic_is_measured_by_log_loss_and_auc(runs: Any) -> None:
 def test_regression_softmax_and_glove_are_measured(runs: Any) -> None:
     rows = table(90, 1)
     said = runs("regression").predict(rows)["prediction"].astype(float)
-    facts = evaluate.predict(runs("regression"), rows)
+    facts = prediction.predict(runs("regression"), rows)
     error = said - rows["score"].to_numpy()
     assert facts["rmse"] == pytest.approx(np.sqrt((error**2).mean()), rel=1e-5)
     assert facts["mae"] == pytest.approx(np.abs(error).mean(), rel=1e-5)
     assert facts["rmse"] < rows["score"].to_numpy().std()
     said = runs("glove").predict(rows)["prediction"].astype(float)
-    facts = evaluate.predict(runs("glove"), rows)
+    facts = prediction.predict(runs("glove"), rows)
     error = np.log(said) - np.log(rows["count"].to_numpy())
     assert facts["rmse"] == pytest.approx(np.sqrt((error**2).mean()), rel=1e-4)
     kinds = rows["kind"].to_pylist()
     kinds[:5] = ["unseen"] * 5
     rows = rows.set_column(rows.column_names.index("kind"), "kind", pa.array(kinds))
     said = runs("softmax").predict(rows)
-    facts = evaluate.predict(runs("softmax"), rows)
+    facts = prediction.predict(runs("softmax"), rows)
     assert (facts["n"], facts["skipped_unseen"]) == (85, 5)
     right = [a == b for a, b in zip(said["prediction"].to_pylist(), kinds, strict=True)]
     assert facts["accuracy"] == pytest.approx(np.mean(right[5:]))
@@ -182,7 +181,7 @@ def test_a_level_is_the_submodel_of_that_level(tmp_path: Path) -> None:
     whole = run.predict(rows)["score"]
     np.testing.assert_array_equal(run.predict(rows, level=2)["score"], whole)
     assert not np.allclose(low, whole)
-    facts = evaluate.predict(run, rows, level=1)
+    facts = prediction.predict(run, rows, level=1)
     assert facts["log_loss"] == pytest.approx(metrics.log_loss(low.astype(float), rows["label"].to_numpy()))
     for level in (0, 3):
         with pytest.raises(UserError, match=f"no level {level}; the levels are 1 to 2"):
@@ -197,18 +196,18 @@ def test_a_truncated_model_is_predicted_by_all_of_its_parts() -> None:
     (entries,) = run.fitted.entries(rows)
     expected = run.model.call({name: dense(some) for name, some in entries.items()}).numpy()
     np.testing.assert_allclose(run.predict(rows)["score"], expected, rtol=1e-5, atol=1e-6)
-    found = evaluate.predict(run, rows)
+    found = prediction.predict(run, rows)
     assert found["log_loss"] == pytest.approx(run.history[run.metrics["kept_epoch"] - 1]["val_loss"], rel=1e-5)
 
 
 def test_what_cannot_be_measured_is_said(runs: Any) -> None:
     with pytest.raises(UserError, match="objective nce has no target"):
-        evaluate.predict(runs("nce"), table(9, 1))
+        prediction.predict(runs("nce"), table(9, 1))
     with pytest.raises(UserError, match="has no column 'label', the target"):
-        evaluate.predict(runs("logistic"), table(9, 1).drop_columns(["label"]))
+        prediction.predict(runs("logistic"), table(9, 1).drop_columns(["label"]))
     wrong = table(9, 1).set_column(3, "label", pa.array([2] * 9))
     with pytest.raises(UserError, match=r"row 1: column 'label': received 2; the objective needs it to be 0 or 1"):
-        evaluate.predict(runs("logistic"), wrong)
+        prediction.predict(runs("logistic"), wrong)
 
 
 def test_the_commands(runs: Any, tmp_path: Path) -> None:
@@ -219,7 +218,7 @@ def test_the_commands(runs: Any, tmp_path: Path) -> None:
     assert done.stderr == ""
     facts = json.loads(done.stdout)
     assert facts.pop("task") == "predict"
-    assert facts == pytest.approx({key: evaluate.predict(run, rows)[key] for key in facts}, rel=1e-5)
+    assert facts == pytest.approx({key: prediction.predict(run, rows)[key] for key in facts}, rel=1e-5)
     command("predict", run.folder, "--data", tmp_path / "rows.parquet", "--out", tmp_path / "scores.parquet")
     assert pq.read_table(tmp_path / "scores.parquet").num_rows == 40
     done = command("evaluate", run.folder, *words, "--target", "a", code=2)

@@ -13,7 +13,7 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
-from feat2vec.evaluation import tasks as evaluate
+from feat2vec.evaluation import prediction
 from feat2vec.model.network import vector_weights
 from feat2vec.run import finetune, train
 from feat2vec.schema.options import read_schema
@@ -91,7 +91,7 @@ def test_frozen_vectors_keep_their_bytes_and_the_rest_learns(run: feat2vec.Run, 
     assert tuned.schema.objective.type == "logistic"
     assert tuned.schema.head.type == head
     assert any(np.any(np.asarray(weight)) for layer in tuned.model.extractors for weight in linear_of(layer))
-    facts = evaluate.predict(tuned, table(200, 2))
+    facts = prediction.predict(tuned, table(200, 2))
     assert facts["n"] == 200
     assert tuned.history[-1]["loss"] < tuned.history[0]["loss"]
     assert tuned.manifest["start"]["freeze"] is True
@@ -126,12 +126,12 @@ def test_classes_are_of_the_new_rows_and_words_of_the_old(plain: feat2vec.Run, t
         assert old.facts() == new.facts()
         assert (old.vocabulary is None) == (new.vocabulary is None)
         assert old.vocabulary is None or old.vocabulary.keys.equals(new.vocabulary.keys)  # type: ignore[union-attr]
-    facts = evaluate.predict(feat2vec.load(tuned.folder), table(200, 3))
+    facts = prediction.predict(feat2vec.load(tuned.folder), table(200, 3))
     assert facts["accuracy"] > 0.8
     assert all("val_loss" in row for row in tuned.history)
     tuned = plain.finetune(rows, "size", tmp_path / "size", groups=["place", "tags", "size"], quiet=True)
     assert (tuned.schema.objective.type, list(tuned.schema.groups)) == ("regression", ["tags", "place"])
-    assert evaluate.predict(tuned, table(200, 3))["rmse"] < 1.2
+    assert prediction.predict(tuned, table(200, 3))["rmse"] < 1.2
     assert tuned.schema.training.seed == 5
 
 
@@ -144,7 +144,7 @@ def test_pretrained_vectors_help() -> None:
     tuned = run.finetune(rows, "kind", freeze=True, **options)
     scratch = train({**schema("fm"), "objective": {"type": "softmax", "target": "kind"}, "noise": {},
                      "groups": {"tags": schema("fm")["groups"]["tags"]}, "training": tuned.schema.training.model_dump(mode="json")}, rows, quiet=True)  # fmt: skip  # noqa: E501
-    assert evaluate.predict(tuned, test)["accuracy"] > evaluate.predict(scratch, test)["accuracy"] + 0.1
+    assert prediction.predict(tuned, test)["accuracy"] > prediction.predict(scratch, test)["accuracy"] + 0.1
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 import feat2vec
 from feat2vec.errors import FailedError, UserError
-from feat2vec.evaluation import tasks as evaluate
+from feat2vec.evaluation import prediction
 from feat2vec.run import train
 from feat2vec.training import train as trainer
 from feat2vec.training.checkpoint import read_checkpoint, write_checkpoint
@@ -237,7 +237,7 @@ def test_what_is_validated_is_the_average(tmp_path: Path) -> None:
         held,
         quiet=True,
     )
-    found = evaluate.predict(run, held)
+    found = prediction.predict(run, held)
     assert found["log_loss"] == pytest.approx(run.history[run.metrics["kept_epoch"] - 1]["val_loss"], rel=1e-5)
 
 

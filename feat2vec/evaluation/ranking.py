@@ -1,0 +1,198 @@
+"""The tasks `rank` and `nearest`: how well a row's groups find its value of another group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from feat2vec.encode.codecs import ItemsCodec, NumbersCodec
+from feat2vec.encode.encoder import Encoder
+from feat2vec.encode.entry_tables import Array
+from feat2vec.errors import UserError
+from feat2vec.evaluation.metrics import summary_of_ranks
+from feat2vec.evaluation.queries import (
+    ROWS_AT_ONCE,
+    entry_batches,
+    given_groups,
+    query_batches,
+    rows_with_known,
+    table_for,
+)
+from feat2vec.evaluation.ranks import SCORES_IN_MEMORY, Ints, ScoresOfRows, rank_scores
+from feat2vec.space.geometry import Similarity, blocks, candidates, extract, similarities
+from feat2vec.training.run_folder import TrainedRun
+
+NUMBER_KINDS = ("number", "float", "numeral")  # kinds of vocabularies whose keys are numbers
+
+
+def rank(
+    run: TrainedRun,
+    data: object,
+    target: str,
+    given: Sequence[str] | None = None,
+    similarity: Similarity = "cosine",
+    scores_in_memory: int = SCORES_IN_MEMORY,
+    rows_at_once: int = ROWS_AT_ONCE,
+) -> dict[str, Any]:
+    """Rank each row's true values of `target` among all that training has seen, by their similarity with `given`.
+
+    A query is a row and one distinct true value, also one beyond `max_items`; the row's other true values are left out
+    of its ranking.
+
+    Args:
+        run: The run.
+        data: Rows that training has not seen.
+        target: The group whose values are ranked.
+        given: The groups to find them by; all others if it is None.
+        similarity: "cosine" or "dot".
+        scores_in_memory: How many scores may be in memory at a time.
+        rows_at_once: How many rows go through the extractors at a time.
+
+    Returns:
+        The options, how many queries and candidates there were, and `summary_of_ranks`.
+
+    Raises:
+        UserError: A group is unknown, or the table lacks its columns.
+
+    """
+    model, given = run.model, given_groups(run.fitted, target, given)
+    target_candidates = candidates(model, run.fitted, target)
+
+    def scores_of_batch(entries: Mapping[str, Array]) -> ScoresOfRows:
+        queries = extract(model, entries)
+        return lambda rows: similarities(queries.take(rows), target_candidates, similarity)
+
+    total = target_candidates.sizes()[0]
+    facts = ranked(run, data, target, given, total, scores_of_batch, scores_in_memory, rows_at_once)
+    return {"task": "rank", "target": target, "given": facts.pop("given"), "similarity": similarity, **facts}
+
+
+def ranked(
+    run: TrainedRun,
+    data: object,
+    target: str,
+    given: Sequence[str] | None,
+    total: int,
+    scores_of_batch: Callable[[Mapping[str, Array]], ScoresOfRows],
+    scores_in_memory: int = SCORES_IN_MEMORY,
+    rows_at_once: int = ROWS_AT_ONCE,
+) -> dict[str, Any]:
+    """What `rank` says, by any scores.
+
+    Args:
+        run: The run whose candidates are ranked.
+        data: Rows.
+        target: The group whose values are ranked.
+        given: The groups to find them by; all others if it is None.
+        total: The number of candidates.
+        scores_of_batch: Given the entries of a batch of rows, returns a function from rows of that batch to their
+            scores [rows, total].
+        scores_in_memory: How many scores may be in memory at a time.
+        rows_at_once: How many rows are in a batch.
+
+    Returns:
+        Counts and the summary of ranks.
+
+    """
+    encoder = run.fitted
+    given = given_groups(encoder, target, given)
+    table = table_for(encoder, target, given, data)
+    ranks: list[npt.NDArray[np.float64]] = [np.zeros(0)]
+    unseen = empty = 0
+    for batch in query_batches(run, table, target, given, rows_at_once):
+        findable = rows_with_known(encoder, batch.entries, given)[batch.rows]  # [queries]
+        unseen += batch.unseen
+        empty += int((~findable).sum())
+        scores_of = scores_of_batch(batch.entries)
+        rows, true_candidates = batch.rows[findable], batch.true_candidates[findable]
+        ranks.append(rank_scores(scores_of, total, rows, true_candidates, scores_in_memory))
+    all_ranks = np.concatenate(ranks)
+    counts = {"n": len(all_ranks), "skipped_unseen": unseen, "skipped_empty": empty, "candidates": total}
+    return {"given": list(given), **counts, **summary_of_ranks(all_ranks, total)}
+
+
+def nearest(
+    run: TrainedRun,
+    data: object,
+    target: str,
+    given: Sequence[str] | None = None,
+    similarity: Similarity = "cosine",
+    scores_in_memory: int = SCORES_IN_MEMORY,
+) -> dict[str, Any]:
+    """Read a number off the value of `target` that is nearest to `given`, and compare it with the row's own number.
+
+    Args:
+        run: The run.
+        data: Rows that training has not seen.
+        target: A group of numbers.
+        given: The groups to find it by; all others if it is None.
+        similarity: "cosine" or "dot".
+        scores_in_memory: How many scores may be in memory at a time.
+
+    Returns:
+        The options, counts, and the mean squared error of each column.
+
+    Raises:
+        UserError: A group is unknown or holds no numbers, or the table lacks its columns.
+
+    """
+    encoder, model = run.fitted, run.model
+    given = given_groups(encoder, target, given)
+    table = table_for(encoder, target, given, data)
+    target_numbers = _numbers_of_group(encoder, target)
+    target_candidates = candidates(model, encoder, target)
+    columns = encoder.schema.groups[target].columns
+    total = len(target_numbers.of_candidates)
+    squared_errors = [np.zeros((0, target_numbers.of_candidates.shape[1]))]  # of each batch [rows, columns]
+    missing = empty = 0
+    for entries in entry_batches(run, table, [*given, target]):
+        true_numbers = target_numbers.of_entries(entries[target])  # [rows, columns]
+        present = ~np.isnan(true_numbers).any(axis=1)
+        findable = rows_with_known(encoder, entries, given)
+        missing += int((~present).sum())
+        empty += int((present & ~findable).sum())
+        rows = np.flatnonzero(present & findable)
+        queries = extract(model, {name: entries[name] for name in given})
+        for block in blocks(len(rows), max(scores_in_memory // max(total, 1), 1)):
+            best = similarities(queries.take(rows[block]), target_candidates, similarity).argmax(axis=1)
+            squared_errors.append(np.square(target_numbers.of_candidates[best] - true_numbers[rows[block]]))
+    errors = np.concatenate(squared_errors)
+    column_errors = [float(error) for error in errors.mean(axis=0)] if len(errors) else [None] * errors.shape[1]
+    return {
+        "task": "nearest",
+        "target": target,
+        "given": list(given),
+        "similarity": similarity,
+        "n": len(errors),
+        "skipped_missing": missing,
+        "skipped_empty": empty,
+        "candidates": total,
+        "mse": column_errors[0] if len(column_errors) == 1 else dict(zip(columns, column_errors, strict=True)),
+    }
+
+
+class _Numbers(NamedTuple):
+    """The numbers of a group's candidates [candidates, columns], and a function from entries to theirs."""
+
+    of_candidates: Array
+    of_entries: Callable[[Array], Array]
+
+
+def _numbers_of_group(encoder: Encoder, target: str) -> _Numbers:
+    codec = encoder.codecs[target]
+    vocabulary = codec.vocabulary if isinstance(codec, ItemsCodec) else None
+    if vocabulary is not None and vocabulary.kind in NUMBER_KINDS and codec.width == 1:
+        keys = np.array([float(key) for key in vocabulary.keys.to_pylist()])[:, None]  # [keys, 1]
+        number_of_id = np.concatenate([[[np.nan]], [[np.nan]], keys])  # padding and unseen have none
+
+        def of_ids(entries: Ints) -> Array:
+            return number_of_id[entries[:, 0]]
+
+        return _Numbers(keys, of_ids)
+    if not isinstance(codec, NumbersCodec):
+        extractor = encoder.schema.groups[target].extractor.type
+        raise UserError(f"--target: the group {target!r} holds no numbers ({extractor}); use `extractor: numeric`")
+    return _Numbers(codec.numbers(encoder.values[target].entries), codec.numbers)

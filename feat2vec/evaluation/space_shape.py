@@ -1,0 +1,151 @@
+"""What a learnt space looks like: lengths of vectors by frequency, isotropy, sizes of levels."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from feat2vec.encode.encoder import Encoder
+from feat2vec.errors import UserError
+from feat2vec.model.extractors import Extractor
+from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.space.geometry import blocks, candidates, is_keyed
+
+SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of the quantiles of lengths
+ROWS_AT_ONCE = 1 << 16  # vectors that are float64 at a time
+
+
+class NormBin(NamedTuple):
+    """The values that training has seen `low` to `high` times, and quantiles of their vectors' lengths, as `SHARES`."""
+
+    low: int
+    high: int
+    values: int
+    quantiles: tuple[float, ...]
+
+
+class Isotropy(NamedTuple):
+    """How evenly vectors fill their space.
+
+    `partition` is min Z(c) / max Z(c) with Z(c) = sum over v of exp(c . v), over the unit eigenvectors c of V'V and
+    their opposites (Mu and Viswanath, All-but-the-Top, 2018): 1 is perfectly even. It depends on the vectors' lengths.
+    `mean_cosine` is that of all pairs of two vectors, not an estimate: about 0 where no direction is shared.
+    """
+
+    partition: float
+    mean_cosine: float
+
+
+class LevelSize(NamedTuple):
+    """A level of a group: the values whose own level it is, and the weights that it has. Level 0 is what all share."""
+
+    level: int
+    rank: int
+    values: int
+    parameters: int
+
+
+def norms(model: Feat2Vec, encoder: Encoder, group: str) -> list[NormBin]:
+    """The lengths of a group's vectors, each at its own level, by how often training has seen the values.
+
+    A bin holds counts of up to twice the bin before: 1, 2, 3 to 4, 5 to 8, ...
+
+    Args:
+        model: The model.
+        encoder: Its encoder.
+        group: The group.
+
+    Returns:
+        The bins that hold values, in ascending order.
+
+    """
+    group_candidates = candidates(model, encoder, group)
+    squares = np.zeros(group_candidates.sizes()[0], np.float32)  # [candidates]
+    concatenated = model.schema.model.level_sharing == "truncate"  # a vector is all of its levels' parts
+    for table in group_candidates.tables:  # [candidates of the level, rank]
+        level_squares = np.einsum("ij,ij->i", table, table)
+        squares[: len(table)] = level_squares + (squares[: len(table)] if concatenated else np.float32(0))
+    lengths, counts = np.sqrt(squares), counts_of(model, encoder, group)
+    bin_of_candidate = np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)
+    bins = []
+    for bin_number in np.unique(bin_of_candidate):
+        bin_lengths = lengths[bin_of_candidate == bin_number]
+        bin_counts = counts[bin_of_candidate == bin_number]
+        quantiles = tuple(float(quantile) for quantile in np.quantile(bin_lengths, SHARES))
+        bins.append(NormBin(int(bin_counts.min()), int(bin_counts.max()), len(bin_lengths), quantiles))
+    return bins
+
+
+def counts_of(model: Feat2Vec, encoder: Encoder, group: str) -> Any:
+    """How often training has seen each of the group's `candidates`: [candidates]."""
+    vocabulary = encoder.codecs[group].vocabulary
+    return vocabulary.counts if vocabulary is not None and is_keyed(model, group) else encoder.values[group].counts
+
+
+def isotropy(vectors: npt.ArrayLike) -> Isotropy:
+    """How evenly vectors fill their space; those of length 0 are left out.
+
+    Args:
+        vectors: Vectors [n, dim].
+
+    Returns:
+        The two measures.
+
+    Raises:
+        UserError: There are fewer than two vectors.
+
+    >>> feat2vec.diagnose.isotropy([[1, 0], [0, 1], [-1, 0], [0, -1]]).partition
+    1.0
+
+    """
+    nonzero = np.asarray(vectors)
+    lengths = np.linalg.norm(nonzero, axis=1)  # [n]
+    nonzero, lengths = nonzero[lengths > 0], lengths[lengths > 0].astype(np.float64)
+    count, dim = nonzero.shape
+    if count < 2:
+        raise UserError(f"isotropy is of two vectors or more; received {count}")
+    gram, unit_sum = np.zeros((dim, dim)), np.zeros(dim)  # V'V, and the sum of v / |v|
+    for block in blocks(count, ROWS_AT_ONCE):
+        part = nonzero[block].astype(np.float64)
+        gram += part.T @ part
+        unit_sum += (part / lengths[block, None]).sum(axis=0)
+    eigenvectors = np.linalg.eigh(gram)[1]  # [dim, dim], in columns
+    directions = np.concatenate([eigenvectors, -eigenvectors], axis=1)  # [dim, 2 dim]
+    log_partitions = np.full(directions.shape[1], -np.inf)  # log Z(c) of each direction c
+    for block in blocks(count, ROWS_AT_ONCE):
+        dot_products = nonzero[block].astype(np.float64) @ directions
+        log_partitions = np.logaddexp(log_partitions, np.logaddexp.reduce(dot_products, axis=0))
+    mean_cosine = (float(unit_sum @ unit_sum) - count) / (count * (count - 1))
+    return Isotropy(float(np.exp(log_partitions.min() - log_partitions.max())), mean_cosine)
+
+
+def levels(model: Feat2Vec, group: str, values: int) -> list[LevelSize]:
+    """How many values and weights each level of a group has.
+
+    Args:
+        model: The model.
+        group: The group.
+        values: The number of its values.
+
+    Returns:
+        A `LevelSize` for each level, after level 0 if the levels share weights.
+
+    """
+    extractor: Extractor = model.extractors[model.groups.index(group)]
+    ranks = model.schema.model.ranks or (model.schema.model.dim,)
+    tables = getattr(extractor, "tables", None)
+    if tables is not None:  # a lookup: the table of level p holds the values of that level or a higher one
+        reaching = [tables[0].shape[0] - 1, *(table.shape[0] for table in tables[1:]), 0]  # without the unseen key
+        values_of_level = [lower - higher for lower, higher in pairwise(reaching)]
+        weights = [int(np.prod(table.shape)) for table in tables]
+    else:  # every value has the highest level
+        values_of_level = [*([0] * (len(ranks) - 1)), values]
+        weights = [int(head.count_params()) for head in getattr(extractor, "heads", [])] or [0] * len(ranks)
+    sizes = []
+    for i, rank in enumerate(ranks):
+        sizes.append(LevelSize(i + 1, rank, values_of_level[i], weights[i]))
+    shared_weights = extractor.params() - sum(weights)
+    return [LevelSize(0, 0, 0, shared_weights), *sizes] if shared_weights else sizes
