@@ -1,4 +1,4 @@
-"""What a user would try instead, learnt from the same rows and measured on the same ones."""
+"""Baselines: what a user would try instead of feat2vec, learnt from and measured on the same rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def popularity(run: TrainedRun, data: object, target: str, given: Sequence[str] 
 
     def scores_of(rows: Any) -> Any:
         del rows
-        return lambda some: np.broadcast_to(counts, (len(some), len(counts)))
+        return lambda batch_rows: np.broadcast_to(counts, (len(batch_rows), len(counts)))
 
     return ranked(run, data, target, given, len(counts), scores_of)
 
@@ -55,33 +55,34 @@ def gradient_boosting(schema: Schema, train: Table, test: Table) -> dict[str, An
         if isinstance(group.extractor, TokensSpec) or getattr(group.extractor, "split", None)
         for column in group.columns
     }
-    every = list(dict.fromkeys(column for group in schema.groups.values() for column in group.columns))
-    columns = [column for column in every if column not in texts and not is_list(train.columns[column])]
+    schema_columns = list(dict.fromkeys(column for group in schema.groups.values() for column in group.columns))
+    columns = [column for column in schema_columns if column not in texts and not is_list(train.columns[column])]
     target = str(schema.target)
     regression = isinstance(schema.objective, Regression)
-    rows, held = (_read(table, [*columns, target]) for table in (train, test))
-    features, categorical = _features(rows, held, columns)
+    train_rows, test_rows = (_read(table, [*columns, target]) for table in (train, test))
+    features, categorical = _features(train_rows, test_rows, columns)
     method = HistGradientBoostingRegressor if regression else HistGradientBoostingClassifier
     model = method(
         max_iter=1000, early_stopping=True, validation_fraction=0.1, categorical_features=categorical, random_state=SEED
     )
-    truth = [_truth(table[target], regression or isinstance(schema.objective, Logistic)) for table in (rows, held)]
-    model.fit(features[0], truth[0])
-    facts: dict[str, Any] = {"n": len(truth[1]), "columns": columns, "trees": int(model.n_iter_)}
+    has_numbers = regression or isinstance(schema.objective, Logistic)
+    targets = [_target_values(table[target], has_numbers) for table in (train_rows, test_rows)]
+    model.fit(features[0], targets[0])
+    facts: dict[str, Any] = {"n": len(targets[1]), "columns": columns, "trees": int(model.n_iter_)}
     if regression:
-        errors = model.predict(features[1]) - truth[1]
+        errors = model.predict(features[1]) - targets[1]
         return facts | {"rmse": float(np.sqrt(np.square(errors).mean())), "mae": float(np.abs(errors).mean())}
     if isinstance(schema.objective, Logistic):
-        chance = np.clip(model.predict_proba(features[1])[:, 1], 1e-15, 1 - 1e-15)
-        scores = np.log(chance) - np.log1p(-chance)
-        return facts | {"log_loss": log_loss(scores, truth[1]), "auc": auc(scores, truth[1])}
-    known = np.isin(truth[1], model.classes_)
-    own = np.searchsorted(model.classes_, truth[1][known])
-    chances = model.predict_proba(features[1])[known]
-    loss = -np.log(np.maximum(chances[np.arange(len(own)), own], 1e-15)).mean()
+        probability = np.clip(model.predict_proba(features[1])[:, 1], 1e-15, 1 - 1e-15)
+        scores = np.log(probability) - np.log1p(-probability)
+        return facts | {"log_loss": log_loss(scores, targets[1]), "auc": auc(scores, targets[1])}
+    known = np.isin(targets[1], model.classes_)
+    true_classes = np.searchsorted(model.classes_, targets[1][known])
+    probabilities = model.predict_proba(features[1])[known]
+    loss = -np.log(np.maximum(probabilities[np.arange(len(true_classes)), true_classes], 1e-15)).mean()
     return facts | {
         "n": int(known.sum()),
-        "accuracy": float((chances.argmax(axis=1) == own).mean()),
+        "accuracy": float((probabilities.argmax(axis=1) == true_classes).mean()),
         "log_loss": float(loss),
     }
 
@@ -115,30 +116,32 @@ def _read(table: Table, columns: Sequence[str]) -> pa.Table:
     return pa.concat_tables(parts, promote_options="permissive")
 
 
-def _truth(values: pa.ChunkedArray, numbers: bool) -> npt.NDArray[Any]:
+def _target_values(values: pa.ChunkedArray, numbers: bool) -> npt.NDArray[Any]:
     if not numbers:
         return np.asarray(values.cast(pa.string()).to_pylist())
     return np.asarray(values.cast(pa.float64()).to_numpy())
 
 
-def _features(rows: pa.Table, held: pa.Table, columns: Sequence[str]) -> tuple[list[npt.NDArray[Any]], list[bool]]:
+def _features(
+    train_rows: pa.Table, test_rows: pa.Table, columns: Sequence[str]
+) -> tuple[list[npt.NDArray[Any]], list[bool]]:
     """Numbers as they are, keys as the place among the most frequent; NaN for what is missing."""
     parts: tuple[list[Any], list[Any]] = ([], [])
     categorical = []
     for column in columns:
-        keyed = is_text(rows[column].type) or pa.types.is_boolean(rows[column].type)
+        keyed = is_text(train_rows[column].type) or pa.types.is_boolean(train_rows[column].type)
         categorical.append(keyed)
         if keyed:
-            keys = rows[column].cast(pa.string()).combine_chunks()
+            keys = train_rows[column].cast(pa.string()).combine_chunks()
             counted = pc.value_counts(keys.drop_null()).to_pylist()
-            most = sorted(counted, key=lambda each: (-each["counts"], each["values"]))[:CATEGORIES]
-            known = pa.array([each["values"] for each in most], pa.string())
-        for part, table in zip(parts, (rows, held), strict=True):
+            most = sorted(counted, key=lambda key_count: (-key_count["counts"], key_count["values"]))[:CATEGORIES]
+            known = pa.array([key_count["values"] for key_count in most], pa.string())
+        for part, table in zip(parts, (train_rows, test_rows), strict=True):
             values = table[column].combine_chunks()
             if keyed:
                 texts = values.cast(pa.string())
-                place = pc.fill_null(pc.index_in(texts, known), CATEGORIES)
-                values = pc.if_else(pc.is_valid(texts), place, None)
+                key_place = pc.fill_null(pc.index_in(texts, known), CATEGORIES)
+                values = pc.if_else(pc.is_valid(texts), key_place, None)
             elif pa.types.is_temporal(values.type):
                 values = values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
             part.append(pc.fill_null(values.cast(pa.float64(), safe=False), float("nan")).to_numpy())

@@ -1,4 +1,4 @@
-"""Texts to words and the words near them: pairs for skip-gram, counts for GloVe (papers 001 and 003)."""
+"""Texts to words and the words near them: pairs for skip-gram, counts for GloVe (Mikolov et al. 2013; Pennington et al. 2014)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from feat2vec.table.stages import concat, flatten, is_list, stages
 from feat2vec.table.table import Table
 
 Ints = npt.NDArray[np.signedinteger[Any]]
-TOKENS = 1 << 20  # that are paired at a time
+TOKENS_AT_ONCE = 1 << 20  # tokens that are paired at a time
 
 
 @dataclass(frozen=True)
@@ -32,26 +32,28 @@ class Corpus:
     @classmethod
     def read(cls, table: Table, column: str, min_count: int = 1) -> Corpus:
         """A column of texts, which are cut into words, or of lists of words; words that are rarer are left out."""
-        numbers: dict[str, int] = {}
+        number_of_word: dict[str, int] = {}
         tokens: list[Ints] = []
         lengths: list[Ints] = []
         for stage in stages(table, [column]):
             values = stage.column(column)
             if is_list(values.type):
-                size, items = flatten(values)
+                sentence_lengths, items = flatten(values)
                 encoded = items.cast(pa.string()).combine_chunks().dictionary_encode()
                 codes, keys = concat([encoded.indices]), encoded.dictionary
             else:
-                found = tokens_of(stage, column, TokensSpec(type="words", max_tokens=MANY))
-                size, codes, keys = found.lengths, found.codes, found.keys
-            known = np.array([numbers.setdefault(key, len(numbers)) for key in keys.to_pylist()], np.int32)
-            tokens.append(known[codes])
-            lengths.append(size)
+                text_tokens = tokens_of(stage, column, TokensSpec(type="words", max_tokens=MANY))
+                sentence_lengths, codes, keys = text_tokens.lengths, text_tokens.codes, text_tokens.keys
+            word_numbers = np.array(
+                [number_of_word.setdefault(key, len(number_of_word)) for key in keys.to_pylist()], np.int32
+            )
+            tokens.append(word_numbers[codes])
+            lengths.append(sentence_lengths)
         if not any(map(len, tokens)):
             raise UserError(f"{table.name}: column {column!r} holds no words: a corpus needs texts or lists of words")
-        words = pa.array(numbers, pa.string())
-        whole = cls(np.concatenate(tokens), np.concatenate(lengths), words, np.zeros(len(words), np.int64))
-        return whole._sorted(min_count, f"{table.name}: column {column!r}")
+        words = pa.array(number_of_word, pa.string())
+        corpus = cls(np.concatenate(tokens), np.concatenate(lengths), words, np.zeros(len(words), np.int64))
+        return corpus._sorted(min_count, f"{table.name}: column {column!r}")
 
     def _sorted(self, min_count: int, where: str) -> Corpus:
         counts = np.bincount(self.tokens, minlength=len(self.words))
@@ -77,8 +79,10 @@ class Corpus:
         for piece in np.split(self.tokens, np.cumsum(self.lengths)[:-1]):
             yield words[piece].tolist()
 
-    def pairs(self, window: int, subsample: float = 0.0, seed: int = 0) -> Iterator[pa.RecordBatch]:
-        """(word, context) for each word and each of the words at most b away, b uniform in 1 .. `window` for each word.
+    def pairs(
+        self, window: int, subsample: float = 0.0, seed: int = 0, tokens_at_once: int = TOKENS_AT_ONCE
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows (word, context): each word with the words at most b away, b uniform in 1 .. `window` for each word.
 
         `subsample` t leaves a word of relative frequency f out with probability 1 - (sqrt(t / f) + t / f), before words
         are paired, as word2vec does; 0 leaves none out.
@@ -88,45 +92,44 @@ class Corpus:
         if subsample:
             ratio = subsample / (self.counts / self.counts.sum())
             keep = np.minimum(np.sqrt(ratio) + ratio, 1)
-        for tokens, sentence in self._pieces():
-            there = random.random(len(tokens)) < keep[tokens]
-            tokens, sentence = tokens[there], sentence[there]
-            reach = random.integers(1, window + 1, len(tokens))
-            found = [
-                (tokens[centre][near], tokens[other][near])
-                for away in range(1, window + 1)
-                for centre, other in (
-                    (slice(None, -away), slice(away, None)),
-                    (slice(away, None), slice(None, -away)),
-                )
-                for near in [(sentence[centre] == sentence[other]) & (reach[centre] >= away)]
-            ]
-            word, context = (np.concatenate(side) for side in zip(*found, strict=True))
+        for tokens, sentence in self._pieces(tokens_at_once):
+            kept = random.random(len(tokens)) < keep[tokens]
+            tokens, sentence = tokens[kept], sentence[kept]
+            reach = random.integers(1, window + 1, len(tokens))  # b of each word
+            words: list[Ints] = []
+            contexts: list[Ints] = []
+            for distance in range(1, window + 1):
+                earlier, later = slice(None, -distance), slice(distance, None)
+                for centre, neighbour in ((earlier, later), (later, earlier)):
+                    is_near = (sentence[centre] == sentence[neighbour]) & (reach[centre] >= distance)
+                    words.append(tokens[centre][is_near])
+                    contexts.append(tokens[neighbour][is_near])
+            word, context = np.concatenate(words), np.concatenate(contexts)
             if len(word):
                 yield pa.RecordBatch.from_pydict({"word": self._spelled(word), "context": self._spelled(context)})
 
-    def cooccurrences(self, window: int) -> pa.Table:
+    def cooccurrences(self, window: int, tokens_at_once: int = TOKENS_AT_ONCE) -> pa.Table:
         """(word, context, count): words at most `window` apart, a pair d apart counting 1 / d, in both directions."""
         total, codes = len(self.words), np.zeros(0, np.int64)
         sums: npt.NDArray[np.float64] = np.zeros(0)
-        for tokens, sentence in self._pieces():
-            every, weights = [codes], [sums]
-            for away in range(1, window + 1):
-                near = sentence[:-away] == sentence[away:]
-                left, right = tokens[:-away][near].astype(np.int64), tokens[away:][near].astype(np.int64)
-                every += [left * total + right, right * total + left]
-                weights.append(np.full(2 * len(left), 1 / away))
-            codes, at = np.unique(np.concatenate(every), return_inverse=True)
+        for tokens, sentence in self._pieces(tokens_at_once):
+            pair_codes, weights = [codes], [sums]
+            for distance in range(1, window + 1):
+                is_near = sentence[:-distance] == sentence[distance:]
+                left, right = tokens[:-distance][is_near].astype(np.int64), tokens[distance:][is_near].astype(np.int64)
+                pair_codes += [left * total + right, right * total + left]
+                weights.append(np.full(2 * len(left), 1 / distance))
+            codes, at = np.unique(np.concatenate(pair_codes), return_inverse=True)
             sums = np.bincount(at, np.concatenate(weights)).astype(np.float64)
         word, context = np.divmod(codes, total)
         return pa.table({"word": self._spelled(word), "context": self._spelled(context), "count": sums})
 
-    def _pieces(self) -> Iterator[tuple[Ints, Ints]]:
+    def _pieces(self, tokens_at_once: int) -> Iterator[tuple[Ints, Ints]]:
         """Whole sentences: tokens, and the sentence of each."""
         ends = np.cumsum(self.lengths)
         first = begin = 0
         while first < len(ends):
-            last = max(int(np.searchsorted(ends, begin + TOKENS, side="right")), first + 1)
+            last = max(int(np.searchsorted(ends, begin + tokens_at_once, side="right")), first + 1)
             sentence = np.repeat(np.arange(first, last), self.lengths[first:last])
             yield self.tokens[begin : int(ends[last - 1])], sentence
             first, begin = last, int(ends[last - 1])

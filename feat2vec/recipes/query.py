@@ -119,7 +119,7 @@ def _beyond(parsed: Any, tables: set[str]) -> Iterator[str]:
 
 
 def _withs(node: Mapping[str, Any]) -> list[str]:
-    return [each["key"] for each in node.get("cte_map", {}).get("map", ())]
+    return [with_entry["key"] for with_entry in node.get("cte_map", {}).get("map", ())]
 
 
 def _nodes(parsed: Any) -> Iterator[Mapping[str, Any]]:

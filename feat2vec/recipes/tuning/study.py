@@ -64,10 +64,13 @@ def is_lower(tune: Tune) -> bool:
 
 def what_made(recipe: Recipe, tune: Tune, schema: Schema, sources: Mapping[str, str], rows: int | None) -> Facts:
     """What trials have to share to be compared."""
-    made = recipe.model_dump(mode="json", include={"rows", "corpus", "split"})
-    made |= {"schema": yaml.safe_load(schema.resolved()), "tune": tune.model_dump(mode="json", exclude_none=True)}
-    facts: Facts = json.loads(json.dumps({**made, "data": digests(sources), "--rows": rows}))
-    return facts
+    facts_of_recipe = recipe.model_dump(mode="json", include={"rows", "corpus", "split"})
+    facts_of_recipe |= {
+        "schema": yaml.safe_load(schema.resolved()),
+        "tune": tune.model_dump(mode="json", exclude_none=True),
+    }
+    made_of: Facts = json.loads(json.dumps({**facts_of_recipe, "data": digests(sources), "--rows": rows}))
+    return made_of
 
 
 @contextmanager
@@ -180,7 +183,7 @@ def is_whole(trial: optuna.trial.FrozenTrial) -> bool:
     return trial.state.name == "COMPLETE"
 
 
-def next_trial(study: optuna.Study, tune: Tune, index: int, own: Mapping[str, Any] | None) -> optuna.Trial:
+def next_trial(study: optuna.Study, tune: Tune, index: int, own_values: Mapping[str, Any] | None) -> optuna.Trial:
     """The trial that follows on `index` others: its draws depend on nothing but them; the first has the `own` values.
 
     So one that was killed is drawn again as it was, until it has been killed too often, as by a lack of memory.
@@ -190,8 +193,8 @@ def next_trial(study: optuna.Study, tune: Tune, index: int, own: Mapping[str, An
     killed = sum(trial.user_attrs.get("number") == index + 1 for trial in trials_in(study, "FAIL"))
     seed = np.random.SeedSequence((tune.seed, index, killed // PATIENCE)).generate_state(1)[0]
     study.sampler = optuna.samplers.TPESampler(seed=int(seed))
-    if index == 0 and own is not None and killed < PATIENCE and not trials_in(study, "WAITING"):
-        study.enqueue_trial(dict(own), user_attrs={"own": True})
+    if index == 0 and own_values is not None and killed < PATIENCE and not trials_in(study, "WAITING"):
+        study.enqueue_trial(dict(own_values), user_attrs={"own": True})
     trial = study.ask()
     trial.set_user_attr("number", index + 1)
     return trial
@@ -199,31 +202,33 @@ def next_trial(study: optuna.Study, tune: Tune, index: int, own: Mapping[str, An
 
 def own_values(tune: Tune, schema: Schema) -> dict[str, Any] | None:
     """The schema's own values, as Optuna has them; None if one of them is outside of its range."""
-    data, own = schema.model_dump(mode="json"), {}
-    for key, each in tune.ranges.items():
+    data, own_values = schema.model_dump(mode="json"), {}
+    for key, tried_range in tune.ranges.items():
         value: Any = data
         for word in key.split("."):
             value = value.get(word) if isinstance(value, dict) else None
-        if each.choice is not None:
-            same = [json.dumps(one) for one in each.choice if (type(one), one) == (type(value), value)]
-            if not same:
+        if tried_range.choice is not None:
+            same_choices = [
+                json.dumps(choice) for choice in tried_range.choice if (type(choice), choice) == (type(value), value)
+            ]
+            if not same_choices:
                 return None
-            own[key] = same[0]
-        elif value is None or not each.ends()[0] <= value <= each.ends()[1]:
+            own_values[key] = same_choices[0]
+        elif value is None or not tried_range.ends()[0] <= value <= tried_range.ends()[1]:
             return None
         else:
-            own[key] = value
-    return own
+            own_values[key] = value
+    return own_values
 
 
-def suggested(trial: optuna.Trial, key: str, each: Range, *, exact: bool) -> Any:
+def suggested(trial: optuna.Trial, key: str, tried_range: Range, *, exact: bool) -> Any:
     """A value of a range; numbers have the few digits that a person would give them."""
-    if each.choice is not None:
-        return json.loads(trial.suggest_categorical(key, [json.dumps(value) for value in each.choice]))
-    low, high = each.ends()
-    if each.integer is not None:
+    if tried_range.choice is not None:
+        return json.loads(trial.suggest_categorical(key, [json.dumps(value) for value in tried_range.choice]))
+    low, high = tried_range.ends()
+    if tried_range.integer is not None:
         return trial.suggest_int(key, low, high)
-    number = trial.suggest_float(key, low, high, log=each.log is not None)
+    number = trial.suggest_float(key, low, high, log=tried_range.log is not None)
     return number if exact else min(max(float(f"{number:.3g}"), low), high)
 
 
@@ -238,9 +243,9 @@ class BestRecipe:
 
     def write(self, head: str, values: Mapping[str, Any]) -> None:
         """Write it whole, with the settings of the command line and the values of a trial."""
-        given: dict[str, Any] = {}
+        given_values: dict[str, Any] = {}
         for setting in self.settings:
             key, _, value = setting.partition("=")
-            given[key] = parse_document(f"_: {value}").data["_"]
-        every = {("schema", *key.split(".")): value for key, value in {**given, **values}.items()}
-        write_text(self.path, head + edited(self.text, every, self.below), force=True)
+            given_values[key] = parse_document(f"_: {value}").data["_"]
+        values_by_path = {("schema", *key.split(".")): value for key, value in {**given_values, **values}.items()}
+        write_text(self.path, head + edited(self.text, values_by_path, self.below), force=True)

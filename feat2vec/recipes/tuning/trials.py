@@ -82,7 +82,10 @@ def tune(
         raise UserError(f"{path}: says nothing of what to tune; add it, such as `{example}`")
     for setting in settings:
         key = setting.split("=")[0]
-        if any(f"{key}.".startswith(f"{one}.") or f"{one}.".startswith(f"{key}.") for one in recipe.tune.ranges):
+        if any(
+            f"{key}.".startswith(f"{tuned_key}.") or f"{tuned_key}.".startswith(f"{key}.")
+            for tuned_key in recipe.tune.ranges
+        ):
             raise UserError(f"--set {setting}: is what the recipe tunes; remove one of the two")
     sources = sources_of(recipe, data)
     out = Path("runs", f"{recipe.name}-tune") if out is None else Path(out)
@@ -96,15 +99,17 @@ def tune(
         below = {"schema": Path(source.name).read_text(encoding="utf-8-sig")} if source.name != str(path) else None
         best = BestRecipe(path.read_text(encoding="utf-8-sig"), below, settings, out / BEST)
         tables = learning_parts(recipe, sources, out / "data", rows)
-        own = own_values(recipe.tune, schema)
-        work = _Trials(study, recipe.tune, source, settings, own, tables, out, best, _silent if quiet else tell)
-        with _untold():
+        own_setting_values = own_values(recipe.tune, schema)
+        work = _Trials(
+            study, recipe.tune, source, settings, own_setting_values, tables, out, best, _silent if quiet else tell
+        )
+        with _without_retracing_warnings():
             work.until(trials)
-        options = [word for one in data for word in ("--data", one)]
+        options = [word for tuned_key in data for word in ("--data", tuned_key)]
         command = shlex.join(["feat2vec", "run", str(best.path), *options, "--out", f"{out}-run"])
         if schema.plugins:
             command = f"PYTHONPATH={shlex.quote(str(path.parent))} {command}"
-        return work.said(recipe.name, command)
+        return work.results(recipe.name, command)
 
 
 def _silent(text: str) -> None:
@@ -112,7 +117,7 @@ def _silent(text: str) -> None:
 
 
 @contextmanager
-def _untold() -> Iterator[None]:
+def _without_retracing_warnings() -> Iterator[None]:
     """TensorFlow warns of a step that is traced again and again, which each trial has to."""
     logger, said = logging.getLogger("tensorflow"), "triggered tf.function retracing"
 
@@ -157,15 +162,15 @@ class _Trials:
         for trial in ended(self.study):
             self.tell(self._line(trial))
         while (before := len(ended(self.study))) < trials:
-            self._one(before)
+            self._run_trial(before)
             self.tell(self._line(ended(self.study)[-1]))
             self._write()
 
-    def said(self, name: str, command: str) -> Facts:
+    def results(self, name: str, command: str) -> Facts:
         """What has come of it."""
-        every = ended(self.study)
-        if not any(map(is_whole, every)):
-            raise FailedError(f"{self.folder}: no trial of {len(every)} came to its end; give other ranges")
+        ended_trials = ended(self.study)
+        if not any(map(is_whole, ended_trials)):
+            raise FailedError(f"{self.folder}: no trial of {len(ended_trials)} came to its end; give other ranges")
         self._write()
         best = self.study.best_trial
         self.tell(f"\nthe best: trial {self._numbers(best)}")
@@ -178,24 +183,31 @@ class _Trials:
             "measure": self.metric,
             "better": "lower" if is_lower(self.tune) else "higher",
             "best": _facts(best),
-            "trials": [_facts(trial) for trial in every],
+            "trials": [_facts(trial) for trial in ended_trials],
             "recipe": str(self.best.path),
             "next": command,
         }
 
-    def _one(self, index: int) -> None:
+    def _run_trial(self, index: int) -> None:
         """The trial that follows on so many."""
         import optuna
 
         trial = next_trial(self.study, self.tune, index, self.own)
-        own = trial.user_attrs.get("own", False)
-        values = {key: suggested(trial, key, each, exact=own) for key, each in self.tune.ranges.items()}
+        is_own = trial.user_attrs.get("own", False)
+        values = {
+            key: suggested(trial, key, tried_range, exact=is_own) for key, tried_range in self.tune.ranges.items()
+        }
         trial.set_user_attr("values", values)
         began = time.perf_counter()
         value, stopped = None, None
-        same = next((one for one in ended(self.study) if one.user_attrs["values"] == values), None)
-        if same is not None:  # it would end as it did
-            value, stopped = same.value if is_whole(same) else None, same.user_attrs["stopped"]
+        earlier_trial = next(
+            (ended_trial for ended_trial in ended(self.study) if ended_trial.user_attrs["values"] == values), None
+        )
+        if earlier_trial is not None:  # it would end as it did
+            value, stopped = (
+                earlier_trial.value if is_whole(earlier_trial) else None,
+                earlier_trial.user_attrs["stopped"],
+            )
         else:
             try:
                 value = self._value(trial, values)
@@ -234,9 +246,16 @@ class _Trials:
 
     def _numbers(self, best: optuna.trial.FrozenTrial) -> str:
         """The best one's number and value, beside that of the recipe's own values."""
-        own = next((one for one in ended(self.study) if one.user_attrs.get("own") and is_whole(one)), None)
-        beside = "" if own is None else f"; {own.value:.4g} with the recipe's own values"
-        return f"{best.user_attrs['number']}, {self.metric} {best.value:.4g} on validation{beside}"
+        own_trial = next(
+            (
+                ended_trial
+                for ended_trial in ended(self.study)
+                if ended_trial.user_attrs.get("own") and is_whole(ended_trial)
+            ),
+            None,
+        )
+        comparison = "" if own_trial is None else f"; {own_trial.value:.4g} with the recipe's own values"
+        return f"{best.user_attrs['number']}, {self.metric} {best.value:.4g} on validation{comparison}"
 
     def _write(self) -> None:
         """The recipe with the best values so far."""
@@ -301,7 +320,7 @@ def _finite(name: str, value: object) -> float:
 def _heading(key: str, keys: Mapping[str, Range]) -> str:
     """The last word of a key, or all of it if another one ends alike."""
     last = key.rsplit(".", 1)[-1]
-    return last if sum(other.rsplit(".", 1)[-1] == last for other in keys) == 1 else key
+    return last if sum(other_key.rsplit(".", 1)[-1] == last for other_key in keys) == 1 else key
 
 
 def _shown(value: Any) -> str:
