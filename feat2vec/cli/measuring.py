@@ -109,7 +109,7 @@ def explain(
     from feat2vec.pages.charts import alone
     from feat2vec.run import load
 
-    found = load(run).explain(
+    explanation = load(run).explain(
         data if rows is None else rows,
         index=1 if index is None else index,
         to=other,
@@ -118,9 +118,9 @@ def explain(
         level=level,
     )
     if plot is not None:
-        text = alone(found.svg()) if plot.suffix == ".svg" else found.page()
+        text = alone(explanation.svg()) if plot.suffix == ".svg" else explanation.page()
         write_text(plot, text, force=True)
-    say(json.dumps(found.facts())) if as_json else say_text(found.text())
+    say(json.dumps(explanation.facts())) if as_json else say_text(explanation.text())
 
 
 @click.command()

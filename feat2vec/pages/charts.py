@@ -61,9 +61,9 @@ def bars(title: str, values: Sequence[tuple[str, float]]) -> str:
     for i, (name, value) in enumerate(values):
         y = 4 + i * ROW
         left, width = zero + min(value, 0.0) * scale, max(abs(value) * scale, 0.5)
-        shown, whole, kind = escape(_short(name)), escape(name), "less" if value < 0 else "more"
+        label, full_name, kind = escape(_short(name)), escape(name), "less" if value < 0 else "more"
         parts += [
-            f'<text x="{LABEL - 10}" y="{y + 15}" text-anchor="end">{shown}<title>{whole}</title></text>',
+            f'<text x="{LABEL - 10}" y="{y + 15}" text-anchor="end">{label}<title>{full_name}</title></text>',
             f'<rect class="{kind}" x="{left:.1f}" y="{y + 3}" width="{width:.1f}" height="{ROW - 6}"/>',
             f'<text class="quiet" x="{left + width + 6:.1f}" y="{y + 15}">{value:+.4f}</text>',
         ]
@@ -79,7 +79,7 @@ def lines(
     band: Sequence[tuple[float, float, float]] = (),
 ) -> str:
     """A line for each series of (x, y), with a band of (x, low, high) behind them."""
-    points = [point for some in series.values() for point in some if all(map(math.isfinite, point))]
+    points = [point for series_points in series.values() for point in series_points if all(map(math.isfinite, point))]
     if not points:
         return _svg(title, 40, ['<text class="quiet" x="10" y="24">nothing to show</text>'])
     xs = [_place(x, x_log) for x, _ in points]
@@ -109,18 +109,20 @@ def lines(
         )
     parts.append(f'<text class="quiet" x="{WIDTH / 2}" y="{height + 18}" text-anchor="middle">{escape(x_name)}</text>')
     if band:
-        around = [(x, high) for x, _, high in band] + [(x, low) for x, low, _ in reversed(band)]
-        parts.append(f'<polygon class="band" points="{_points(around, x_of, y_of)}"/>')
-    at = left
-    for i, (name, some) in enumerate(series.items()):
-        parts.append(f'<polyline class="s{i % 4}" points="{_points(some, x_of, y_of)}"/>')
-        if len(some) <= DOTTED:
-            dots = (point for point in some if all(map(math.isfinite, point)))
+        band_outline = [(x, high) for x, _, high in band] + [(x, low) for x, low, _ in reversed(band)]
+        parts.append(f'<polygon class="band" points="{_points(band_outline, x_of, y_of)}"/>')
+    legend_x = left
+    for i, (name, series_points) in enumerate(series.items()):
+        parts.append(f'<polyline class="s{i % 4}" points="{_points(series_points, x_of, y_of)}"/>')
+        if len(series_points) <= DOTTED:
+            dots = (point for point in series_points if all(map(math.isfinite, point)))
             parts += [f'<circle class="s{i % 4}" cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="3"/>' for x, y in dots]
         y = height + 36
-        parts.append(f'<line class="s{i % 4}" stroke-width="2" x1="{at}" x2="{at + 18}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text x="{at + 24}" y="{y + 4}">{escape(_short(name))}</text>')
-        at += 44 + 8 * len(_short(name))
+        parts.append(
+            f'<line class="s{i % 4}" stroke-width="2" x1="{legend_x}" x2="{legend_x + 18}" y1="{y}" y2="{y}"/>'
+        )
+        parts.append(f'<text x="{legend_x + 24}" y="{y + 4}">{escape(_short(name))}</text>')
+        legend_x += 44 + 8 * len(_short(name))
     return _svg(title, bottom, parts)
 
 
@@ -168,8 +170,10 @@ def _place(x: float, log: bool) -> float:
     return math.log(x) if log else x
 
 
-def _points(some: Sequence[tuple[float, float]], x_of: Callable[[float], float], y_of: Callable[[float], float]) -> str:
-    return " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in some if math.isfinite(x) and math.isfinite(y))
+def _points(
+    points: Sequence[tuple[float, float]], x_of: Callable[[float], float], y_of: Callable[[float], float]
+) -> str:
+    return " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in points if math.isfinite(x) and math.isfinite(y))
 
 
 def _short(name: str) -> str:

@@ -2,8 +2,8 @@
 
 A score is a bias, the groups' linear terms, the dot products of pairs of groups, and what an mlp head adds. With ranks
 two values meet at the lower of their levels, so a pair's part is the sum over levels p of f_i . f_j + f_i . d_j +
-d_i . f_j, f being the free and d the dependent part (see `interactions`). A class of a softmax has a bias and a pair
-with each group, as if it were a value itself.
+d_i . f_j, f being the free and d the dependent part (see `model.pair_scores`). A class of a softmax has a bias and a
+pair with each group, as if it were a value itself.
 
 The similarity of two rows is the cosine of their vectors r = sum of v_i: the sum of v_i . v'_j / (|r| |r'|).
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -70,14 +70,14 @@ class Explanation:
     def text(self) -> str:
         """Tables for a terminal."""
         names = [f"{_cut(name)}:" for name in self.rows[0]]
-        wide = max([len(name) for name in names] + [len(_cut(part.name)) for part in self.parts])
-        told = []
+        width = max([len(name) for name in names] + [len(_cut(part.name)) for part in self.parts])
+        lines = []
         for i, row in enumerate(self.rows):
-            told += [f"row {i + 1}"] if len(self.rows) > 1 else []
-            told += [f"{name:{wide}}  {_cut(value)}" for name, value in zip(names, row.values(), strict=True)]
-            told.append("")
-        parts = [f"{_cut(part.name):{wide}}  {part.value:+10.4f}" for part in self.parts]
-        return "\n".join([*told, *parts, f"{_cut(self.what):{wide}}  {self.total:+10.4f}"])
+            lines += [f"row {i + 1}"] if len(self.rows) > 1 else []
+            lines += [f"{name:{width}}  {_cut(value)}" for name, value in zip(names, row.values(), strict=True)]
+            lines.append("")
+        parts = [f"{_cut(part.name):{width}}  {part.value:+10.4f}" for part in self.parts]
+        return "\n".join([*lines, *parts, f"{_cut(self.what):{width}}  {self.total:+10.4f}"])
 
     def svg(self) -> str:
         """Bars."""
@@ -85,13 +85,17 @@ class Explanation:
 
     def page(self) -> str:
         """The bars and what the rows hold, as a page of HTML."""
-        several = len(self.rows) > 1
-        columns = ["group", *([f"row {i + 1}" for i in range(len(self.rows))] if several else ["value"])]
-        held = [(name, *(row[name] or "missing" for row in self.rows)) for name in self.rows[0]]
+        has_two_rows = len(self.rows) > 1
+        columns = ["group", *([f"row {i + 1}" for i in range(len(self.rows))] if has_two_rows else ["value"])]
+        row_values = [(name, *(row[name] or "missing" for row in self.rows)) for name in self.rows[0]]
         parts = [(part.name, part.value) for part in self.parts]
         return charts.page(
             self.what,
-            [self.svg(), charts.table("the parts", ["part", "adds"], parts), charts.table("the rows", columns, held)],
+            [
+                self.svg(),
+                charts.table("the parts", ["part", "adds"], parts),
+                charts.table("the rows", columns, row_values),
+            ],
         )
 
 
@@ -112,15 +116,15 @@ def explain(
     is another row, or `to_index` one of the same table: then the cosine of the two rows' vectors is explained, in a
     model with ranks at a `level`. The score of a softmax is that of the class `class_name`; None is the likeliest one.
     """
-    one = row_of(encoder, rows, index)
+    row = row_of(encoder, rows, index)
     if to is None and to_index is None:
         if level is not None:
             raise UserError("--level: is for the similarity of two rows; a score has every level")
-        return explain_score(model, encoder, one, class_name)
+        return explain_score(model, encoder, row, class_name)
     if class_name is not None:
         raise UserError("--class: is for a row's score; two rows' similarity has no class")
-    other = row_of(encoder, rows if to is None else to, 1 if to_index is None else to_index, to=True)
-    return explain_similarity(model, encoder, one, other, level)
+    other_row = row_of(encoder, rows if to is None else to, 1 if to_index is None else to_index, to=True)
+    return explain_similarity(model, encoder, row, other_row, level)
 
 
 def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) -> Row:
@@ -130,25 +134,27 @@ def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) 
         known = encoder.schema.columns()
         for column in rows:
             if column not in known:
-                near = suggest(str(column), known) or f"; leave it out, the columns are {listed(known)}"
-                raise UserError(f"{row_option}: the run knows no column {column!r}{near}")
-        given = {column: value for column, value in rows.items() if value is not None}
+                suggestion = suggest(str(column), known) or f"; leave it out, the columns are {listed(known)}"
+                raise UserError(f"{row_option}: the run knows no column {column!r}{suggestion}")
+        given_values = {column: value for column, value in rows.items() if value is not None}
         try:
-            rows = pa.table({column: pa.array([_long(value)]) for column, value in given.items()})
+            rows = pa.table({column: pa.array([_long(value)]) for column, value in given_values.items()})
         except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:  # as `pa.array` may raise
             reason = f"{str(error).splitlines()[0]:.100}"
             raise UserError(f"{row_option}: a value is of no type that a table has ({reason})") from None
-        if not any(column in group.columns for group in encoder.schema.groups.values() for column in given):
+        if not any(column in group.columns for group in encoder.schema.groups.values() for column in given_values):
             wanted = listed(column for group in encoder.schema.groups.values() for column in group.columns)
             raise UserError(f"{row_option}: holds no value of the groups' columns: {wanted}")
     if index < 1:
         raise UserError(f"{index_option}: rows are counted from 1; received {index}")
-    table, seen = open_table(rows), 0
+    table, rows_before = open_table(rows), 0
     for stage, entries in encoder.staged(table, max_bytes=STAGE_BYTES // 8):
-        if index <= seen + stage.rows:
-            return {name: dense(some)[index - seen - 1 :][:1] for name, some in entries.items()}
-        seen += stage.rows
-    raise UserError(f"{index_option}: {table.name} has {seen:,} rows; received {index}")
+        if index <= rows_before + stage.rows:
+            return {
+                name: dense(group_entries)[index - rows_before - 1 :][:1] for name, group_entries in entries.items()
+            }
+        rows_before += stage.rows
+    raise UserError(f"{index_option}: {table.name} has {rows_before:,} rows; received {index}")
 
 
 def _long(value: object) -> object:
@@ -165,86 +171,115 @@ def explain_score(model: Feat2Vec, encoder: Encoder, row: Row, class_name: str |
     scores = model.call(inputs).numpy()[0]
     heads = None if model.head is None else model.head_score(extracted).numpy()[0]
     if isinstance(model.schema.objective, Softmax):
-        c, name = _class(encoder, scores, class_name)
-        parts = list(_class_parts(model, extracted, c, name))
+        class_number, name = _class(encoder, scores, class_name)
+        parts = list(_class_parts(model, extracted, class_number, name))
         what = f"score of {model.schema.target} = {name}"
     else:
         if class_name is not None:
             raise UserError(f"--class: the objective {model.schema.objective.type} has no classes; remove it")
-        c, what = 0, "score"
+        class_number, what = 0, "score"
         parts = list(_parts(model, extracted))
     if heads is not None:
-        parts.append(Part("head", (), float(np.ravel(heads)[c])))
-    return Explanation(what, float(np.ravel(scores)[c]), _sorted(parts), [_spelled(encoder, row)])
+        parts.append(Part("head", (), float(np.ravel(heads)[class_number])))
+    return Explanation(what, float(np.ravel(scores)[class_number]), _sorted(parts), [_spelled(encoder, row)])
 
 
 def explain_similarity(
-    model: Feat2Vec, encoder: Encoder, one: Row, other: Row, level: int | None = None
+    model: Feat2Vec, encoder: Encoder, row: Row, other_row: Row, level: int | None = None
 ) -> Explanation:
-    """The cosine of two rows' vectors as the sum over groups of the one and of the other."""
+    """The cosine of two rows' vectors as the sum over pairs of a group of the one and a group of the other."""
     level, _ = level_of(encoder.schema.model, level)
+    vectors = _group_vectors(model, row, level)  # [groups, dim]
+    other_vectors = _group_vectors(model, other_row, level)
+    length = float(np.linalg.norm(vectors.sum(axis=0)) * np.linalg.norm(other_vectors.sum(axis=0)))
+    shares = np.zeros((len(vectors), len(other_vectors)))  # [groups, groups]
+    if length:
+        shares = vectors @ other_vectors.T / length
+    parts = []
+    for i, name in enumerate(model.groups):
+        for j, other_name in enumerate(model.groups):
+            if vectors[i].any() and other_vectors[j].any():
+                parts.append(Part("pair", (name, other_name), float(shares[i, j])))
+    values = [_spelled(encoder, row), _spelled(encoder, other_row)]
+    return Explanation("similarity", float(shares.sum()), _sorted(parts), values)
+
+
+def _group_vectors(model: Feat2Vec, row: Row, level: int) -> Doubles:
+    """The vectors [groups, dim] of a row's groups at a level; zeros where the row has none."""
     vectors = []
-    for row in (one, other):
-        found = (model.vectors(name, tf.constant(np.ascontiguousarray(row[name]))).levels for name in model.groups)
-        each = [at_level(levels, level, model.schema.model.level_sharing).numpy()[0] for levels in found]
-        vectors.append(np.stack(each).astype(np.float64))
-    a, b = vectors  # [groups, dim]
-    length = float(np.linalg.norm(a.sum(axis=0)) * np.linalg.norm(b.sum(axis=0)))
-    shares = a @ b.T / length if length else np.zeros((len(a), len(b)))
-    parts = [
-        Part("pair", (name, to), float(share))
-        for name, of_one in zip(model.groups, shares, strict=True)
-        for to, share in zip(model.groups, of_one, strict=True)
-    ]
-    there = [{name for name, vector in zip(model.groups, some, strict=True) if vector.any()} for some in vectors]
-    parts = [part for part in parts if part.groups[0] in there[0] and part.groups[1] in there[1]]
-    told = [_spelled(encoder, row) for row in (one, other)]
-    return Explanation("similarity", float(shares.sum()), _sorted(parts), told)
+    for name in model.groups:
+        levels = model.vectors(name, tf.constant(np.ascontiguousarray(row[name]))).levels
+        vectors.append(at_level(levels, level, model.schema.model.level_sharing).numpy()[0])
+    return np.stack(vectors).astype(np.float64)
+
+
+class _LevelVectors(NamedTuple):
+    """A group's free and dependent vectors [rank] at each level; with truncation all of a vector is free."""
+
+    free: list[Doubles]
+    dependent: list[Doubles]
+
+    @classmethod
+    def of(cls, model: Feat2Vec, extracted: Extracted) -> _LevelVectors:
+        free, dependent = [], []
+        for level in extracted.levels:
+            level_free = level.free.numpy()[0].astype(np.float64)
+            level_dependent = np.zeros_like(level_free)
+            if level.dependent is not None:
+                level_dependent = level.dependent.numpy()[0].astype(np.float64)
+            if model.schema.model.level_sharing == "truncate":
+                level_free, level_dependent = level_free + level_dependent, np.zeros_like(level_dependent)
+            free.append(level_free)
+            dependent.append(level_dependent)
+        return cls(free, dependent)
+
+    @property
+    def present(self) -> bool:
+        """Whether the row has a value of the group."""
+        return any(vector.any() for vector in (*self.free, *self.dependent))
+
+    def dot(self, other: _LevelVectors) -> float:
+        """The sum over levels of f . f' + f . d' + d . f': two values meet at the lower of their levels."""
+        total = 0.0
+        for f, d, other_f, other_d in zip(self.free, self.dependent, other.free, other.dependent, strict=True):
+            total += float(f @ other_f + f @ other_d + d @ other_f)
+        return total
 
 
 def _parts(model: Feat2Vec, extracted: Sequence[Extracted]) -> Iterator[Part]:
-    """Bias, linear terms and pairs of groups that are there."""
+    """Bias, linear terms and pairs of the groups that the row has a value of."""
     if model.schema.model.bias:
         yield Part("bias", (), float(model.bias))
-        for name, one in zip(model.groups, extracted, strict=True):
-            if (term := float(one.linear[0])) != 0:
-                yield Part("linear", (name,), term)
-    split = [(name, *_split(model, one)) for name, one in zip(model.groups, extracted, strict=True)]
-    there = [(name, free, held) for name, free, held in split if any(map(np.any, (*free, *held)))]
-    partners = {name: names for names in model.schema.partners for name in names}
-    for (name, free, held), (other, free_, held_) in combinations(there, 2):
-        if partners[name] == partners[other]:
-            continue
-        meet = zip(free, held, free_, held_, strict=True)
-        yield Part("pair", (name, other), sum(float(f @ f_ + f @ d_ + d @ f_) for f, d, f_, d_ in meet))
+        for name, group in zip(model.groups, extracted, strict=True):
+            linear = float(group.linear[0])
+            if linear != 0:
+                yield Part("linear", (name,), linear)
+    vectors = {name: _LevelVectors.of(model, group) for name, group in zip(model.groups, extracted, strict=True)}
+    present = [name for name in model.groups if vectors[name].present]
+    together = {name: names for names in model.schema.partners for name in names}  # these add up to one vector
+    for name, other_name in combinations(present, 2):
+        if together[name] != together[other_name]:
+            yield Part("pair", (name, other_name), vectors[name].dot(vectors[other_name]))
 
 
-def _class_parts(model: Feat2Vec, extracted: Sequence[Extracted], c: int, class_name: str) -> Iterator[Part]:
+def _class_parts(model: Feat2Vec, extracted: Sequence[Extracted], class_number: int, class_name: str) -> Iterator[Part]:
     """A class's bias and its pairs with the groups: it is a value of the top level."""
-    yield Part("bias", (class_name,), float(model.class_bias[c]))
-    own = [vectors.numpy()[c].astype(np.float64) for vectors in model.class_vectors]
+    yield Part("bias", (class_name,), float(model.class_bias[class_number]))
+    class_vectors = [vectors.numpy()[class_number].astype(np.float64) for vectors in model.class_vectors]
     truncate = model.schema.model.level_sharing == "truncate"
-    for name, one in zip(model.groups, extracted, strict=True):
-        free, held = _split(model, one)
-        if not any(map(np.any, (*free, *held))):
+    top = len(class_vectors) - 1
+    for name, group in zip(model.groups, extracted, strict=True):
+        vectors = _LevelVectors.of(model, group)
+        if not vectors.present:
             continue
-        meet = [
-            float(f @ v + (d @ v if truncate or level == len(own) - 1 else 0.0))
-            for level, (f, d, v) in enumerate(zip(free, held, own, strict=True))
-        ]
-        yield Part("pair", (name, class_name), sum(meet))
-
-
-def _split(model: Feat2Vec, one: Extracted) -> tuple[list[Doubles], list[Doubles]]:
-    """A group's free and dependent vectors at each level; with truncation all is free."""
-    free = [level.free.numpy()[0].astype(np.float64) for level in one.levels]
-    held = [
-        np.zeros_like(some) if level.dependent is None else level.dependent.numpy()[0].astype(np.float64)
-        for some, level in zip(free, one.levels, strict=True)
-    ]
-    if model.schema.model.level_sharing == "truncate":
-        return [f + d for f, d in zip(free, held, strict=True)], [np.zeros_like(d) for d in held]
-    return free, held
+        total = 0.0
+        for level, class_vector in enumerate(class_vectors):
+            meets_dependent = truncate or level == top
+            total += float(
+                vectors.free[level] @ class_vector
+                + (vectors.dependent[level] @ class_vector if meets_dependent else 0.0)
+            )
+        yield Part("pair", (name, class_name), total)
 
 
 def _class(encoder: Encoder, scores: Any, name: str | None) -> tuple[int, str]:
@@ -264,13 +299,13 @@ def _sorted(parts: Sequence[Part]) -> list[Part]:
 
 def _spelled(encoder: Encoder, row: Row) -> dict[str, str | None]:
     """What a row holds of each group, None where it is missing."""
-    told: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for name, codec in encoder.codecs.items():
         entry = np.ascontiguousarray(row[name])
         missing = bool(np.isnan(entry[0, 0])) if entry.dtype == np.float32 else not entry.any()
         group = encoder.schema.groups[name]
-        told[name] = None if missing else spell(codec, group, entry, np.zeros(1, np.int64))[0].as_py()
-    return told
+        values[name] = None if missing else spell(codec, group, entry, np.zeros(1, np.int64))[0].as_py()
+    return values
 
 
 def _cut(value: str | None, most: int = 80) -> str:

@@ -63,14 +63,16 @@ def facts_of(
     if data is not None and run.schema.target is not None:
         facts["evaluation"] = prediction.predict(run, data)
     if label is not None:
-        found = class_bounds(run.model, run.fitted, data, label, BOUNDS, DRAWS)
-        facts["bounds"] = [{**one._asdict(), "bound": one.bound._asdict()} for one in dict.fromkeys(found)]
+        bounds = dict.fromkeys(class_bounds(run.model, run.fitted, data, label, BOUNDS, DRAWS))  # each once
+        facts["bounds"] = [{**class_bound._asdict(), "bound": class_bound.bound._asdict()} for class_bound in bounds]
     if other is not None:
-        keyed = [name for name in run.schema.groups if is_keyed(run.model, name)]
-        shared = {name: stability(run, other, name)._asdict() for name in keyed if name in other.schema.groups}
-        if not shared:
+        overlaps = {}
+        for name in run.schema.groups:
+            if is_keyed(run.model, name) and name in other.schema.groups:
+                overlaps[name] = stability(run, other, name)._asdict()
+        if not overlaps:
             raise UserError(f"--other: {other.folder} has no lookup group of this run; name a run of the same schema")
-        facts["stability"] = {"seeds": [run.manifest["seed"], other.manifest["seed"]], "groups": shared}
+        facts["stability"] = {"seeds": [run.manifest["seed"], other.manifest["seed"]], "groups": overlaps}
     return facts
 
 
@@ -82,9 +84,9 @@ def _group(run: TrainedRun, name: str) -> dict[str, Any]:
     return {
         "values": count,
         "parameters": model.params()[model.groups.index(name)],
-        "norms": [one._asdict() for one in norms(model, encoder, name)],
+        "norms": [record._asdict() for record in norms(model, encoder, name)],
         "isotropy": isotropy(vectors)._asdict() if (vectors != 0).any(axis=1).sum() > 1 else None,
-        "levels": [one._asdict() for one in levels(model, name, count)],
+        "levels": [record._asdict() for record in levels(model, name, count)],
         "neighbours": list(_neighbours(run, name)),
     }
 
@@ -92,13 +94,13 @@ def _group(run: TrainedRun, name: str) -> dict[str, Any]:
 def _neighbours(run: TrainedRun, name: str) -> Iterator[dict[str, Any]]:
     """What stands near the most frequent values and near some of the rarest."""
     vectors = vectors_of_group(run, name)
-    every, order = vectors.index_to_key, np.argsort(-counts_of(run.model, run.fitted, name), kind="stable")
-    for place, some in (("often", order[:OFTEN]), ("rare", order[OFTEN:][-RARE:])):
-        for i in some:
-            key = every[i]
+    keys, order = vectors.index_to_key, np.argsort(-counts_of(run.model, run.fitted, name), kind="stable")
+    for how_often, chosen in (("often", order[:OFTEN]), ("rare", order[OFTEN:][-RARE:])):
+        for i in chosen:
+            key = keys[i]
             hits = vectors.search([key], topn=NEAR)
-            near = [{"key": hit.key, "score": hit.score, "count": hit.count} for hit in hits]
-            yield {"key": key, "count": vectors.get_vecattr(key, "count"), "place": place, "near": near}
+            neighbours = [{"key": hit.key, "score": hit.score, "count": hit.count} for hit in hits]
+            yield {"key": key, "count": vectors.get_vecattr(key, "count"), "place": how_often, "near": neighbours}
 
 
 # --- the page -------------------------------------------------------------------------------------------------------
@@ -133,69 +135,75 @@ def _training(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _bounds(bounds: list[dict[str, Any]]) -> list[str]:
-    one = bounds[0]
-    said = f"{one['rows']:,} rows of {one['classes']:,} classes of {one['label']}; {one['without_label']:,} had none."
+    first = bounds[0]
+    counts = f"{first['rows']:,} rows of {first['classes']:,} classes of {first['label']}"
     note = (
+        f"{counts}; {first['without_label']:,} had none. "
         "A classifier whose weights are the classes' mean vectors tells a row's class from k others with the loss "
         "L_mu, which is at most k / (1 - tau) (L_un - tau log(N + 1)): L_un is the contrastive loss with N negatives, "
         "tau = C^-N the chance that all of them are of the row's class, classes being equally likely "
         "(Proposition 3.3)."
     )
     columns = ["N", "k", "L_un", "tau", "bound", "L_mu, measured", "exact"]
-    shown = ("contrastive", "tau", "bound", "mean_classifier")
-    rows = [
-        (x["negatives"], x["k"], *(x["bound"][key] for key in shown), "yes" if x["bound"]["exact"] else "drawn")
-        for x in bounds
-    ]
-    return ["<h2>What the vectors say of classes</h2>", _note(f"{said} {note}"), charts.table("bound", columns, rows)]
+    rows = []
+    for class_bound in bounds:
+        sides = class_bound["bound"]
+        measures = [sides[name] for name in ("contrastive", "tau", "bound", "mean_classifier")]
+        rows.append((class_bound["negatives"], class_bound["k"], *measures, "yes" if sides["exact"] else "drawn"))
+    return ["<h2>What the vectors say of classes</h2>", _note(note), charts.table("bound", columns, rows)]
 
 
 def _space(groups: Mapping[str, Any]) -> list[str]:
-    measures = {name: one["isotropy"] or {"partition": None, "mean_cosine": None} for name, one in groups.items()}
-    rows = [(name, one["values"], one["parameters"], *measures[name].values()) for name, one in groups.items()]
-    sizes = [
-        (name, "shared" if x["level"] == 0 else str(x["level"]), x["rank"] or None, x["values"], x["parameters"])
-        for name, one in groups.items() for x in one["levels"]
-    ]  # fmt: skip
+    rows = []
+    level_rows = []
+    for name, group in groups.items():
+        evenness = group["isotropy"] or {"partition": None, "mean_cosine": None}
+        rows.append((name, group["values"], group["parameters"], *evenness.values()))
+        for size in group["levels"]:
+            level = "shared" if size["level"] == 0 else str(size["level"])
+            level_rows.append((name, level, size["rank"] or None, size["values"], size["parameters"]))
     note = (
         "Isotropy, of vectors of level 1: min Z(c) / max Z(c) with Z(c) = sum of exp(c . v) over the unit eigenvectors "
         "c of V'V and their opposites (1 is even), and the mean cosine of all pairs (0 is even)."
     )
     return [
-        "<h2>The space</h2>", _note(note),
+        "<h2>The space</h2>",
+        _note(note),
         charts.table("isotropy", ["group", "values", "weights", "partition ratio", "mean cosine"], rows),
-        "<h3>Levels</h3>", charts.table("levels", ["group", "level", "rank", "values", "weights"], sizes),
-    ]  # fmt: skip
+        "<h3>Levels</h3>",
+        charts.table("levels", ["group", "level", "rank", "values", "weights"], level_rows),
+    ]
 
 
 def _stability(shared: Mapping[str, Any]) -> list[str]:
     seeds = shared["seeds"]
-    rows = [(name, x["overlap"], x["topn"], x["asked"], x["common"]) for name, x in shared["groups"].items()]
+    rows = []
+    for name, overlap in shared["groups"].items():
+        rows.append((name, overlap["overlap"], overlap["topn"], overlap["asked"], overlap["common"]))
     note = f"Mean Jaccard overlap of nearest neighbours in this run (seed {seeds[0]}) and another (seed {seeds[1]})."
     columns = ["group", "overlap", "neighbours", "keys asked", "keys in both"]
     return ["<h2>Stability</h2>", _note(note), charts.table("stability", columns, rows)]
 
 
 def _group_parts(name: str, group: Mapping[str, Any]) -> list[str]:
-    bins = group["norms"]
-    middle = SHARES.index(0.5)
-    at = [(x["low"] * x["high"]) ** 0.5 for x in bins]
-    median = [(x, one["quantiles"][middle]) for x, one in zip(at, bins, strict=True)]
-    band = [(x, one["quantiles"][0], one["quantiles"][-1]) for x, one in zip(at, bins, strict=True)]
-    rows = [
-        (f"{x['low']:,}" if x["low"] == x["high"] else f"{x['low']:,} to {x['high']:,}", x["values"], *x["quantiles"])
-        for x in bins
-    ]
-    near = [
-        (x["key"], x["count"], ", ".join(f"{hit['key']} ({hit['score']:.3f})" for hit in x["near"]))
-        for x in group["neighbours"]
-    ]
+    median, band, rows = [], [], []
+    for norm_bin in group["norms"]:
+        low, high, quantiles = norm_bin["low"], norm_bin["high"], norm_bin["quantiles"]
+        middle_count = (low * high) ** 0.5
+        median.append((middle_count, quantiles[SHARES.index(0.5)]))
+        band.append((middle_count, quantiles[0], quantiles[-1]))
+        rows.append((f"{low:,}" if low == high else f"{low:,} to {high:,}", norm_bin["values"], *quantiles))
+    neighbour_rows = []
+    for value in group["neighbours"]:
+        nearest = ", ".join(f"{hit['key']} ({hit['score']:.3f})" for hit in value["near"])
+        neighbour_rows.append((value["key"], value["count"], nearest))
     return [
         f"<h2>{escape(name)}</h2>",
         charts.lines(f"norms of {name} by count", {"median; 5 to 95 %": median}, "count (log)", x_log=True, band=band),
         charts.table(f"norms of {name}", ["count", "values", *(f"{share:.0%}" for share in SHARES)], rows),
-        "<h3>Neighbours</h3>", charts.table(f"neighbours in {name}", ["value", "count", "nearest"], near),
-    ]  # fmt: skip
+        "<h3>Neighbours</h3>",
+        charts.table(f"neighbours in {name}", ["value", "count", "nearest"], neighbour_rows),
+    ]
 
 
 def _pairs(title: str, facts: Mapping[str, Any]) -> str:

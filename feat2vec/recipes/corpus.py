@@ -1,4 +1,7 @@
-"""Texts to words and the words near them: pairs for skip-gram, counts for GloVe (Mikolov et al. 2013; Pennington et al. 2014)."""
+"""Texts to words and the words near them.
+
+Pairs are for skip-gram (Mikolov et al. 2013), counts for GloVe (Pennington et al. 2014).
+"""
 
 from __future__ import annotations
 

@@ -63,9 +63,9 @@ class Atlas:
         self.run, self.kind, self.limit, self.seed = run, kind, limit, seed
         self.table: Table | None = None if data is None else open_table(data)
         self._data = data
-        every = list(run.schema.groups)
-        self.rows = self.table is not None and ROW not in every
-        self.names = _chosen([*([ROW] if self.rows else []), *every], groups, data)
+        group_names = list(run.schema.groups)
+        self.rows = self.table is not None and ROW not in group_names
+        self.names = _chosen([*([ROW] if self.rows else []), *group_names], groups, data)
         self.columns = [] if self.table is None else colours.colourable(self.table)
         self.levels = len(run.schema.model.ranks or (1,))
         self.colour = self._first_colour(colour)
@@ -89,8 +89,8 @@ class Atlas:
             )
         if colour in self.table.columns:
             raise UserError(f"--colour: column {colour!r} holds {self.table.columns[colour]}, which is no colour")
-        near = suggest(colour, self.columns) or f"; the columns are {listed(self.columns)}"
-        raise UserError(f"--colour: {self.table.name} has no column {colour!r}{near}")
+        suggestion = suggest(colour, self.columns) or f"; the columns are {listed(self.columns)}"
+        raise UserError(f"--colour: {self.table.name} has no column {colour!r}{suggestion}")
 
     # --- what is asked for ------------------------------------------------------------------------------------------
 
@@ -119,8 +119,8 @@ class Atlas:
             case ["points"]:
                 return self._points_facts(self.points(name))
             case ["map", str(kind)] if kind in KINDS:
-                found = self.map(name, kind)
-                return {"xy": pack(found.xy, "<f4"), "note": found.note}
+                drawn_map = self.map(name, kind)
+                return {"xy": pack(drawn_map.xy, "<f4"), "note": drawn_map.note}
             case ["colour", str(column)]:
                 return _colour_facts(self.colours(name, self.columns[_index(column)]))
             case ["neighbours", str(place)]:
@@ -199,7 +199,10 @@ class Atlas:
 
     def targets(self, name: str) -> list[str]:
         """Where neighbours are sought: the group itself, then the others; rows have no place in another group."""
-        return [name, *(other for other in self.names if other != name and not (other == ROW and self.rows))]
+        return [
+            name,
+            *(other_name for other_name in self.names if other_name != name and not (other_name == ROW and self.rows)),
+        ]
 
     def neighbours(self, name: str, place: int) -> dict[str, Any]:
         """What is nearest to a point, as `similar` finds it."""
@@ -210,38 +213,38 @@ class Atlas:
             groups = []
             for to in self.targets(name):
                 hits = vectors.nearest(np.array([place]), NEAR, to=None if to == name else to)
-                found = self._described(to, hits.ids[0])
+                described = self._described(to, hits.ids[0])
                 scores = hits.scores[0].tolist()
-                groups.append({"group": self.names.index(to), "scores": scores, **found})
+                groups.append({"group": self.names.index(to), "scores": scores, **described})
             return {**self._described(name, np.array([place])), "groups": groups}
 
     def near(self, name: str, to: str) -> dict[str, Any]:
         """The neighbours in `to` of all points of a group: the same, computed ahead for a file."""
         with self._reading:
-            vectors, other = self.vectors(name), None if to == name else to
+            vectors, target = self.vectors(name), None if to == name else to
             places = self.points(name).places
             parts = []
-            for at in range(0, len(places), 1024):
-                parts.append(self._near(vectors, places[at : at + 1024], other))
-            ids, scores = (np.concatenate(x) for x in zip(*parts, strict=True))
-            elsewhere = np.setdiff1d(ids, self.points(to).places)  # what the map does not show
+            for start in range(0, len(places), 1024):
+                parts.append(self._near(vectors, places[start : start + 1024], target))
+            ids, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+            hidden_ids = np.setdiff1d(ids, self.points(to).places)  # what the map does not show
             return {
                 "ids": pack(ids, "<i4"),
                 "scores": pack(scores, "<f4"),
                 "width": ids.shape[1],
-                "more": self._described(to, elsewhere),
+                "more": self._described(to, hidden_ids),
             }
 
-    def _near(self, vectors: Vectors, some: Ints, to: str | None) -> tuple[Any, Any]:
+    def _near(self, vectors: Vectors, places: Ints, to: str | None) -> tuple[Any, Any]:
         """Many at once; those alone whose order, or a digit that is shown, could differ from a search of its own."""
-        found = vectors.nearest(some, NEAR + 1, to=to)
-        ids, scores = found.ids[:, :NEAR].copy(), found.scores[:, :NEAR].copy()
-        tied = (found.scores[:, :-1] - found.scores[:, 1:] < 2 * TIED).any(axis=1)
-        digit = np.abs(scores.astype(np.float64)) * 10**DIGITS
-        tied |= (np.abs(digit - np.floor(digit) - 0.5) < TIED * 10**DIGITS).any(axis=1)
-        for i in np.flatnonzero(tied):
-            alone = vectors.nearest(some[i : i + 1], NEAR, to=to)
-            ids[i], scores[i] = alone.ids[0], alone.scores[0]
+        hits = vectors.nearest(places, NEAR + 1, to=to)
+        ids, scores = hits.ids[:, :NEAR].copy(), hits.scores[:, :NEAR].copy()
+        uncertain = (hits.scores[:, :-1] - hits.scores[:, 1:] < 2 * TIED).any(axis=1)
+        last_digit = np.abs(scores.astype(np.float64)) * 10**DIGITS
+        uncertain |= (np.abs(last_digit - np.floor(last_digit) - 0.5) < TIED * 10**DIGITS).any(axis=1)
+        for i in np.flatnonzero(uncertain):
+            exact_hits = vectors.nearest(places[i : i + 1], NEAR, to=to)
+            ids[i], scores[i] = exact_hits.ids[0], exact_hits.scores[0]
         return ids, scores
 
     def _described(self, name: str, places: Ints) -> dict[str, Any]:
@@ -262,15 +265,15 @@ class Atlas:
         }
 
 
-def _chosen(every: list[str], groups: Sequence[str], data: object) -> list[str]:
+def _chosen(group_names: list[str], groups: Sequence[str], data: object) -> list[str]:
     """The groups that are asked for, in that order."""
     for name in groups:
-        if name == ROW and name not in every and data is None:
+        if name == ROW and name not in group_names and data is None:
             raise UserError("--group row: a run keeps no rows; name those to look at by --data")
-        if name not in every:
-            near = suggest(name, every) or f"; the groups are {listed(every)}"
-            raise UserError(f"--group: there is no group {name!r}{near}")
-    return list(dict.fromkeys(groups)) or every
+        if name not in group_names:
+            suggestion = suggest(name, group_names) or f"; the groups are {listed(group_names)}"
+            raise UserError(f"--group: there is no group {name!r}{suggestion}")
+    return list(dict.fromkeys(groups)) or group_names
 
 
 def _index(text: str) -> int:
@@ -280,8 +283,8 @@ def _index(text: str) -> int:
     return int(text)
 
 
-def _colour_facts(found: colours.Scale | colours.Classes) -> dict[str, Any]:
-    facts = dict(colours.facts(found))
+def _colour_facts(point_colours: colours.Scale | colours.Classes) -> dict[str, Any]:
+    facts = dict(colours.facts(point_colours))
     for name, kind in (("values", "<f4"), ("codes", "<i1")):
         if name in facts:
             facts[name] = pack(facts[name], kind)

@@ -89,9 +89,9 @@ def read(table: Table, column: str, schema: Schema) -> Numbers | Categories:
     if numbers is not None:
         return numbers
     specs = (group.extractor for group in schema.groups.values() if group.columns == (column,))
-    split = next((spec.split for spec in specs if isinstance(spec, ItemsSpec) and spec.split), None)
-    many = is_list(stage.column(column).type)
-    items = items_of(stage, column, Lookup(multi=many, split=split, max_items=1 << 20))
+    split_by = next((spec.split for spec in specs if isinstance(spec, ItemsSpec) and spec.split), None)
+    has_lists = is_list(stage.column(column).type)
+    items = items_of(stage, column, Lookup(multi=has_lists, split=split_by, max_items=1 << 20))
     rows, codes = _once(np.repeat(np.arange(len(items.lengths)), items.lengths), items.codes.astype(np.int64))
     order = np.argsort(-np.bincount(codes, minlength=len(items.keys)), kind="stable")
     rank = np.empty(len(order), np.int64)
@@ -107,16 +107,16 @@ def _numbers(stage: Stage, column: str) -> Numbers | None:
         if kind == "date":
             values = values.cast(pa.timestamp("us", getattr(values.type, "tz", None)), safe=False).cast(pa.int64())
         chunks = [pc.fill_null(chunk.cast(pa.float64(), safe=False), float("nan")) for chunk in values.chunks]
-        found = concat(chunks, np.float64) / (86_400e6 if kind == "date" else 1)
-        return Numbers(np.where(np.isfinite(found), found, np.nan), kind == "date")
+        numbers = concat(chunks, np.float64) / (86_400e6 if kind == "date" else 1)
+        return Numbers(np.where(np.isfinite(numbers), numbers, np.nan), kind == "date")
     if stage.table.typed or is_list(values.type) or not is_text(values.type):
         return None
     try:
         parsed = trimmed(stage, values.cast(pa.string()).combine_chunks()).cast(pa.float64())
     except pa.ArrowInvalid:
         return None
-    found = pc.fill_null(parsed, float("nan")).to_numpy(zero_copy_only=False)
-    return Numbers(np.where(np.isfinite(found), found, np.nan), False) if parsed.null_count < len(parsed) else None
+    numbers = pc.fill_null(parsed, float("nan")).to_numpy(zero_copy_only=False)
+    return Numbers(np.where(np.isfinite(numbers), numbers, np.nan), False) if parsed.null_count < len(parsed) else None
 
 
 def pairs_of(encoded: Encoded, group: str, *, keyed: bool) -> Pairs:
@@ -138,9 +138,9 @@ def pairs_of(encoded: Encoded, group: str, *, keyed: bool) -> Pairs:
 
 def _once(rows: Ints, items: Ints) -> tuple[Ints, Ints]:
     """Each of a row's items once, as a bag may hold one twice."""
-    wide = int(items.max(initial=0)) + 1
-    both = np.unique(rows * wide + items)
-    return both // wide, both % wide
+    stride = int(items.max(initial=0)) + 1
+    pair_codes = np.unique(rows * stride + items)
+    return pair_codes // stride, pair_codes % stride
 
 
 def colour(column: Numbers | Categories, pairs: Pairs, places: Ints) -> Scale | Classes:
@@ -148,10 +148,10 @@ def colour(column: Numbers | Categories, pairs: Pairs, places: Ints) -> Scale | 
     total = int(max(places.max(initial=-1), pairs.places.max(initial=-1))) + 1
     if isinstance(column, Numbers):
         values = column.values[pairs.rows]
-        there = ~np.isnan(values)
-        seen = np.bincount(pairs.places[there], minlength=total)
-        sums = np.bincount(pairs.places[there], weights=values[there], minlength=total)
-        means = np.divide(sums, seen, out=np.full(total, np.nan), where=seen > 0)
+        present = ~np.isnan(values)
+        row_counts = np.bincount(pairs.places[present], minlength=total)
+        sums = np.bincount(pairs.places[present], weights=values[present], minlength=total)
+        means = np.divide(sums, row_counts, out=np.full(total, np.nan), where=row_counts > 0)
         return scale(means[places], is_date=column.is_date)
     codes = _most_frequent(column, pairs, total)[places]
     return classes(codes, column.names)
@@ -161,28 +161,30 @@ def _most_frequent(column: Categories, pairs: Pairs, total: int) -> Ints:
     """The category that most rows of each place have, -1 for none; of equally frequent ones the first."""
     starts = np.searchsorted(column.rows, pairs.rows, "left")
     lengths = np.searchsorted(column.rows, pairs.rows, "right") - starts
-    inside = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    codes = column.codes[np.repeat(starts, lengths) + inside]
-    wide = max(len(column.names), 1)
-    both, counts = np.unique(np.repeat(pairs.places, lengths) * wide + codes, return_counts=True)
-    place, code = both // wide, both % wide
+    offset = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    codes = column.codes[np.repeat(starts, lengths) + offset]
+    stride = max(len(column.names), 1)
+    pair_codes, counts = np.unique(np.repeat(pairs.places, lengths) * stride + codes, return_counts=True)
+    place, code = pair_codes // stride, pair_codes % stride
     order = np.lexsort((code, -counts, place))
     first = order[np.flatnonzero(np.diff(place[order], prepend=-1))]
-    found = np.full(total, -1, np.int64)
-    found[place[first]] = code[first]
-    return found
+    category_of_place = np.full(total, -1, np.int64)
+    category_of_place[place[first]] = code[first]
+    return category_of_place
 
 
 def scale(values: Floats, *, is_date: bool = False, log: bool = False) -> Scale:
     """A scale over most of the numbers; `log` where it is their size that counts."""
-    there = values[~np.isnan(values)]
-    low, high = map(float, np.quantile(there, ENDS)) if len(there) else (0.0, 0.0)
-    if low == high and len(there):
-        low, high = float(there.min()), float(there.max())
-    shown = [str(np.datetime64(int(end), "D")) if is_date else _short(end) for end in (low, high)]
+    present = values[~np.isnan(values)]
+    low, high = map(float, np.quantile(present, ENDS)) if len(present) else (0.0, 0.0)
+    if low == high and len(present):
+        low, high = float(present.min()), float(present.max())
+    end_labels = [str(np.datetime64(int(end), "D")) if is_date else _short(end) for end in (low, high)]
     labels = [
-        f"{sign} {text}" if further else text
-        for sign, text, further in zip("≤≥", shown, ((there < low).any(), (there > high).any()), strict=True)
+        f"{sign} {text}" if has_beyond else text
+        for sign, text, has_beyond in zip(
+            "≤≥", end_labels, ((present < low).any(), (present > high).any()), strict=True
+        )
     ]
     if log:
         values, low, high = np.log10(values), float(np.log10(low)), float(np.log10(high))
@@ -198,15 +200,17 @@ def classes(codes: Ints, names: list[str]) -> Classes:
     """The names that most points have, and the others as one."""
     points = np.bincount(codes[codes >= 0], minlength=len(names))
     used = np.flatnonzero(points)
-    most = used[np.argsort(-points[used], kind="stable")][:NAMED]
-    rest = len(used) > len(most)
-    new = np.full(len(names) + 1, len(most), np.int8)  # the last place is -1's
-    new[most] = np.arange(len(most))
-    new[-1] = -1
-    shown = [names[i] for i in most]
-    return Classes(new[codes], [*shown, f"{len(used) - len(most):,} others"] if rest else shown, rest)
+    named = used[np.argsort(-points[used], kind="stable")][:NAMED]
+    has_rest = len(used) > len(named)
+    new_code = np.full(len(names) + 1, len(named), np.int8)  # the last place is -1's
+    new_code[named] = np.arange(len(named))
+    new_code[-1] = -1
+    shown_names = [names[i] for i in named]
+    return Classes(
+        new_code[codes], [*shown_names, f"{len(used) - len(named):,} others"] if has_rest else shown_names, has_rest
+    )
 
 
-def facts(found: Scale | Classes) -> Mapping[str, Any]:
+def facts(point_colours: Scale | Classes) -> Mapping[str, Any]:
     """As plain data, arrays apart."""
-    return {"kind": "scale" if isinstance(found, Scale) else "classes", **found._asdict()}
+    return {"kind": "scale" if isinstance(point_colours, Scale) else "classes", **point_colours._asdict()}

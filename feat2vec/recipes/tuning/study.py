@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -43,9 +43,17 @@ Facts = dict[str, Any]
 KIND = "tuning"
 BEST = "best.yaml"
 NAMES = ("study.db", "study.db-journal", "data/", "trial/", BEST)  # what the folder holds
-STARTUP = 5  # trials that come to their end before any is pruned
-WARMUP = 3  # tenths of a trial in which it is too early to judge it
 PATIENCE = 3  # times that a trial may be killed before another one takes its place
+
+
+class Pruning(NamedTuple):
+    """When a trial that is worse than the others' median may be stopped."""
+
+    startup: int = 5  # trials that come to their end before any is pruned
+    warmup: int = 3  # tenths of a trial in which it is too early to judge it
+
+
+PRUNING = Pruning()
 
 
 def require_optuna() -> None:
@@ -92,7 +100,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def opened_study(folder: Path, tune: Tune, made_of: Facts, *, force: bool) -> Iterator[optuna.Study]:
+def opened_study(folder: Path, tune: Tune, made_of: Facts, pruning: Pruning, *, force: bool) -> Iterator[optuna.Study]:
     """The folder's study, new or as it was left: a trial that was running has failed, and does not count."""
     path = folder / "study.db"
     if force:
@@ -115,7 +123,7 @@ def opened_study(folder: Path, tune: Tune, made_of: Facts, *, force: bool) -> It
                 storage=storage,
                 load_if_exists=True,
                 direction="minimize" if is_lower(tune) else "maximize",
-                pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=WARMUP),
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=pruning.startup, n_warmup_steps=pruning.warmup),
             )
             _refuse_other_study(study, folder, made_of)
             for trial in trials_in(study, "RUNNING"):

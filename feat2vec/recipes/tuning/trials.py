@@ -27,7 +27,9 @@ from feat2vec.recipes.recipe import read_recipe, schema_document
 from feat2vec.recipes.rows import learning_parts, sources_of
 from feat2vec.recipes.tuning.study import (
     BEST,
+    PRUNING,
     BestRecipe,
+    Pruning,
     alone,
     ended,
     is_lower,
@@ -67,6 +69,7 @@ def tune(
     force: bool = False,
     quiet: bool = False,
     tell: Tell = print,
+    pruning: Pruning = PRUNING,
 ) -> Facts:
     """Try values from a recipe's `tune.ranges` until `trials` trials have ended, and write the best as a recipe.
 
@@ -95,7 +98,7 @@ def tune(
     if force:
         refuse_inputs_inside([out], [path, Path(source.name)])
     made_of = what_made(recipe, recipe.tune, schema, sources, rows)
-    with alone(out), opened_study(out, recipe.tune, made_of, force=force) as study:
+    with alone(out), opened_study(out, recipe.tune, made_of, pruning, force=force) as study:
         below = {"schema": Path(source.name).read_text(encoding="utf-8-sig")} if source.name != str(path) else None
         best = BestRecipe(path.read_text(encoding="utf-8-sig"), below, settings, out / BEST)
         tables = learning_parts(recipe, sources, out / "data", rows)

@@ -216,11 +216,9 @@ def test_the_validation_loss_and_a_rate_that_diverges(folder: Path) -> None:
     assert "objective: nce" in (folder / "t" / "best.yaml").read_text()
 
 
-def test_a_trial_that_is_worse_than_most_is_pruned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "STARTUP", 1)
-    monkeypatch.setattr(study, "WARMUP", 0)
+def test_a_trial_that_is_worse_than_most_is_pruned(folder: Path) -> None:
     change(folder / "r.yaml", "learning_rate: 1e-9", "learning_rate: 0.3")
-    facts = tune("r.yaml", 6, "t", quiet=True)
+    facts = tune("r.yaml", 6, "t", quiet=True, pruning=study.Pruning(startup=1, warmup=0))
     slow = [trial for trial in facts["trials"] if trial["values"][RATE] == 1e-9]
     assert slow
     assert all(re.match(r"pruned after epoch 1, at 0\.", trial["stopped"]) for trial in slow)
