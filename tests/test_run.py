@@ -20,7 +20,7 @@ import feat2vec
 from feat2vec.encode.encoder import fit
 from feat2vec.errors import UserError
 from feat2vec.run import train
-from feat2vec.schema.options import read_schema
+from feat2vec.schema.reading import read_schema
 from feat2vec.training.fingerprints import differences, fingerprints
 from feat2vec.writing.run_files import PARTS, SEAL, read_json, sealed
 

@@ -28,7 +28,8 @@ from feat2vec.encode.targets import Beside
 from feat2vec.encode.value_ids import EntryFiles, interleave, number_group
 from feat2vec.encode.vocabulary import Vocabulary, read_parquet, read_vocabulary, write_parquet
 from feat2vec.errors import UserError, listed, suggest
-from feat2vec.schema.options import Group, Schema, Softmax, read_schema, schema_of
+from feat2vec.schema.options import Group, Schema, Softmax
+from feat2vec.schema.reading import read_schema, schema_of
 from feat2vec.schema.yaml_text import read_text
 from feat2vec.table.database import connect
 from feat2vec.table.sources.csv import DELIMITERS

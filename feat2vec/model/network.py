@@ -22,7 +22,8 @@ from feat2vec.model.pair_scores_by_key import Keyed, added, column, keyed_submod
 from feat2vec.model.sizes import key_sizes
 from feat2vec.model.weights_file import Lookup
 from feat2vec.schema.levels import dims_of
-from feat2vec.schema.options import Logistic, Mlp, Nce, Schema, Softmax, schema_of
+from feat2vec.schema.options import Logistic, Mlp, Nce, Schema, Softmax
+from feat2vec.schema.reading import schema_of
 
 
 class Scores(keras.Model):

@@ -22,7 +22,8 @@ import numpy as np
 
 from feat2vec.encode.entry_tables import Array, is_finite
 from feat2vec.errors import UserError
-from feat2vec.schema.options import Schema, schema_of
+from feat2vec.schema.options import Schema
+from feat2vec.schema.reading import schema_of
 from feat2vec.writing.run_files import BUFFER, RESTORE, in_a_line
 
 CONFIG, WEIGHTS, ASSETS = "config.json", "model.weights.h5", "assets/encoder/"

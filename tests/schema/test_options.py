@@ -30,18 +30,8 @@ from feat2vec.schema.extractor_options import (
     Vector,
     extractor,
 )
-from feat2vec.schema.options import (
-    Group,
-    ModelSpec,
-    Nce,
-    Noise,
-    OptimizerSpec,
-    Schema,
-    Training,
-    json_schema,
-    read_schema,
-    schema_of,
-)
+from feat2vec.schema.options import Group, ModelSpec, Nce, Noise, OptimizerSpec, Schema, Training
+from feat2vec.schema.reading import json_schema, read_schema, schema_of
 from feat2vec.schema.yaml_text import Document, dotted, dump_document, parse_document
 
 EXAMPLE = """\
@@ -1717,7 +1707,7 @@ def test_reading_a_schema_imports_nothing_heavy(tmp_path: Path) -> None:
     path = tmp_path / "schema.yaml"
     path.write_text(EXAMPLE, encoding="utf-8")
     code = (
-        "import sys, feat2vec.schema.options as s; s.read_schema(sys.argv[1]); s.json_schema();"
+        "import sys, feat2vec.schema.reading as s; s.read_schema(sys.argv[1]); s.json_schema();"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))"
     )
     loaded = subprocess.run(
@@ -1765,8 +1755,8 @@ def test_a_schema_in_use_is_written_and_parsed_once(monkeypatch: pytest.MonkeyPa
         parsed.append(text)
         return parse_document(text, name)
 
-    monkeypatch.setattr("feat2vec.schema.parse_document", parse)
-    monkeypatch.setattr("feat2vec.schema.dump_document", lambda _: pytest.fail("written again"))
+    monkeypatch.setattr("feat2vec.schema.reading.parse_document", parse)
+    monkeypatch.setattr("feat2vec.schema.options.dump_document", lambda _: pytest.fail("written again"))
     assert schema.resolved() is text
     assert schema_of(text) is schema
     assert not parsed
