@@ -34,6 +34,7 @@ from feat2vec.schema.extractor_options import (
     Share,
     Text,
 )
+from feat2vec.schema.levels import Levels
 from feat2vec.schema.resolved_texts import ResolvedTexts
 from feat2vec.schema.validation import Spec
 from feat2vec.schema.yaml_text import KeyPath, dump_document
@@ -115,6 +116,16 @@ class ModelSpec(Spec):
     together: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()
     dependents: Literal["joint", "strict"] = "joint"
     level_sharing: Literal["separate", "truncate"] = "separate"
+
+    @property
+    def levels(self) -> Levels:
+        """The levels of the space; a model without `ranks` has one."""
+        return Levels(self.ranks or (self.dim,), nested=self.level_sharing == "truncate")
+
+    @property
+    def size_key(self) -> str:
+        """The key that says how large the space is."""
+        return "dim" if self.ranks is None else "ranks"
 
 
 def _list_or_mapping(value: object) -> str:
