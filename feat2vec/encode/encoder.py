@@ -171,7 +171,7 @@ class Encoder:
     def write(self, folder: Path) -> None:
         """Write the encoder's files into a folder that is there."""
         (folder / "schema.yaml").write_text(self.schema.resolved(), encoding="utf-8")
-        ranks = self.schema.model.ranks or (self.schema.model.dim,)
+        ranks = self.schema.model.levels.ranks
         for name, codec in self.codecs.items():
             if codec.vocabulary is not None:
                 write_parquet(codec.vocabulary.table(ranks), folder / "vocabulary" / f"{file_name(name)}.parquet")

@@ -87,7 +87,7 @@ def norms(model: Feat2Vec, encoder: Encoder, group: str) -> list[NormBin]:
     lengths = np.zeros(found.sizes()[0], np.float32)
     for table in found.tables:
         square = np.einsum("ij,ij->i", table, table)
-        below = lengths[: len(table)] if model.schema.model.level_sharing == "truncate" else np.float32(0)
+        below = lengths[: len(table)] if model.schema.model.levels.nested else np.float32(0)
         lengths[: len(table)] = below + square
     lengths, counts = np.sqrt(lengths), counts_of(model, encoder, group)
     place = np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)
@@ -130,7 +130,7 @@ def isotropy(vectors: npt.ArrayLike) -> Isotropy:
 def levels(model: Feat2Vec, group: str, values: int) -> list[LevelSize]:
     """How many values and weights each level of a group has; `values` is the number of its values."""
     extractor: Extractor = model.extractors[model.groups.index(group)]
-    ranks = model.schema.model.ranks or (model.schema.model.dim,)
+    ranks = model.schema.model.levels.ranks
     tables = getattr(extractor, "tables", None)
     if tables is not None:
         sizes = [tables[0].shape[0] - 1, *(table.shape[0] for table in tables[1:]), 0]  # without the unseen key

@@ -25,7 +25,6 @@ from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
 from feat2vec.model.sizes import key_sizes, least_weights
 from feat2vec.model.weights_file import WEIGHTS, Lookup, ModelFile, StoredArrays, layers_of, readable
-from feat2vec.schema.levels import dims_of
 from feat2vec.writing import scratch_folder
 from feat2vec.writing.run_files import BUFFER, RESTORE
 
@@ -228,7 +227,7 @@ class StoredModel:
             return self.part(group).lookup(group)
         codec, layer = self.encoder.codecs[group], f"group_{self.groups.index(group)}"
         assert isinstance(codec, ItemsCodec)
-        sizes, dims = key_sizes(codec, self.schema), dims_of(self.schema)
+        sizes, dims = key_sizes(codec, self.schema), self.schema.model.levels.dims
         with readable(self.path), ModelFile(self.path, self.schema, sealed=self.sealed) as file:
             arrays = file.lookup_layer(layer)
             shapes = list(zip(sizes, dims, strict=True))

@@ -186,7 +186,7 @@ def explain_similarity(
     vectors = []
     for row in (one, other):
         found = (model.vectors(name, tf.constant(np.ascontiguousarray(row[name]))).levels for name in model.groups)
-        each = [at_level(levels, level, model.schema.model.level_sharing).numpy()[0] for levels in found]
+        each = [at_level(levels, level, model.schema.model.levels).numpy()[0] for levels in found]
         vectors.append(np.stack(each).astype(np.float64))
     a, b = vectors  # [groups, dim]
     length = float(np.linalg.norm(a.sum(axis=0)) * np.linalg.norm(b.sum(axis=0)))
@@ -223,7 +223,7 @@ def _class_parts(model: Feat2Vec, extracted: Sequence[Extracted], c: int, class_
     """A class's bias and its pairs with the groups: it is a value of the top level."""
     yield Part("bias", (class_name,), float(model.class_bias[c]))
     own = [vectors.numpy()[c].astype(np.float64) for vectors in model.class_vectors]
-    truncate = model.schema.model.level_sharing == "truncate"
+    truncate = model.schema.model.levels.nested
     for name, one in zip(model.groups, extracted, strict=True):
         free, held = _split(model, one)
         if not any(map(np.any, (*free, *held))):
@@ -242,7 +242,7 @@ def _split(model: Feat2Vec, one: Extracted) -> tuple[list[Doubles], list[Doubles
         np.zeros_like(some) if level.dependent is None else level.dependent.numpy()[0].astype(np.float64)
         for some, level in zip(free, one.levels, strict=True)
     ]
-    if model.schema.model.level_sharing == "truncate":
+    if model.schema.model.levels.nested:
         return [f + d for f, d in zip(free, held, strict=True)], [np.zeros_like(d) for d in held]
     return free, held
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from feat2vec.schema.options import Schema
-
     Ints = npt.NDArray[np.int64]
     LevelArray = npt.NDArray[np.int8]
 
@@ -101,19 +99,3 @@ class Levels:
         thresholds = [math.isqrt(low * high) for low, high in pairwise(self.ranks)]
         level_indices = np.searchsorted(np.array(thresholds, np.int64), counts)
         return (level_indices + 1).astype(np.int8)
-
-
-def levels(counts: Ints, ranks: Sequence[int]) -> LevelArray:
-    return Levels(tuple(ranks)).of_counts(counts)
-
-
-def is_level(level: object, most: int) -> bool:
-    return Levels(tuple(range(most))).has(level)
-
-
-def dims_of(schema: Schema) -> tuple[int, ...]:
-    return schema.model.levels.dims
-
-
-def size_of(schema: Schema) -> str:
-    return schema.model.size_key

@@ -15,7 +15,6 @@ import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.evaluation.diagnose import class_bounds, isotropy, labelled_vectors, levels, norms, stability
 from feat2vec.run import train
-from feat2vec.schema.levels import levels as levels_of
 
 MODELS: dict[str, dict[str, Any]] = {
     "fm": {"dim": 6},
@@ -95,7 +94,7 @@ def test_isotropy_follows_its_formula() -> None:
 
 
 def test_levels_add_up_to_values_and_weights(run: feat2vec.Run) -> None:
-    model, ranks = run.model, run.schema.model.ranks or (run.schema.model.dim,)
+    model, model_levels = run.model, run.schema.model.levels
     for name, group in zip(model.groups, model.extractors, strict=True):
         vocabulary = run.fitted.codecs[name].vocabulary
         values = len(run.fitted.values[name].entries) if name in ("title", "score") else len(vocabulary.counts)  # type: ignore[union-attr]
@@ -103,8 +102,8 @@ def test_levels_add_up_to_values_and_weights(run: feat2vec.Run) -> None:
         assert sum(one.parameters for one in found) == group.params()
         assert sum(one.values for one in found) == values
         if name == "who":
-            own = levels_of(vocabulary.counts, ranks)  # type: ignore[union-attr]
-            expected = [int((own == level).sum()) for level in range(1, len(ranks) + 1)]
+            own = model_levels.of_counts(vocabulary.counts)  # type: ignore[union-attr]
+            expected = [int((own == level).sum()) for level in range(1, len(model_levels) + 1)]
             assert [one.values for one in found if one.level] == expected
 
 
