@@ -22,11 +22,11 @@ import numpy as np
 
 from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
-from feat2vec.errors import UserError
+from feat2vec.errors import RESTORE, UserError
 from feat2vec.model.sizes import key_sizes, least_weights
 from feat2vec.model.weights_file import WEIGHTS, Lookup, ModelFile, StoredArrays, layers_of, readable
 from feat2vec.writing import scratch_folder
-from feat2vec.writing.run_files import BUFFER, RESTORE
+from feat2vec.writing.digests import BLOCK_BYTES
 
 if TYPE_CHECKING:
     import keras
@@ -57,7 +57,7 @@ def write_model(model: Feat2Vec, path: Path) -> None:
             for file in sorted(file for file in folder.rglob("*") if file.is_file()):
                 info = zipfile.ZipInfo(file.relative_to(folder).as_posix())  # dated 1980
                 with file.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
-                    shutil.copyfileobj(source, target, BUFFER)
+                    shutil.copyfileobj(source, target, BLOCK_BYTES)
 
 
 def _without_date(path: Path) -> None:

@@ -20,7 +20,7 @@ import feat2vec
 from feat2vec.errors import FailedError, UserError
 from feat2vec.writing import (
     CHECKPOINT,
-    FILES,
+    LOCK_FILES,
     MARK,
     SIGNATURE,
     discard_temporary,
@@ -362,7 +362,7 @@ def test_a_full_disk_leaves_no_folder_without_its_mark(monkeypatch: pytest.Monke
     before = sorted(os.listdir())
     monkeypatch.setattr(folders, "write_mark", full)
     with pytest.raises(OSError, match=r"No space left on device; make room.*'work'"):
-        mark_folder(Path("work"), "tuning", FILES)
+        mark_folder(Path("work"), "tuning", LOCK_FILES)
     assert sorted(os.listdir()) == before
 
 
@@ -605,7 +605,7 @@ def test_a_folder_in_which_a_process_is_at_work_below_is_not_replaced() -> None:
 
 @pytest.mark.parametrize("kind", ["folder", "damaged"])
 def test_a_lock_that_is_none_is_told(kind: str) -> None:
-    mark_folder(Path("work"), "training", FILES)
+    mark_folder(Path("work"), "training", LOCK_FILES)
     lock = Path("work/lock")
     lock.mkdir() if kind == "folder" else lock.write_bytes(b"no database" * 100)
 
@@ -618,7 +618,7 @@ def test_a_lock_that_is_none_is_told(kind: str) -> None:
 
 
 def test_the_same_process_does_not_hold_a_folder_twice() -> None:
-    mark_folder(Path("work"), "training", FILES)
+    mark_folder(Path("work"), "training", LOCK_FILES)
     message = f"work: another training is at work in it: process {os.getpid()} on"
 
     def hold() -> None:

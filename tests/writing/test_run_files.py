@@ -17,7 +17,8 @@ import pytest
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.writing import MARK
-from feat2vec.writing.run_files import digest_of, digests_of, read_json, sealed
+from feat2vec.writing.digests import digest_of, digests_of, sealed
+from feat2vec.writing.json_files import read_json
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run_format_1"  # written by commit 8d6fb1c, which knew no digests
 MUTATIONS = 24  # of each file
