@@ -21,7 +21,7 @@ from feat2vec.table.sources.files import find_files, parquet_part
 from feat2vec.table.stages import is_list
 from feat2vec.table.table import Table, open_table
 from feat2vec.table.types import is_supported
-from feat2vec.writing import remove_inside
+from feat2vec.writing import remove_inside, replacing_file
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,10 @@ def _write(
     path = folder / f"{name}.parquet"
     columns = like.columns if isinstance(like, Table) else like
     schema = pa.schema([(column, kind) for column, kind in columns.items() if is_supported(kind)])
-    new = path.with_suffix(".new")  # the rows may come from a file of this name
-    with pq.ParquetWriter(new, schema) as writer:
+    # The rows may come from a file of this name, which can be read until the new one is whole.
+    with replacing_file(path) as partial, pq.ParquetWriter(partial, schema) as writer:
         for batch in batches:
             writer.write_table(pa.Table.from_batches([batch.select(schema.names)]).cast(schema))
-    new.replace(path)
     return Table(str(path), [parquet_part(str(path))], not isinstance(like, Table) or like.typed)
 
 
