@@ -95,9 +95,8 @@ def learning_parts(
             else {"source": made[name].name}
             for name in ("train", "validation")
         }
-        new = index.with_suffix(".new")
-        new.write_text(json.dumps(facts), encoding="utf-8")
-        new.replace(index)
+        with replacing_file(index) as partial:
+            partial.write_text(json.dumps(facts), encoding="utf-8")
     tables: dict[str, Table] = {}
     for name, one in json.loads(index.read_text(encoding="utf-8")).items():
         if "source" in one:
