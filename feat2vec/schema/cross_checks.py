@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from feat2vec.errors import suggest
+from feat2vec.schema.document import KeyPath
 from feat2vec.schema.options import (
     Contrastive,
     Group,
@@ -23,7 +24,6 @@ from feat2vec.schema.options import (
     Softmax,
 )
 from feat2vec.schema.validation import Findings, Problem
-from feat2vec.schema.yaml_text import KeyPath
 
 
 def schema_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:

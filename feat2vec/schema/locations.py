@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from feat2vec.schema.yaml_text import Data, KeyPath
+from feat2vec.schema.document import Data, KeyPath
 
 JsonSchema = Mapping[str, Any]
 

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from feat2vec.errors import suggest
+from feat2vec.schema.document import Document, KeyPath, kind_of, shown
 from feat2vec.schema.locations import Location, Locator
-from feat2vec.schema.yaml_text import Document, KeyPath, kind_of, shown
 
 # Pydantic's kinds of errors, and what was expected.
 EXPECTED = {

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import (
     EXTRACTORS,
     HOLDERS,
@@ -37,7 +38,7 @@ from feat2vec.schema.extractor_options import (
 from feat2vec.schema.levels import Levels
 from feat2vec.schema.resolved_texts import ResolvedTexts
 from feat2vec.schema.validation import Spec
-from feat2vec.schema.yaml_text import KeyPath, dump_document
+from feat2vec.schema.yaml_text import dump_document
 
 
 @dataclass(frozen=True)

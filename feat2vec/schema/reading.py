@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from feat2vec.schema.cross_checks import schema_conflicts
+from feat2vec.schema.document import Data, Document
 from feat2vec.schema.options import RESOLVED_TEXTS, Schema
+from feat2vec.schema.settings import with_settings
 from feat2vec.schema.validation import Problem, validate
-from feat2vec.schema.yaml_text import Data, Document, dump_document, parse_document, read_document
+from feat2vec.schema.yaml_text import dump_document, parse_document, read_document
 
 # Values for required keys that are missing or wrong, so that the rest of the schema can be checked without them.
 STAND_INS: Mapping[str, Data] = {"version": 1, "groups": {"?": {"column": "?"}}}
@@ -43,7 +45,7 @@ def read_schema(
     (50, 'nce')
 
     """
-    document = _to_document(source).with_settings(settings)
+    document = with_settings(_to_document(source), settings)
     plugin_problems = list(_load_plugins(document, allowed=plugins))
     schema = validate(document, Schema, schema_conflicts, STAND_INS, plugin_problems)
     RESOLVED_TEXTS.mark_validated(schema)

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feat2vec.errors import UserError
+from feat2vec.schema.document import dotted
 from feat2vec.schema.reading import read_schema
-from feat2vec.schema.yaml_text import dotted, dump_document
+from feat2vec.schema.yaml_text import dump_document
 from tests.schema.strategies import QUICK, schemas
 from tests.schema.texts import BASE, EXAMPLE, cases, group_text, problems
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from feat2vec.schema.document import Document
 from feat2vec.schema.reading import read_schema, schema_of
-from feat2vec.schema.yaml_text import Document, parse_document
+from feat2vec.schema.yaml_text import parse_document
 from tests.schema.texts import EXAMPLE
 
 
