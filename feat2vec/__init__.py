@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from feat2vec.model.keras_model import Feat2Vec
     from feat2vec.run import Run, finetune, load, train
     from feat2vec.schema.extractor_options import extractor
-    from feat2vec.schema.options import Schema, read_schema
+    from feat2vec.schema.options import Schema
+    from feat2vec.schema.reading import read_schema
     from feat2vec.table.table import Table, open_table
 
 __version__ = version("feat2vec")
@@ -48,7 +49,7 @@ _HOMES = {
     "layer": "model.extractors",
     "load": "run",
     "open_table": "table.table",
-    "read_schema": "schema.options",
+    "read_schema": "schema.reading",
     "train": "run",
 }
 PUBLIC_MODULES = ("diagnose", "explain", "extractors", "objectives", "optimizers", "sklearn", "specs", "table")

@@ -39,7 +39,9 @@ class FailedError(Exception):
         self.problems = problems
 
 
+# Remedies that several messages end with.
 ROOM = "make room, or choose another folder"
+RESTORE = "restore the run from a copy, or train it again"
 
 
 @contextmanager
@@ -62,6 +64,16 @@ def refuse_stray_bytes(path: str | Path) -> None:
         os.path.abspath(path).encode()
     except UnicodeEncodeError:
         raise UserError(f"{path}: its name, or that of a folder above it, is not UTF-8; rename it") from None
+
+
+def in_a_line(error: BaseException) -> str:
+    r"""What an error says, on one short line, with its type.
+
+    >>> in_a_line(ValueError("no vectors\nof that name"))
+    'ValueError: no vectors of that name'
+    """
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text if len(text) <= 100 else f'{text[:97]}...'}"
 
 
 MOST_LISTED, LONGEST_LISTED = 8, 40

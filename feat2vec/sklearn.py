@@ -19,7 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from feat2vec.errors import UserError
 from feat2vec.run import Run, load, train
-from feat2vec.schema.options import Schema, read_schema
+from feat2vec.schema.options import Schema
+from feat2vec.schema.reading import read_schema
 from feat2vec.table.propose import propose
 from feat2vec.writing import discard_temporary, temporary_folder
 

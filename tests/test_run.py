@@ -20,9 +20,10 @@ import feat2vec
 from feat2vec.encode.encoder import fit
 from feat2vec.errors import UserError
 from feat2vec.run import train
-from feat2vec.schema.options import read_schema
+from feat2vec.schema.reading import read_schema
 from feat2vec.training.fingerprints import differences, fingerprints
-from feat2vec.writing.run_files import PARTS, SEAL, read_json, sealed
+from feat2vec.writing.digests import PARTS, SEAL, sealed
+from feat2vec.writing.json_files import read_json
 
 SCHEMA = {"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}, "training": {"epochs": 1}}
 TABLE = pa.table({"a": ["x", "y", "z", "x"], "b": ["p", "q", None, "q"]})

@@ -62,7 +62,7 @@ def generate(path: Path, rows: int, seed: int = 0) -> None:
 
 def schema(groups: str) -> Any:
     """Groups of the table: one a letter, `n` for the numbers."""
-    from feat2vec.schema.options import read_schema
+    from feat2vec.schema.reading import read_schema
 
     known: dict[str, Any] = {name: {"column": name} for name in STRINGS}
     known["l"] = {"column": "l", "extractor": {"type": "lookup", "multi": True}}

@@ -103,11 +103,11 @@ def ours(path: str, model: Mapping[str, Any], epochs: int) -> dict[str, Any]:
     ranks = model.get("ranks")
     if ranks:
         occurrences = np.zeros(len(ranks))
-        from feat2vec.schema.levels import levels
+        from feat2vec.schema.levels import Levels
 
         for codec in fit(run.schema, path).encoder.codecs.values():
             counts = np.asarray(codec.vocabulary.counts)  # type: ignore[union-attr]
-            top = levels(counts, ranks)
+            top = Levels(tuple(ranks)).of_counts(counts)
             occurrences += [counts[top >= level].sum() for level in range(1, len(ranks) + 1)]
         facts["predicted"] = float((occurrences * ranks).sum() / (occurrences[0] * ranks[-1]))
         facts["occurrences"] = occurrences.tolist()

@@ -118,9 +118,8 @@ def measured(run: feat2vec.Run, test: Any, label: Any, slices: Mapping[str, Any]
         "validation_log_loss": best["val_loss"], "parameters": run.metrics["parameters"],
         "seconds_an_epoch": statistics.median(row["seconds"] for row in run.history), "epochs": run.metrics["epochs"],
     }  # fmt: skip
-    for level, rank in enumerate(
-        run.schema.model.ranks or () if run.schema.model.level_sharing == "separate" else (), 1
-    ):
+    levels = run.schema.model.levels
+    for level, rank in enumerate(levels.ranks if levels.submodels > 1 else (), 1):
         facts[f"rank_{rank}_log_loss"] = log_loss(run.predict(test, level)["score"].astype(np.float64), label)
     for name, some in slices.items():
         facts |= {f"{name}_n": int(some.sum()), f"{name}_auc": float(auc(scores[some], label[some]) or 0)}

@@ -45,7 +45,7 @@ def main() -> None:
 
     from feat2vec.encode.encoder import fit
     from feat2vec.model.keras_model import Feat2Vec
-    from feat2vec.schema.options import read_schema
+    from feat2vec.schema.reading import read_schema
     from feat2vec.training.train import share_cores
 
     schema = read_schema(options.schema, settings=options.settings)

@@ -50,7 +50,7 @@ def check(schema: str | None, data: str | None, resolved: bool, as_json_schema: 
     feat2vec check films.yaml --resolved > full.yaml
     feat2vec check --json-schema > feat2vec.schema.json
     """
-    from feat2vec.schema.options import json_schema, read_schema
+    from feat2vec.schema.reading import json_schema, read_schema
 
     if as_json_schema:
         if resolved or data is not None:

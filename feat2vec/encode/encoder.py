@@ -27,8 +27,9 @@ from feat2vec.encode.fitting import CodecFit, codec_fit
 from feat2vec.encode.targets import Beside
 from feat2vec.encode.value_ids import EntryFiles, interleave, number_group
 from feat2vec.encode.vocabulary import Vocabulary, read_parquet, read_vocabulary, write_parquet
-from feat2vec.errors import UserError, listed, suggest
-from feat2vec.schema.options import Group, Schema, Softmax, read_schema, schema_of
+from feat2vec.errors import UserError, in_a_line, listed, suggest
+from feat2vec.schema.options import Group, Schema, Softmax
+from feat2vec.schema.reading import read_schema, schema_of
 from feat2vec.schema.yaml_text import read_text
 from feat2vec.table.database import connect
 from feat2vec.table.sources.csv import DELIMITERS
@@ -36,7 +37,7 @@ from feat2vec.table.stages import STAGE_BYTES, Stage, stages
 from feat2vec.table.table import Table, open_table
 from feat2vec.terminal import printable
 from feat2vec.writing import discard_temporary, folder_place, new_folder, scratch_folder
-from feat2vec.writing.run_files import in_a_line, read_json
+from feat2vec.writing.json_files import read_json
 
 FORMAT = 1
 MEMORY = "1GB"
@@ -170,7 +171,7 @@ class Encoder:
     def write(self, folder: Path) -> None:
         """Write the encoder's files into a folder that is there."""
         (folder / "schema.yaml").write_text(self.schema.resolved(), encoding="utf-8")
-        ranks = self.schema.model.ranks or (self.schema.model.dim,)
+        ranks = self.schema.model.levels.ranks
         for name, codec in self.codecs.items():
             if codec.vocabulary is not None:
                 write_parquet(codec.vocabulary.table(ranks), folder / "vocabulary" / f"{file_name(name)}.parquet")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.schema.levels import levels
+from feat2vec.schema.levels import Levels
 from feat2vec.table.keys import respell, respell_large, respell_rounded
 from feat2vec.table.stages import MISSING_NUMBERS, Ints, Kind, concat
 
@@ -113,7 +113,8 @@ class Vocabulary:
     def table(self, ranks: Sequence[int]) -> pa.Table:
         """Key, id, count and level, in the order of the ids."""
         ids = np.arange(FIRST, len(self), dtype=np.int32)
-        columns = {"key": self.keys, "id": ids, "count": self.counts, "level": levels(self.counts, ranks)}
+        levels = Levels(tuple(ranks)).of_counts(self.counts)
+        columns = {"key": self.keys, "id": ids, "count": self.counts, "level": levels}
         return pa.table(columns)
 
     @classmethod

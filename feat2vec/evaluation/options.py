@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from feat2vec.errors import suggest
+from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import Count, Many, Text
 from feat2vec.schema.options import Glove, Logistic, Regression, Softmax
 from feat2vec.schema.validation import Problem, Spec
-from feat2vec.schema.yaml_text import KeyPath
 
 METRICS: Mapping[str, tuple[str, ...]] = {
     "rank": ("mpr", "mrr", "top1", "recall_at_10", "median_rank"),

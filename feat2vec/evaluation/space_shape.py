@@ -64,7 +64,7 @@ def norms(model: Feat2Vec, encoder: Encoder, group: str) -> list[NormBin]:
     """
     group_candidates = candidates(model, encoder, group)
     squares = np.zeros(group_candidates.sizes()[0], np.float32)  # [candidates]
-    concatenated = model.schema.model.level_sharing == "truncate"  # a vector is all of its levels' parts
+    concatenated = model.schema.model.levels.nested  # a vector is all of its levels' parts
     for table in group_candidates.tables:  # [candidates of the level, rank]
         level_squares = np.einsum("ij,ij->i", table, table)
         squares[: len(table)] = level_squares + (squares[: len(table)] if concatenated else np.float32(0))
@@ -135,7 +135,7 @@ def levels(model: Feat2Vec, group: str, values: int) -> list[LevelSize]:
 
     """
     extractor: Extractor = model.extractors[model.groups.index(group)]
-    ranks = model.schema.model.ranks or (model.schema.model.dim,)
+    ranks = model.schema.model.levels.ranks
     tables = getattr(extractor, "tables", None)
     if tables is not None:  # a lookup: the table of level p holds the values of that level or a higher one
         reaching = [tables[0].shape[0] - 1, *(table.shape[0] for table in tables[1:]), 0]  # without the unseen key

@@ -112,7 +112,7 @@ def _vectors(model: Model, encoder: Encoder, group: str, level: int | None, *, u
     """A group's vectors at a level; those of the whole space, where levels share it and none is given."""
     found = group_vectors(model, encoder, group, level)
     vectors = found.vectors
-    if level is None and encoder.schema.model.level_sharing == "truncate":
+    if level is None and encoder.schema.model.levels.nested:
         tables = candidates(model, encoder, group).tables
         vectors = np.zeros((len(found), sum(table.shape[1] for table in tables)), np.float32)
         at = 0

@@ -153,7 +153,7 @@ class Feat2Vec(Scores):
         return part
 
     def _has_levels(self) -> bool:
-        return len(self.dims) > 1 and self.schema.model.level_sharing == "separate"
+        return self.schema.model.levels.submodels > 1
 
     def _noise_loss(
         self, inputs: Mapping[str, Any], rows: Any, seed: Any, training: bool

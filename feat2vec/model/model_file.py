@@ -22,12 +22,11 @@ import numpy as np
 
 from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
-from feat2vec.errors import UserError
+from feat2vec.errors import RESTORE, UserError
 from feat2vec.model.sizes import key_sizes, least_weights
 from feat2vec.model.weights_file import WEIGHTS, Lookup, ModelFile, StoredArrays, layers_of, readable
-from feat2vec.schema.levels import dims_of
 from feat2vec.writing import scratch_folder
-from feat2vec.writing.run_files import BUFFER, RESTORE
+from feat2vec.writing.digests import BLOCK_BYTES
 
 if TYPE_CHECKING:
     import keras
@@ -58,7 +57,7 @@ def write_model(model: Feat2Vec, path: Path) -> None:
             for file in sorted(file for file in folder.rglob("*") if file.is_file()):
                 info = zipfile.ZipInfo(file.relative_to(folder).as_posix())  # dated 1980
                 with file.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
-                    shutil.copyfileobj(source, target, BUFFER)
+                    shutil.copyfileobj(source, target, BLOCK_BYTES)
 
 
 def _without_date(path: Path) -> None:
@@ -228,7 +227,7 @@ class StoredModel:
             return self.part(group).lookup(group)
         codec, layer = self.encoder.codecs[group], f"group_{self.groups.index(group)}"
         assert isinstance(codec, ItemsCodec)
-        sizes, dims = key_sizes(codec, self.schema), dims_of(self.schema)
+        sizes, dims = key_sizes(codec, self.schema), self.schema.model.levels.dims
         with readable(self.path), ModelFile(self.path, self.schema, sealed=self.sealed) as file:
             arrays = file.lookup_layer(layer)
             shapes = list(zip(sizes, dims, strict=True))

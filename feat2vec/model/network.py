@@ -21,8 +21,8 @@ from feat2vec.model.pair_scores import Level, Submodels, context, replaced, subm
 from feat2vec.model.pair_scores_by_key import Keyed, added, column, keyed_submodels, merged, side_by_side
 from feat2vec.model.sizes import key_sizes
 from feat2vec.model.weights_file import Lookup
-from feat2vec.schema.levels import dims_of
-from feat2vec.schema.options import Logistic, Mlp, Nce, Schema, Softmax, schema_of
+from feat2vec.schema.options import Logistic, Mlp, Nce, Schema, Softmax
+from feat2vec.schema.reading import schema_of
 
 
 class Scores(keras.Model):
@@ -34,7 +34,7 @@ class Scores(keras.Model):
         self.schema: Schema = schema_of(schema)
         self.shapes = {name: Shape(int(s[0]), tuple(s[1]), bool(s[2])) for name, s in shapes.items()}
         self.classes = classes
-        self.dims = dims_of(self.schema)
+        self.dims = self.schema.model.levels.dims
         model = self.schema.model
         self.extractors = [
             build_extractor(group.extractor, self.shapes[name], self.dims, model.bias, f"group_{i}", model.scale)
@@ -178,7 +178,7 @@ class Scores(keras.Model):
             return None
         masks = []
         for i, dim in enumerate(self.dims):
-            share = 1.0 if self.schema.model.level_sharing == "truncate" else dim / self.dims[-1]
+            share = 1.0 if self.schema.model.levels.nested else dim / self.dims[-1]
             rate = top * share / (1 - top + top * share)
             seed = self._seed(2) + tf.constant([0, 1 << 40], tf.int64) * i
             kept = tf.random.stateless_uniform([batch, dim], seed) >= rate
@@ -196,7 +196,7 @@ class Scores(keras.Model):
 
     def _class_levels(self) -> list[Level]:
         """A class is a value of the top level."""
-        if self.schema.model.level_sharing == "truncate":
+        if self.schema.model.levels.nested:
             return [Level(vectors.value) for vectors in self.class_vectors]
         below = [Level(tf.zeros_like(vectors), vectors.value) for vectors in self.class_vectors[:-1]]
         return [*below, Level(self.class_vectors[-1].value)]
@@ -222,7 +222,7 @@ class Scores(keras.Model):
         levels = []
         each_level = zip(*(one.columns or map(column, one.levels) for one in extracted), strict=True)
         for k, columns in enumerate(each_level):
-            if self.schema.model.level_sharing == "truncate":
+            if self.schema.model.levels.nested:
                 columns = tuple(map(merged, columns))
             levels.append(side_by_side(columns, sparse=k > 0))
         if not self.schema.model.bias:
@@ -231,7 +231,7 @@ class Scores(keras.Model):
 
     def _merged(self, levels: Sequence[Level]) -> list[Level]:
         """With truncation a level's free and dependent parts are one."""
-        if self.schema.model.level_sharing != "truncate":
+        if not self.schema.model.levels.nested:
             return list(levels)
         return [level if level.dependent is None else Level(level.free + level.dependent) for level in levels]
 

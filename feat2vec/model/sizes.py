@@ -9,7 +9,6 @@ from typing import Any
 from feat2vec.encode.codecs import Codec, ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.schema.extractor_options import Lookup, Numeric, TextCnn, Vector
-from feat2vec.schema.levels import dims_of, levels
 from feat2vec.schema.options import Mlp, Schema, Softmax
 
 NUMBER = 4  # bytes of a weight
@@ -20,15 +19,15 @@ BUILT_IN = (Lookup, TextCnn, Numeric, Vector)  # extractors whose weights are kn
 
 def key_sizes(codec: ItemsCodec, schema: Schema) -> tuple[int, ...]:
     """How many keys reach each level; those of the first and the unseen one."""
-    ranks = schema.model.ranks or (schema.model.dim,)
-    top = levels(codec.vocabulary.counts, ranks)
-    first, *others = (int((top >= level).sum()) for level in range(1, len(ranks) + 1))
+    levels = schema.model.levels
+    top = levels.of_counts(codec.vocabulary.counts)
+    first, *others = (int((top >= level).sum()) for level in range(1, len(levels) + 1))
     return (first + 1, *others)
 
 
 def least_weights(encoder: Encoder) -> int:
     """How many numbers a model's weights are at least; what a plugin's extractors hold is not known."""
-    schema, dims = encoder.schema, dims_of(encoder.schema)
+    schema, dims = encoder.schema, encoder.schema.model.levels.dims
     total = 0
     for name, codec in encoder.codecs.items():
         spec = schema.groups[name].extractor

@@ -21,9 +21,10 @@ import h5py
 import numpy as np
 
 from feat2vec.encode.entry_tables import Array, is_finite
-from feat2vec.errors import UserError
-from feat2vec.schema.options import Schema, schema_of
-from feat2vec.writing.run_files import BUFFER, RESTORE, in_a_line
+from feat2vec.errors import RESTORE, UserError, in_a_line
+from feat2vec.schema.options import Schema
+from feat2vec.schema.reading import schema_of
+from feat2vec.writing.digests import BLOCK_BYTES
 
 CONFIG, WEIGHTS, ASSETS = "config.json", "model.weights.h5", "assets/encoder/"
 MOST_SHOWN = 150  # characters of what is wrong with a schema
@@ -185,7 +186,7 @@ def _check_sums(path: Path, file: BinaryIO, archive: zipfile.ZipFile) -> None:
 
 def _sum_of(file: Any) -> int:
     """The CRC-32 of a file."""
-    total, buffer = 0, bytearray(BUFFER)
+    total, buffer = 0, bytearray(BLOCK_BYTES)
     while count := file.readinto(buffer):
         total = zlib.crc32(memoryview(buffer)[:count], total)
     return total

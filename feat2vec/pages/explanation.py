@@ -209,7 +209,7 @@ def _group_vectors(model: Feat2Vec, row: Row, level: int) -> Doubles:
     vectors = []
     for name in model.groups:
         levels = model.vectors(name, tf.constant(np.ascontiguousarray(row[name]))).levels
-        vectors.append(at_level(levels, level, model.schema.model.level_sharing).numpy()[0])
+        vectors.append(at_level(levels, level, model.schema.model.levels).numpy()[0])
     return np.stack(vectors).astype(np.float64)
 
 
@@ -227,7 +227,7 @@ class _LevelVectors(NamedTuple):
             level_dependent = np.zeros_like(level_free)
             if level.dependent is not None:
                 level_dependent = level.dependent.numpy()[0].astype(np.float64)
-            if model.schema.model.level_sharing == "truncate":
+            if model.schema.model.levels.nested:
                 level_free, level_dependent = level_free + level_dependent, np.zeros_like(level_dependent)
             free.append(level_free)
             dependent.append(level_dependent)
@@ -266,7 +266,7 @@ def _class_parts(model: Feat2Vec, extracted: Sequence[Extracted], class_number: 
     """A class's bias and its pairs with the groups: it is a value of the top level."""
     yield Part("bias", (class_name,), float(model.class_bias[class_number]))
     class_vectors = [vectors.numpy()[class_number].astype(np.float64) for vectors in model.class_vectors]
-    truncate = model.schema.model.level_sharing == "truncate"
+    truncate = model.schema.model.levels.nested
     top = len(class_vectors) - 1
     for name, group in zip(model.groups, extracted, strict=True):
         vectors = _LevelVectors.of(model, group)

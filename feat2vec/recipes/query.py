@@ -17,6 +17,7 @@ import duckdb
 
 from feat2vec.errors import UserError
 from feat2vec.table.database import connect
+from feat2vec.writing import replacing_file
 
 QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")  # no INSERT, no COPY
 SOURCES = ("BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION")  # no SHOW
@@ -39,10 +40,10 @@ def write_query(query: str, tables: Mapping[str, Path], path: Path, where: str) 
 
     """
     with (
+        replacing_file(path) as new,  # a table may be in a file of the name of `path`
         tempfile.TemporaryDirectory(prefix=".query-", dir=path.parent) as private,
         connect(Path(private, "spill"), threads=1) as database,
     ):
-        new = Path(private, "rows.parquet")  # a table may be in a file of the name of `path`
         # One thread: a join keeps the order of its rows, and a split its parts.
         opened = [str(new.absolute())]
         for name, file in tables.items():
@@ -61,7 +62,6 @@ def write_query(query: str, tables: Mapping[str, Path], path: Path, where: str) 
         except duckdb.Error as error:
             said = " ".join(str(error).split())[:MOST_SAID]
             raise UserError(f"{where}: the query fails: {said}") from None
-        new.replace(path)
 
 
 def _without_hugeints(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:

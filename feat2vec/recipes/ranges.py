@@ -10,10 +10,11 @@ from pydantic import Field
 
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.options import OF_OBJECTIVE, Measurement, measurement_conflicts, no_metric
+from feat2vec.schema.document import Document, KeyPath, dotted, shown
 from feat2vec.schema.extractor_options import Many, Text
-from feat2vec.schema.options import Schema, read_schema
+from feat2vec.schema.options import Schema
+from feat2vec.schema.reading import read_schema
 from feat2vec.schema.validation import Findings, Problem, Spec
-from feat2vec.schema.yaml_text import Document, KeyPath, dotted, shown
 
 
 class Range(Spec):

@@ -12,10 +12,12 @@ from pydantic import Field
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.options import Measurement, measurement_conflicts, no_metric
 from feat2vec.recipes.ranges import Tune, tune_conflicts, unfit
+from feat2vec.schema.document import Data, Document, KeyPath
 from feat2vec.schema.extractor_options import Count, Many, Share, Text
-from feat2vec.schema.options import Schema, read_schema
+from feat2vec.schema.options import Schema
+from feat2vec.schema.reading import read_schema
 from feat2vec.schema.validation import Findings, Problem, Spec, validate
-from feat2vec.schema.yaml_text import Data, Document, KeyPath, read_document
+from feat2vec.schema.yaml_text import read_document
 from feat2vec.writing import is_component
 
 Peer = Literal["popularity", "gradient_boosting", "word2vec"]

@@ -21,7 +21,7 @@ from feat2vec.table.sources.files import find_files, parquet_part
 from feat2vec.table.stages import is_list
 from feat2vec.table.table import Table, open_table
 from feat2vec.table.types import is_supported
-from feat2vec.writing import remove_inside
+from feat2vec.writing import remove_inside, replacing_file
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,8 @@ def learning_parts(
             else {"source": parts[name].name}
             for name in ("train", "validation")
         }
-        new_index_file = index_file.with_suffix(".new")
-        new_index_file.write_text(json.dumps(facts), encoding="utf-8")
-        new_index_file.replace(index_file)
+        with replacing_file(index_file) as partial:
+            partial.write_text(json.dumps(facts), encoding="utf-8")
     tables: dict[str, Table] = {}
     for name, part_facts in json.loads(index_file.read_text(encoding="utf-8")).items():
         if "source" in part_facts:
@@ -130,11 +129,10 @@ def _write(
     path = folder / f"{name}.parquet"
     columns = like.columns if isinstance(like, Table) else like
     schema = pa.schema([(column, kind) for column, kind in columns.items() if is_supported(kind)])
-    new = path.with_suffix(".new")  # the rows may come from a file of this name
-    with pq.ParquetWriter(new, schema) as writer:
+    # The rows may come from a file of this name, which can be read until the new one is whole.
+    with replacing_file(path) as partial, pq.ParquetWriter(partial, schema) as writer:
         for batch in batches:
             writer.write_table(pa.Table.from_batches([batch.select(schema.names)]).cast(schema))
-    new.replace(path)
     return Table(str(path), [parquet_part(str(path))], not isinstance(like, Table) or like.typed)
 
 

@@ -32,7 +32,7 @@ from feat2vec.writing import (
     refuse_inputs_inside,
     refuse_links_inside,
     run_place,
-    unmarked,
+    why_unmarked,
     work_folder,
 )
 
@@ -112,7 +112,7 @@ def _checked_place(out: Path, sources: Mapping[str, str], *, resume: bool, force
         raise UserError(f"{out}: is there already; --force replaces it, --resume goes on, --out names another folder")
     place = run_place(out, resume=resume, force=force)
     if place is None and read_mark(out) is None:
-        raise UserError(f"{out}: {unmarked(out)}, so that nothing is added to it; choose another --out")
+        raise UserError(f"{out}: {why_unmarked(out)}, so that nothing is added to it; choose another --out")
     files = [file for source in sources.values() for file in open_table(source).files]
     refuse_inputs_inside([out, partial_folder(out)], files)
     return place

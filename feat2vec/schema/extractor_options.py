@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import Field
 
+from feat2vec.schema.document import KeyPath
 from feat2vec.schema.validation import Spec
-from feat2vec.schema.yaml_text import KeyPath
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Dim = Annotated[int, Field(ge=1, le=65_536)]

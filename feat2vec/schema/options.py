@@ -5,13 +5,9 @@ A YAML key, the field that holds it and the constructor's argument have the same
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
-from weakref import WeakValueDictionary
+from typing import Annotated, Literal
 
 from pydantic import (
     AliasChoices,
@@ -25,7 +21,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from feat2vec.errors import suggest
+from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import (
     EXTRACTORS,
     HOLDERS,
@@ -39,8 +35,10 @@ from feat2vec.schema.extractor_options import (
     Share,
     Text,
 )
-from feat2vec.schema.validation import Findings, Problem, Spec, validate
-from feat2vec.schema.yaml_text import Data, Document, KeyPath, dump_document, parse_document, read_document
+from feat2vec.schema.levels import Levels
+from feat2vec.schema.resolved_texts import ResolvedTexts
+from feat2vec.schema.validation import Spec
+from feat2vec.schema.yaml_text import dump_document
 
 
 @dataclass(frozen=True)
@@ -119,6 +117,16 @@ class ModelSpec(Spec):
     together: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()
     dependents: Literal["joint", "strict"] = "joint"
     level_sharing: Literal["separate", "truncate"] = "separate"
+
+    @property
+    def levels(self) -> Levels:
+        """The levels of the space; a model without `ranks` has one."""
+        return Levels(self.ranks or (self.dim,), nested=self.level_sharing == "truncate")
+
+    @property
+    def size_key(self) -> str:
+        """The key that says how large the space is."""
+        return "dim" if self.ranks is None else "ranks"
 
 
 def _list_or_mapping(value: object) -> str:
@@ -315,15 +323,14 @@ class Schema(Spec):
 
     def resolved(self) -> str:
         """The schema as YAML, every default filled in."""
-        for text, known in list(_WRITTEN.items()):
-            if known is self:
-                return text
+        known_text = RESOLVED_TEXTS.text_of(self)
+        if known_text is not None:
+            return known_text
         data = self.model_dump(mode="json")
         for key in ("ranks", "level_sharing", "dependents") if self.model.ranks is None else ("dim",):
             del data["model"][key]
         text = dump_document(data)
-        if _READ.get(id(self)) is self:  # one that was put together otherwise may not be valid
-            _WRITTEN[text] = self
+        RESOLVED_TEXTS.remember(self, text)
         return text
 
     def columns(self) -> dict[str, KeyPath]:
@@ -342,196 +349,4 @@ class Schema(Spec):
 
 
 HOLDERS += [Group, Schema]
-
-# Schemas of many groups take a second to write and another to read, which a training would do five times over.
-_READ: WeakValueDictionary[int, Schema] = WeakValueDictionary()  # by id: those that `read_schema` made
-_WRITTEN: WeakValueDictionary[str, Schema] = WeakValueDictionary()  # by their resolved text
-
-
-# --- reading --------------------------------------------------------------------------------------------------------
-
-
-def read_schema(
-    source: str | Path | Document | Mapping[str, Any], *, plugins: bool = True, settings: Sequence[str] = ()
-) -> Schema:
-    """Read a schema from a file, its text (of several lines), a parsed document or plain data.
-
-    `settings` such as "training.epochs=5" replace what it says. `plugins=False` imports nothing that the schema names:
-    use it for a schema that is not the user's own.
-    """
-    if isinstance(source, Mapping):
-        source = parse_document(dump_document(source))
-    elif isinstance(source, str) and "\n" in source:
-        source = parse_document(source)
-    document = source if isinstance(source, Document) else read_document(source)
-    document = document.with_settings(settings)
-    not_loaded = list(_load_plugins(document, allowed=plugins))
-    schema = validate(document, Schema, _conflicts, STAND_INS, not_loaded)
-    _READ[id(schema)] = schema
-    return schema
-
-
-def schema_of(text: str, name: str = "schema") -> Schema:
-    """The schema that a text is, such as `resolved` writes; plugins that it names have to be imported already.
-
-    The text of a schema that is still in use is not parsed again.
-    """
-    known = _WRITTEN.get(text)
-    return read_schema(parse_document(text, name), plugins=False) if known is None else known
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a schema file, for editors."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Schema.model_json_schema()
-
-
-def _load_plugins(document: Document, *, allowed: bool) -> Iterator[Problem]:
-    names = document.data.get("plugins")
-    for i, name in enumerate(names if isinstance(names, list) else ()):
-        if not isinstance(name, str) or not name or name in sys.modules:
-            continue
-        if not allowed:
-            yield ("plugins", i), f"would run the code of {name!r}; import it yourself first if you trust it"
-            continue
-        path = list(sys.path)
-        sys.path.insert(0, str(Path(document.name).resolve().parent))
-        try:
-            importlib.import_module(name)
-        except (Exception, SystemExit) as error:
-            remedy = f"; write {name[:-3]!r}" if name.endswith(".py") else ""
-            message = " ".join(f"{type(error).__name__}: {error}".split())
-            yield ("plugins", i), f"the plugin {name!r} cannot be imported: {message}{remedy}"
-        finally:
-            sys.path[:] = path
-
-
-STAND_INS: Mapping[str, Data] = {"version": 1, "groups": {"?": {"column": "?"}}}  # to check the rest of a wrong schema
-
-
-def _conflicts(schema: Schema, found: Findings) -> Iterator[Problem]:
-    """What is wrong although each key is right by itself."""
-    groups = found.data.get("groups")
-    given: Mapping[str, Any] = groups if isinstance(groups, dict) else {}  # with those that are wrong by themselves
-    for name, group in schema.groups.items():
-        if name in given and found.sound("groups", name):
-            yield from _group_conflicts(schema, name, group, given[name])
-    yield from _model_conflicts(schema.model, found)
-    if schema.target is not None:
-        for path, column in ((("objective", "weight"), schema.weight), (("id",), schema.id)):
-            if column == schema.target and found.sound(*path):
-                yield path, f"the column {column!r} is also the target; name another column"
-    if schema.target is None and isinstance(schema.head, Mlp) and found.sound("head") and found.sound("objective"):
-        yield ("head",), "mlp is for objectives with a target; noise is told by the pairs of groups alone"
-    if not found.sound("groups", inside=False):
-        return
-    if found.sound("noise", "joint"):
-        yield from _set_conflicts(("noise", "joint"), schema.noise.joint, list(given), "joint noise", "is drawn")
-    if found.sound("model", "together"):
-        yield from _together_conflicts(schema, found, list(given))
-    if found.sound("noise", "targets"):
-        joint = schema.noise.joint if found.sound("noise", "joint") else ()
-        yield from _target_conflicts(schema.noise.targets, joint, list(given))
-    if isinstance(schema.objective, Logistic) and found.sound("objective"):
-        yield from _logistic_conflicts(schema, schema.objective, found, list(given))
-    if schema.target is None and len(given) < 2 and found.sound("objective"):
-        yield ("groups",), "one group has nothing to be learnt from; add a second one, or an objective with a target"
-
-
-def _group_conflicts(schema: Schema, name: str, group: Group, given: Mapping[str, Any]) -> Iterator[Problem]:
-    here = ("groups", name)
-    columns = (*here, "column" if "column" in given else "columns")
-    for path, message in group.extractor.conflicts(group.columns):
-        yield ((*here, "extractor", *path) if path else columns), message
-    for column in dict.fromkeys(group.columns):
-        if group.columns.count(column) > 1:
-            yield columns, f"the column {column!r} is here twice; keep one"
-    if schema.target in group.columns:
-        yield columns, f"the column {schema.target!r} is also the target, which it would give away; remove the group"
-    if schema.target is not None and schema.target == getattr(group.extractor, "weights", None):
-        yield (*here, "extractor", "weights"), f"the column {schema.target!r} is also the target; name another column"
-
-
-def _model_conflicts(model: ModelSpec, found: Findings) -> Iterator[Problem]:
-    given = model.model_fields_set
-    if model.ranks is not None:
-        if "dim" in given:
-            yield ("model", "dim"), "cannot be combined with `ranks`; keep one of them"
-        if found.sound("model", "ranks") and any(
-            low >= high for low, high in zip(model.ranks, model.ranks[1:], strict=False)
-        ):
-            yield ("model", "ranks"), f"must ascend, received {list(model.ranks)}"
-    elif found.sound("model", "ranks"):
-        for key in ("level_sharing", "dependents"):
-            if key in given:
-                yield ("model", key), "is for models with `ranks`; remove it, or give ranks"
-
-
-def _logistic_conflicts(
-    schema: Schema, objective: Logistic, found: Findings, names: Sequence[str]
-) -> Iterator[Problem]:
-    here, group = ("objective", "implicit"), objective.implicit
-    if isinstance(objective.class_weights, dict):
-        if objective.class_weights.get("0", 1) == objective.class_weights.get("1", 1) == 0:
-            yield ("objective", "class_weights"), "is 0 for both classes, which leaves nothing to learn from; raise one"
-        for name in objective.class_weights:
-            if name not in ("0", "1"):
-                yield ("objective", "class_weights", name), "is no class of a logistic target; those are 0 and 1"
-    if group is None:
-        return
-    if group not in names:
-        yield here, f"names {group!r}, which is no group{suggest(group, names)}"
-    elif len(names) < 2:
-        yield here, f"{group!r} is the only group; its negatives need another one to be told by"
-    if found.sound("noise") and schema.noise.targets:
-        yield ("noise", "targets"), "cannot be combined with objective.implicit, which names the group that is drawn"
-    if found.sound("noise") and any(group in joint for joint in schema.noise.joint):
-        yield ("noise", "joint"), f"holds {group!r}, which objective.implicit draws alone; remove it there"
-    if found.sound("training") and schema.training.interaction_dropout:
-        yield ("training", "interaction_dropout"), "cannot be combined with objective.implicit; set it to 0"
-    if found.sound("head") and isinstance(schema.head, Mlp):
-        yield ("head",), "cannot be mlp with objective.implicit, whose negatives share a row's sums; use fm"
-
-
-def _set_conflicts(
-    here: KeyPath, sets: Sequence[Sequence[str]], names: Sequence[str], what: str, verb: str
-) -> Iterator[Problem]:
-    """Sets of two or more groups, each group in one of them."""
-    seen: set[str] = set()
-    for i, some in enumerate(sets):
-        if len(some) < 2:
-            yield (*here, i), f"names {len(some)} of the groups; {what} needs two or more"
-        for k, name in enumerate(some):
-            if name not in names:
-                yield (*here, i, k), f"names {name!r}, which is no group{suggest(name, names)}"
-            elif name in seen:
-                yield (*here, i, k), f"names {name!r} again; a group {verb} once"
-            seen.add(name)
-
-
-def _together_conflicts(schema: Schema, found: Findings, names: Sequence[str]) -> Iterator[Problem]:
-    here, sets, objective = ("model", "together"), schema.model.together, schema.objective
-    if sets and found.sound("objective") and isinstance(objective, Nce | NegativeSampling | Contrastive | Softmax):
-        yield here, f"is for pairs that tell a number, by logistic, regression or glove; {objective.type} is none"
-    elif sets and isinstance(objective, Logistic) and objective.implicit is not None:
-        yield here, "cannot be combined with objective.implicit; remove one of them"
-    elif any(set(names) <= set(some) for some in sets):
-        yield here, "has every group in one sum, which leaves no pairs; leave a group out"
-    yield from _set_conflicts(here, sets, names, "a sum", "is added up")
-
-
-def _target_conflicts(
-    targets: Sequence[str] | Mapping[str, float], joints: Sequence[Sequence[str]], names: Sequence[str]
-) -> Iterator[Problem]:
-    seen: set[str] = set()
-    for i, name in enumerate(targets):
-        here = ("noise", "targets", name if isinstance(targets, Mapping) else i)
-        if name not in names:
-            yield here, f"names {name!r}, which is no group{suggest(name, names)}"
-        elif name in seen:
-            yield here, f"names {name!r} again; keep one"
-        else:
-            together = next((joint for joint in joints if name in joint), ())
-            absent = [other for other in together if other in names and other not in targets]
-            if absent:
-                yield here, f"names {name!r} without {absent[0]!r}, which is drawn with it; name both or neither"
-        seen.add(name)
+RESOLVED_TEXTS: ResolvedTexts[Schema] = ResolvedTexts()

@@ -1,22 +1,19 @@
-"""YAML text to plain data that remembers the line of every key.
+"""YAML text to documents, and data to YAML text.
 
-Scalars follow YAML 1.2 (`true`, `12`, `1e-3`); what YAML 1.1 and 1.2 read differently (`010`, `1:30`, `2020-01-01`)
-is a problem to be settled with quotes, never a guess.
+A scalar that readers of YAML do not agree on (`010`, `2020-01-01`) is a flaw, which the user settles with quotes.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 from feat2vec.errors import UserError, suggest
-
-Data = None | bool | int | float | str | list["Data"] | dict[str, "Data"]
-KeyPath = tuple[str | int, ...]
+from feat2vec.schema.document import Data, Document, Flaw, KeyPath, shown
+from feat2vec.schema.yaml_scalars import other_reading, scalar_value
 
 YAML_TAG = "tag:yaml.org,2002:"
 SCALAR_TAGS = {"str", "int", "float", "bool", "null", "timestamp", "value", "merge"}
@@ -24,25 +21,8 @@ INIT = "`feat2vec init DATA -o SCHEMA` writes a schema"
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 50
 MAX_NODES = 100_000  # aliases of aliases can describe more nodes than fit in memory
-MAX_SHOWN = 60  # characters of a value in a message
 
-WORDS: Mapping[str, bool | None] = {
-    **{word: True for base in ("true", "yes", "on") for word in (base, base.title(), base.upper())},
-    **{word: False for base in ("false", "no", "off") for word in (base, base.title(), base.upper())},
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-}
-INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
-FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?")
-NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-AMBIGUOUS = (
-    (re.compile(r"[-+]?[0-9]{301,}"), "a number too long for some readers"),
-    (re.compile(r"[-+]?0[0-9]+|[-+]?0o[0-7]+"), "an octal number to some readers"),
-    (re.compile(r"[-+]?0[xb][0-9a-fA-F_]+"), "a hexadecimal or binary number to some readers"),
-    (re.compile(r"[-+]?\.?[0-9][0-9_]*_[0-9_]*(\.[0-9_]*)?"), "a number with underscores to some readers"),
-    (re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?"), "a number of base 60 to some readers"),
-    (re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?"), "a date to some readers"),
-)
-HINTS = (  # what PyYAML says, and what to do about it
+HINTS = (  # a part of PyYAML's message, the cause (empty: the message itself), and the remedy
     ("another document", "holds several documents", "keep one, and remove the `---` between them"),
     ("'\\t'", "a tab where only spaces may stand", "indent with spaces"),
     (
@@ -58,100 +38,13 @@ HINTS = (  # what PyYAML says, and what to do about it
 )
 
 
-@dataclass(frozen=True)
-class Flaw:
-    """What the text itself has wrong at a path, where `data` holds nothing."""
-
-    line: int
-    path: KeyPath
-    message: str
-
-
-@dataclass(frozen=True)
-class Document:
-    """Data with the line of each of its keys, and how plain scalars were spelled.
-
-    `flaws` are for `validate` to report, together with what is wrong with the data. `settings` are the paths whose
-    values were given beside the text, and how.
-    """
-
-    name: str
-    data: dict[str, Data]
-    lines: dict[KeyPath, int]
-    spelled: dict[KeyPath, str]
-    flaws: tuple[Flaw, ...] = ()
-    settings: Mapping[KeyPath, str] = field(default_factory=dict)
-
-    def line(self, path: KeyPath) -> int:
-        """The line of a path, or of its nearest ancestor that is in the file."""
-        while path and path not in self.lines:
-            path = path[:-1]
-        return self.lines.get(path, 1)
-
-    def problem(self, path: KeyPath, message: str, line: int | None = None) -> str:
-        """`file:line: path: message`, or `--set key=value: path: message`."""
-        where = f"{self.name}:{line or self.line(path)}"
-        for place, setting in self.settings.items():
-            made = path not in self.lines and place[: len(path)] == path  # a key that only the setting has
-            if path and (made or path[: len(place)] == place):
-                where = f"--set {setting}"
-        return ": ".join([where, *([dotted(path)] if path else []), message])
-
-    def with_settings(self, settings: Sequence[str]) -> Document:
-        """The document with values replaced, each setting being `key.below.key=value`, the value in YAML."""
-        document = self
-        for setting in settings:
-            key, equals, text = setting.partition("=")
-            if not equals or not all(key.split(".")):
-                raise UserError(f"--set {setting}: expected key=value, such as training.epochs=5")
-            try:
-                value = parse_document(f"value: {text}", "--set")
-            except UserError as error:
-                said = str(error).split(": ", 1)[1]
-                raise UserError(f"--set {setting}: {said}") from None
-            if len(value.data) > 1:  # a line of its own below the value
-                raise UserError(f"--set {setting}: expected key=value, such as training.epochs=5")
-            document = document._set(tuple(key.split(".")), setting, value)
-        return document
-
-    def _set(self, path: KeyPath, setting: str, value: Document) -> Document:
-        def put(data: Data, path: KeyPath) -> Data:
-            if not path:
-                return value.data.get("value")
-            holder = data if isinstance(data, dict) else {"type": data} if isinstance(data, str) else {}
-            return {**holder, str(path[0]): put(holder.get(str(path[0])), path[1:])}
-
-        data = put(self.data, path)
-        if not isinstance(data, dict):
-            raise UserError(f"--set {setting}: expected key=value, such as training.epochs=5")
-        kept = {at: text for at, text in self.spelled.items() if at[: len(path)] != path}
-        spelled = kept | {(*path, *at[1:]): text for at, text in value.spelled.items()}
-        flaws = [flaw for flaw in self.flaws if flaw.path[: len(path)] != path]
-        flaws += [replace(flaw, path=(*path, *flaw.path[1:]), line=0) for flaw in value.flaws]
-        settings = {**self.settings, path: setting}
-        return replace(self, data=data, spelled=spelled, flaws=tuple(flaws), settings=settings)
-
-
-def dotted(path: KeyPath) -> str:
-    """A path as it is shown: keys that are not words stand in brackets.
-
-    >>> dotted(("groups", "cast", "columns", 0)), dotted(("groups", "a: b", "column"))
-    ('groups.cast.columns[0]', "groups['a: b'].column")
-    """
-    words = (
-        f".{key}" if isinstance(key, str) and re.fullmatch(rf"[\w-]{{1,{MAX_SHOWN}}}", key) else f"[{shown(key)}]"
-        for key in path
-    )
-    return "".join(words).removeprefix(".")
-
-
 def read_document(path: str | Path) -> Document:
-    """Read a YAML file."""
+    """Read and parse a YAML file; a UserError says why it cannot be read."""
     return parse_document(read_text(path), str(path))
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a YAML file."""
+    """Read the text of a YAML file; a UserError says why it cannot be read."""
     path = Path(path)
     try:
         with path.open("rb") as file:
@@ -170,7 +63,22 @@ def read_text(path: str | Path) -> str:
 
 
 def parse_document(text: str, name: str = "schema") -> Document:
-    """Parse YAML text. What cannot be parsed at all is raised, what can be skipped is among the document's `flaws`."""
+    """Parse YAML text.
+
+    Args:
+        text: The text of one document, a mapping.
+        name: What messages call it.
+
+    Returns:
+        The document. What could be skipped is among its `flaws`.
+
+    Raises:
+        UserError: The text cannot be parsed at all.
+
+    >>> parse_document("model: {dim: 50}").data
+    {'model': {'dim': 50}}
+
+    """
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -186,27 +94,28 @@ def parse_document(text: str, name: str = "schema") -> Document:
         raise UserError(f"{name}:1: the file is empty; {INIT}")
     line = root.start_mark.line + 1
     if not isinstance(root, yaml.MappingNode):
-        found = "a list" if isinstance(root, yaml.SequenceNode) else "a single value"
-        raise UserError(f"{name}:{line}: expected keys such as `version:` and `groups:`, received {found}; {INIT}")
-    reader = _Reader()
+        kind = "a list" if isinstance(root, yaml.SequenceNode) else "a single value"
+        raise UserError(f"{name}:{line}: expected keys such as `version:` and `groups:`, received {kind}; {INIT}")
+    reader = _NodeReader()
     data = reader.value(root, ())
     flaws = tuple(dict.fromkeys(reader.flaws))
     return Document(name, data if isinstance(data, dict) else {}, reader.lines, reader.spelled, flaws)
 
 
 def _not_yaml(error: yaml.MarkedYAMLError, name: str) -> str:
-    said = " ".join(str(error.problem or error.context).split())
-    late = any(sign in said for sign in ("end of stream", "<stream end>", "expected ':'"))  # noticed after its line
-    mark = (error.context_mark if late else error.problem_mark) or error.problem_mark or error.context_mark
-    where = f"{name}:{mark.line + 1 if mark else 1}"
-    for sign, instead, remedy in HINTS:
-        if sign in said:
-            return f"{where}: is not YAML: {instead or said}; {remedy}"
-    return f"{where}: is not YAML: {f'{error.context}, ' if error.context and error.problem else ''}{said}"
+    """The message for one of PyYAML's errors, with a remedy where its cause is known."""
+    problem = " ".join(str(error.problem or error.context).split())
+    is_late = any(sign in problem for sign in ("end of stream", "<stream end>", "expected ':'"))  # after its line
+    mark = (error.context_mark if is_late else error.problem_mark) or error.problem_mark or error.context_mark
+    origin = f"{name}:{mark.line + 1 if mark else 1}"
+    for sign, cause, remedy in HINTS:
+        if sign in problem:
+            return f"{origin}: is not YAML: {cause or problem}; {remedy}"
+    return f"{origin}: is not YAML: {f'{error.context}, ' if error.context and error.problem else ''}{problem}"
 
 
 def _neighbours(path: Path) -> str:
-    """A suggestion for a file that is not there."""
+    """A suggestion of files in the same folder, for one that is not there."""
     try:
         return suggest(path.name, sorted(entry.name for entry in path.parent.iterdir() if entry.is_file()))
     except (OSError, ValueError):
@@ -214,7 +123,7 @@ def _neighbours(path: Path) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Nodes with their lines; nesting that would exhaust the stack is refused."""
+    """PyYAML's loader of nodes, which refuses nesting that would exhaust the stack."""
 
     depth = 0
 
@@ -229,117 +138,115 @@ class _Loader(yaml.SafeLoader):
 
 
 @dataclass
-class _Reader:
-    """Nodes to data."""
+class _NodeReader:
+    """Reads data from PyYAML's nodes, and collects lines, spellings and flaws."""
 
     lines: dict[KeyPath, int] = field(default_factory=dict)
     spelled: dict[KeyPath, str] = field(default_factory=dict)
     flaws: list[Flaw] = field(default_factory=list)
-    above: list[yaml.Node] = field(default_factory=list)
-    nodes: int = 0
+    ancestors: list[yaml.Node] = field(default_factory=list)  # of the node that is being read
+    nodes: int = 0  # that were read, those behind aliases each time
 
-    def complain(self, node: yaml.Node, path: KeyPath, message: str) -> None:
+    def add_flaw(self, node: yaml.Node, path: KeyPath, message: str) -> None:
         self.flaws.append(Flaw(node.start_mark.line + 1, path, message))
 
     def value(self, node: yaml.Node, path: KeyPath) -> Data:
         self.nodes += 1
-        if node in self.above or self.nodes > MAX_NODES or len(self.above) > MAX_DEPTH:
+        if node in self.ancestors or self.nodes > MAX_NODES or len(self.ancestors) > MAX_DEPTH:
             if self.nodes <= MAX_NODES + 1:
-                self.complain(node, path, "this alias refers to itself or repeats too much; write the value out")
+                self.add_flaw(node, path, "this alias refers to itself or repeats too much; write the value out")
             return None
-        self.above.append(node)
+        self.ancestors.append(node)
         try:
             if isinstance(node, yaml.ScalarNode):
                 return self.scalar(node, path)
             if node.tag not in (f"{YAML_TAG}map", f"{YAML_TAG}seq"):
-                self.complain(node, path, f"tags are not supported, received {shown(node.tag)}; remove it")
+                self.add_flaw(node, path, f"tags are not supported, received {shown(node.tag)}; remove it")
                 return None
             if isinstance(node, yaml.MappingNode):
                 return dict(self.items(node, path))
             return [self.item(item, (*path, i)) for i, item in enumerate(node.value)]
         finally:
-            self.above.pop()
+            self.ancestors.pop()
 
     def item(self, node: yaml.Node, path: KeyPath) -> Data:
         self.lines[path] = node.start_mark.line + 1
         return self.value(node, path)
 
     def items(self, node: yaml.MappingNode, path: KeyPath) -> Iterator[tuple[str, Data]]:
-        first: dict[str, int] = {}
+        first_lines: dict[str, int] = {}
         for key_node, value_node in node.value:
             if self.nodes > MAX_NODES:
                 return
             key = self.key(key_node, path)
             if key is None:
                 continue
-            if key in first:
-                self.complain(key_node, (*path, key), f"is here twice (first in line {first[key]}); keep one")
+            if key in first_lines:
+                self.add_flaw(key_node, (*path, key), f"is here twice (first in line {first_lines[key]}); keep one")
                 continue
-            first[key] = self.lines[(*path, key)] = key_node.start_mark.line + 1
+            first_lines[key] = self.lines[(*path, key)] = key_node.start_mark.line + 1
             yield key, self.value(value_node, (*path, key))
 
     def key(self, node: yaml.Node, path: KeyPath) -> str | None:
         if not isinstance(node, yaml.ScalarNode):
-            self.complain(node, path, "a key must be text, received a list or keys and values")
+            self.add_flaw(node, path, "a key must be text, received a list or keys and values")
         elif node.tag == f"{YAML_TAG}merge":
-            self.complain(node, path, "merge keys (`<<`) are not supported; repeat the keys")
-        elif _foreign(node):
-            self.complain(node, path, f"tags are not supported, received {shown(node.tag)}; remove it")
-        elif node.style is None and (plain(node.value) != node.value or _ambiguous(node)):
+            self.add_flaw(node, path, "merge keys (`<<`) are not supported; repeat the keys")
+        elif _has_foreign_tag(node):
+            self.add_flaw(node, path, f"tags are not supported, received {shown(node.tag)}; remove it")
+        elif node.style is None and (scalar_value(node.value) != node.value or _other_reading(node)):
             text = shown(node.value, node.value)
-            self.complain(node, path, f'a key must be text, received {text or "nothing"}; put it in quotes: "{text}"')
+            self.add_flaw(node, path, f'a key must be text, received {text or "nothing"}; put it in quotes: "{text}"')
         else:
             return str(node.value)
         return None
 
     def scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Data:
         text = str(node.value)
-        if _foreign(node):
-            self.complain(node, path, f"tags are not supported, received {shown(node.tag)}; remove it")
+        if _has_foreign_tag(node):
+            self.add_flaw(node, path, f"tags are not supported, received {shown(node.tag)}; remove it")
             return None
         if node.style is not None:
             return text
-        if reading := _ambiguous(node):
+        if reading := _other_reading(node):
             remedy = f'write "{shown(text, text)}" in quotes for the text, or a plain decimal number'
-            self.complain(node, path, f"received {shown(text, text)}, which is {reading}; {remedy}")
+            self.add_flaw(node, path, f"received {shown(text, text)}, which is {reading}; {remedy}")
             return None
         self.spelled[path] = text
-        return plain(text)
+        return scalar_value(text)
 
 
-def _foreign(node: yaml.ScalarNode) -> bool:
+def _has_foreign_tag(node: yaml.ScalarNode) -> bool:
     """Whether the node has a tag that is not of plain YAML."""
     return node.tag.removeprefix(YAML_TAG) not in SCALAR_TAGS
 
 
-def _ambiguous(node: yaml.ScalarNode) -> str | None:
-    """What some readers take an unquoted scalar for, where we and others read something else."""
-    for pattern, reading in AMBIGUOUS:
-        if pattern.fullmatch(node.value):
-            return reading
-    text = isinstance(plain(node.value), str)
-    return "a number to some readers" if text and node.tag in (f"{YAML_TAG}int", f"{YAML_TAG}float") else None
-
-
-def plain(text: str) -> Data:
-    """What an unquoted scalar means.
-
-    >>> [plain(word) for word in ("12", "1e-3", "no", "north")]
-    [12, 0.001, False, 'north']
-    """
-    if text in WORDS:
-        return WORDS[text]
-    if INTEGER.fullmatch(text) and len(text) <= 301:
-        return int(text)
-    if FLOAT.fullmatch(text):
-        return float(text)
-    if NOT_FINITE.fullmatch(text):
-        return float(text.replace(".", "", 1).lower())
-    return text
+def _other_reading(node: yaml.ScalarNode) -> str | None:
+    """What some readers, PyYAML among them, take an unquoted scalar for, if not for what `scalar_value` gives."""
+    reading = other_reading(node.value)
+    if reading is not None:
+        return reading
+    is_number_to_pyyaml = node.tag in (f"{YAML_TAG}int", f"{YAML_TAG}float")
+    is_text_to_us = isinstance(scalar_value(node.value), str)
+    return "a number to some readers" if is_number_to_pyyaml and is_text_to_us else None
 
 
 def dump_document(data: Mapping[str, object]) -> str:
-    """Data as YAML text that `parse_document` and every other YAML reader take back as it was."""
+    r"""Write data as YAML text that `parse_document` and other readers of YAML read back the same.
+
+    Args:
+        data: Keys and values, lists, text and numbers.
+
+    Returns:
+        The text.
+
+    Raises:
+        UserError: The data hold something else, or themselves.
+
+    >>> dump_document({"name": "010", "dims": [8, 64]})
+    'name: "010"\ndims: [8, 64]\n'
+
+    """
     try:
         dumped = yaml.dump(
             data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None
@@ -353,42 +260,20 @@ def dump_document(data: Mapping[str, object]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
+    """PyYAML's dumper, without anchors and aliases."""
+
     def ignore_aliases(self, data: object) -> bool:
-        del data  # whatever it is, it is written out
+        del data
         return True
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     node = dumper.represent_scalar(f"{YAML_TAG}str", str(text))
-    if plain(text) != text or _ambiguous(node) or text in ("y", "Y", "n", "N", "=") or not text.isprintable():
+    is_surprising = scalar_value(text) != text or _other_reading(node) or text in ("y", "Y", "n", "N", "=")
+    if is_surprising or not text.isprintable():
         node.style = '"'
     return node
 
 
 _Dumper.add_multi_representer(str, _represent_text)
 _Dumper.add_representer(str, _represent_text)
-
-
-def shown(value: object, spelled: str | None = None) -> str:
-    """A value as a message shows it, in one line: a scalar as it was spelled, of anything larger only the kind."""
-    if isinstance(value, (list, tuple, Mapping)):
-        return kind_of(value) if value else f"an empty {'mapping' if isinstance(value, Mapping) else 'list'}"
-    if spelled == "" or (value is None and spelled is None):
-        return "nothing"
-    text = repr(value) if spelled is None or not spelled.isprintable() else spelled
-    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
-
-
-def kind_of(value: object) -> str:
-    """What a value is called in a message."""
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, int):
-        return "a whole number"
-    if isinstance(value, float):
-        return "a number"
-    if isinstance(value, str):
-        return "text"
-    if value is None:
-        return "nothing"
-    return "a list" if isinstance(value, Sequence) else "keys and values"

@@ -27,7 +27,7 @@ from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError, listed, refuse_stray_bytes, suggest
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.pair_scores import Level
-from feat2vec.schema.levels import is_level
+from feat2vec.schema.levels import Levels
 from feat2vec.schema.options import ModelSpec
 from feat2vec.space.geometry import ROWS, blocks, dense
 from feat2vec.table.stages import Stage
@@ -67,7 +67,7 @@ class Embedder:
             each = {}
             for name, entries in inputs.items():
                 found = model.vectors(name, entries).levels
-                each[name] = tf.cast(at_level(found, self.level, encoder.schema.model.level_sharing), tf.float32)
+                each[name] = tf.cast(at_level(found, self.level, encoder.schema.model.levels), tf.float32)
             return tf.add_n(list(each.values())), each
 
         self.vectors = vectors
@@ -182,19 +182,20 @@ def chosen(names: Sequence[str], groups: Sequence[str] | None) -> list[str]:
 
 def level_of(model: ModelSpec, level: int | None) -> tuple[int, int]:
     """A level, counted from 1, and the size of its space."""
-    ranks = model.ranks or (model.dim,)
+    levels = model.levels
     if level is None:
-        level = len(ranks) if model.level_sharing == "truncate" else 1
-    if not is_level(level, len(ranks)):
-        there = f"the levels are 1 to {len(ranks)}" if len(ranks) > 1 else "a model without `ranks` has level 1 only"
+        level = levels.default
+    if not levels.has(level):
+        there = f"the levels are 1 to {len(levels)}" if len(levels) > 1 else "a model without `ranks` has level 1 only"
         raise UserError(f"level: there is no level {level!r}; {there}")
-    return level, ranks[level - 1]
+    return level, levels.ranks[level - 1]
 
 
-def at_level(levels: Sequence[Level], level: int, level_sharing: str) -> Any:
-    """A group's vectors [batch, dim] in the space of a level, counted from 1."""
-    whole = [part.free if part.dependent is None else part.free + part.dependent for part in levels]
-    return tf.concat(whole[:level], axis=1) if level_sharing == "truncate" else whole[level - 1]
+def at_level(stored: Sequence[Level], level: int, levels: Levels) -> Any:
+    """A group's vectors [batch, dim] in the space of a level, counted from 1, of what each level stores."""
+    vectors = [part.free if part.dependent is None else part.free + part.dependent for part in stored]
+    parts = vectors[levels.parts_of(level)]
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
 
 
 def entries_spec(encoder: Encoder, group: str) -> tf.TensorSpec:

@@ -155,7 +155,7 @@ def extract(model: Feat2Vec, entries: Mapping[str, Array]) -> Queries:
     for name, rows in entries.items():
         found = model.vectors(name, tf.convert_to_tensor(np.ascontiguousarray(rows))).levels
         parts = Queries(*map(list, zip(*(_parts(level) for level in found), strict=True)))
-        if model.schema.model.level_sharing == "truncate":
+        if model.schema.model.levels.nested:
             both = [free + dependent for free, dependent in zip(*parts, strict=True)]
             parts = Queries(both, [np.zeros_like(part) for part in both])
         if sums is None:

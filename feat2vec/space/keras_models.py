@@ -27,8 +27,8 @@ from feat2vec.model.large_variables import copy_to, tables_aside
 from feat2vec.model.network import run_extractor
 from feat2vec.sampling.batches import Batches, value_tables
 from feat2vec.schema.extractor_options import NumbersSpec, VectorSpec
-from feat2vec.schema.levels import dims_of
-from feat2vec.schema.options import Nce, Regression, Schema, Softmax, schema_of
+from feat2vec.schema.options import Nce, Regression, Schema, Softmax
+from feat2vec.schema.reading import schema_of
 from feat2vec.space.embed import ROW, at_level, chosen, column_names, level_of
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.stages import Stage, is_list, kind_of_type, stages
@@ -49,10 +49,10 @@ class GroupVectors(keras.layers.Layer):
         self.schema = schema
         self.shapes = {name: Shape(int(s[0]), tuple(s[1]), bool(s[2])) for name, s in shapes.items()}
         spec: Schema = schema_of(schema)
-        self.sharing = spec.model.level_sharing
+        self.levels = spec.model.levels
         self.level, self.dim = level_of(spec.model, level)
         self.names = input_names(list(self.shapes))
-        dims = dims_of(spec)[: self.level]
+        dims = self.levels.dims[: self.level]
         self.extractors = [
             build_extractor(spec.groups[name].extractor, _up_to(shape, self.level), dims, bias=False, name=f"group_{i}")
             for i, (name, shape) in enumerate(self.shapes.items())
@@ -79,7 +79,7 @@ class GroupVectors(keras.layers.Layer):
 
     def _set_trainable(self, value: bool) -> None:
         keras.layers.Layer.trainable.fset(self, value)
-        if self.built and self.sharing != "truncate":  # a level's space is its own: those below get no gradient
+        if self.built and not self.levels.nested:  # a level's space is its own: those below get no gradient
             for extractor in self.extractors:
                 for part in _of_levels(extractor, slice(self.level - 1)):
                     part.trainable = False
@@ -90,7 +90,7 @@ class GroupVectors(keras.layers.Layer):
         vectors = {}
         for name, extractor in zip(self.names, self.extractors, strict=True):
             extracted = run_extractor(extractor, inputs[name], drops, self._seed)
-            vectors[name] = at_level(extracted.levels, self.level, self.sharing)
+            vectors[name] = at_level(extracted.levels, self.level, self.levels)
         return {**vectors, ROW: tf.add_n(list(vectors.values()))}
 
     def _seed(self) -> Any:

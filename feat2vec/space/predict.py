@@ -15,7 +15,6 @@ import tensorflow as tf
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.schema.levels import is_level
 from feat2vec.schema.options import Glove, Logistic, NegativeSampling, Regression, Softmax
 from feat2vec.space.embed import ID, STAGE, ahead, entries_spec, parquet_file
 from feat2vec.space.geometry import ROWS, blocks, dense
@@ -39,11 +38,11 @@ class Predictor:
 
     def __init__(self, encoder: Encoder, model: Feat2Vec, level: int | None = None) -> None:
         self.encoder, self.objective = encoder, model.schema.objective
-        levels = 1 if model.schema.model.level_sharing == "truncate" else len(model.dims)
-        if level is not None and not is_level(level, levels):
-            there = f"the levels are 1 to {levels}" if levels > 1 else "this model has one level"
+        levels, submodels = model.schema.model.levels, model.schema.model.levels.submodels
+        if level is not None and not (levels.has(level) and level <= submodels):
+            there = f"the levels are 1 to {submodels}" if submodels > 1 else "this model has one level"
             raise UserError(f"--level: there is no level {level!r}; {there}")
-        at = -1 if level is None or levels == 1 else level - 1  # parts of a truncated model are no models
+        at = -1 if level is None or submodels == 1 else level - 1  # parts of a truncated model are no models
         specs = {name: entries_spec(encoder, name) for name in encoder.codecs}
 
         @tf.function(input_signature=[specs])  # type: ignore[untyped-decorator]

@@ -15,8 +15,7 @@ from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.encode.entry_tables import Array, file_name
 from feat2vec.encode.entry_text import distinct
 from feat2vec.errors import UnknownKeyError, UserError, listed, suggest
-from feat2vec.schema.levels import is_level
-from feat2vec.schema.levels import levels as levels_of
+from feat2vec.schema.levels import Levels
 from feat2vec.space.geometry import (
     ROWS,
     Candidates,
@@ -416,17 +415,16 @@ def group_vectors(
         raise UserError(
             f"there is no group {group!r}{suggest(group, names) or '; the groups are ' + listed(names)}{rows}"
         )
-    ranks = _ranks(model, level)
+    model_levels = _levels(model, level)
     if is_keyed(model, group):
         vocabulary = encoder.codecs[group].vocabulary
         assert vocabulary is not None
         keys: Names = KeyNames(encoder, group)
         counts = vocabulary.counts
-        levels = levels_of(counts, ranks)
+        levels = model_levels.of_counts(counts)
     else:
         keys, counts = ValueNames(encoder, group), encoder.values[group].counts
-        levels = np.full(len(counts), len(ranks), np.int8)
-    truncate = model.schema.model.level_sharing == "truncate"
+        levels = np.full(len(counts), len(model_levels), np.int8)
     total = len(counts) if level is None else int((levels >= level).sum())
     if not total:
         if level is None:
@@ -435,11 +433,11 @@ def group_vectors(
     return Vectors(
         group,
         keys,
-        lambda: _at_level(candidates(model, encoder, group), level, truncate),
+        lambda: _at_level(candidates(model, encoder, group), level, model_levels),
         counts[:total],
         levels[:total],
         level=level,
-        truncate=truncate,
+        truncate=model_levels.nested,
         linear=(lambda: linear_terms(model, encoder, group)) if model.schema.model.bias else None,
         bias=model.bias_value,
         folder=folder,
@@ -455,7 +453,7 @@ def row_vectors(model: Feat2Vec, encoder: Encoder, data: object, level: int | No
     first one if none is given, as a row has values of several levels (with `level_sharing: truncate` nothing is lost
     by it).
     """
-    ranks, truncate = _ranks(model, level), model.schema.model.level_sharing == "truncate"
+    levels = _levels(model, level)
     encoded = encoder.encode(data)
     names = encoded.names()
     if names is None and encoder.schema.id is not None:
@@ -463,7 +461,7 @@ def row_vectors(model: Feat2Vec, encoder: Encoder, data: object, level: int | No
     numbers = np.arange(1, len(encoded) + 1)
     keys = distinct(names["name"].combine_chunks() if names else pa.array(numbers).cast(pa.string()))
     free, dependent, linear = _sum_rows(model, encoded)
-    if truncate:
+    if levels.nested:
         tables = free if level is None else [np.concatenate(free[:level], axis=1)]
     else:
         tables = [free[(level or 1) - 1] + dependent[(level or 1) - 1]]
@@ -474,9 +472,9 @@ def row_vectors(model: Feat2Vec, encoder: Encoder, data: object, level: int | No
         Names(keys),
         lambda: Candidates(tables),
         one,
-        (one * len(ranks)).astype(np.int8),
+        (one * len(levels)).astype(np.int8),
         level=level,
-        truncate=truncate,
+        truncate=levels.nested,
         linear=(lambda: linear) if model.schema.model.bias else None,
         bias=model.bias_value,
         apart=apart or Queries(tables, [np.zeros_like(table) for table in tables]),
@@ -506,22 +504,23 @@ def _sum_rows(model: Feat2Vec, encoded: Encoded) -> tuple[list[Floats], list[Flo
     return free, dependent, linear
 
 
-def _at_level(found: Candidates, level: int | None, truncate: bool) -> Candidates:
+def _at_level(found: Candidates, level: int | None, levels: Levels) -> Candidates:
+    """The candidates that reach a level, each with its vector there; without a level all of them, as they are."""
     if level is None:
         return found
-    if not truncate:
-        return Candidates([found.tables[level - 1]])
     total = found.sizes()[level - 1]
-    return Candidates([np.concatenate([table[:total] for table in found.tables[:level]], axis=1)])
+    parts = [table[:total] for table in found.tables[levels.parts_of(level)]]
+    return Candidates(parts if len(parts) == 1 else [np.concatenate(parts, axis=1)])
 
 
-def _ranks(model: Model, level: int | None) -> Sequence[int]:
-    """The ranks of a model, which has this level."""
-    ranks = model.schema.model.ranks or (model.schema.model.dim,)
-    if level is not None and not is_level(level, len(ranks)):
-        has = f"levels 1 to {len(ranks)} (ranks {', '.join(map(str, ranks))})" if len(ranks) > 1 else "one level, 1"
+def _levels(model: Model, level: int | None) -> Levels:
+    """The levels of a model, of which this is one."""
+    levels = model.schema.model.levels
+    if level is not None and not levels.has(level):
+        ranks = ", ".join(map(str, levels.ranks))
+        has = f"levels 1 to {len(levels)} (ranks {ranks})" if len(levels) > 1 else "one level, 1"
         raise UserError(f"the model has {has}; received level {level!r}")
-    return ranks
+    return levels
 
 
 # --- what is given --------------------------------------------------------------------------------------------------

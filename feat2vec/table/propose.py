@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from feat2vec.errors import UserError
-from feat2vec.schema.yaml_text import AMBIGUOUS, plain
+from feat2vec.schema.yaml_scalars import other_reading, scalar_value
 from feat2vec.table.profile import NUMBER, Column, profile_table
 from feat2vec.table.sources.csv import DELIMITERS
 from feat2vec.table.stages import MISSING_NUMBERS
@@ -415,8 +415,8 @@ def _yaml(value: object) -> str:
         return f"[{', '.join(map(_yaml, value))}]"
     if not isinstance(value, str):
         return json.dumps(value)
-    bare = re.fullmatch(r"[^\W\d][\w.-]*( [\w.-]+)*", value) and plain(value) == value
-    if bare and not any(pattern.fullmatch(value) for pattern, _ in AMBIGUOUS):
+    bare = re.fullmatch(r"[^\W\d][\w.-]*( [\w.-]+)*", value) and scalar_value(value) == value
+    if bare and other_reading(value) is None:
         return value
     hidden = (char for char in set(value) if not char.isprintable() and ord(char) > 126)
     quoted = json.dumps(value, ensure_ascii=False)

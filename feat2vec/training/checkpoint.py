@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from feat2vec.encode.entry_tables import Array
-from feat2vec.errors import UserError
-from feat2vec.writing.run_files import in_a_line
+from feat2vec.errors import UserError, in_a_line
 
 FACTS = "facts"
 ANEW = "start anew with --force"

@@ -10,7 +10,8 @@ import numpy as np
 
 from feat2vec.encode.encoder import MEMORY, check_memory
 from feat2vec.errors import UserError, listed, suggest
-from feat2vec.schema.options import Schema, read_schema
+from feat2vec.schema.options import Schema
+from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.stages import is_list, kind_of_type, stages

@@ -20,7 +20,6 @@ from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.errors import UserError
 from feat2vec.model.sizes import NUMBER, SLOTS, group_weights, key_sizes, layer_weights
-from feat2vec.schema.levels import dims_of, size_of
 from feat2vec.schema.options import BLOCK_ROWS, Logistic, Mlp, Softmax
 
 BASE = 820 << 20  # bytes that training 100 rows takes: Python, its modules, TensorFlow and a graph; measured
@@ -67,7 +66,7 @@ def estimate(encoded: Encoded) -> Iterator[Part]:
 def _weights(encoder: Encoder) -> Iterator[Part]:
     schema = encoder.schema
     copies = 1 + SLOTS[schema.training.optimizer.type] + (schema.training.averaging > 0)
-    dims, smaller = dims_of(schema), f"use a smaller model.{size_of(schema)}"
+    dims, smaller = schema.model.levels.dims, f"use a smaller model.{schema.model.size_key}"
     for name, codec in encoder.codecs.items():
         spec = schema.groups[name].extractor
         count, what, options = group_weights(spec, codec, schema, dims)
@@ -101,7 +100,7 @@ def _held(encoded: Encoded) -> Iterator[Part]:
 def _candidates(encoded: Encoded) -> Part:
     """A step's negatives: their entries, and their vectors with what becomes of them and a gradient."""
     schema = encoded.encoder.schema
-    noise, dims = schema.noise, dims_of(schema)
+    noise, dims = schema.noise, schema.model.levels.dims
     rows = min(schema.training.batch_size, len(encoded))
     drawn = rows if noise.sharing == "record" else 1
     width = min(codec.width for codec in encoded.encoder.codecs.values())
@@ -111,7 +110,7 @@ def _candidates(encoded: Encoded) -> Part:
     return Part(
         f"noise.negatives, {noise.negatives:,} {for_each} of a step,",
         size,
-        f"use fewer of them, a smaller model.{size_of(schema)} or training.batch_size{remedy}",
+        f"use fewer of them, a smaller model.{schema.model.size_key} or training.batch_size{remedy}",
     )
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feat2vec.encode.encoder import Encoder
-from feat2vec.errors import UserError, refuse_stray_bytes
+from feat2vec.errors import RESTORE, UserError, in_a_line, refuse_stray_bytes
 from feat2vec.model.model_file import StoredModel, read_model, write_model
 from feat2vec.schema.options import Schema
 from feat2vec.writing import folder_place, new_folder, partial_folder
-from feat2vec.writing.run_files import MODEL, PARTS, RESTORE, check_manifest, check_parts, in_a_line, read_json, sealed
+from feat2vec.writing.digests import PARTS, check_manifest, check_parts, sealed
+from feat2vec.writing.json_files import read_json
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from feat2vec.model.keras_model import Feat2Vec
 
 FORMAT = 1
+MODEL = "model.keras"
 READ_LATER = (MODEL, "history.csv")  # parts that are checked when they are read
 PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
 

@@ -24,7 +24,8 @@ from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import Kept, copies, pieces, put, swap, swap_average
 from feat2vec.model.optimizers import is_by_row, resource_of
 from feat2vec.schema.extractor_options import ItemsSpec
-from feat2vec.schema.options import Logistic, Schema, Softmax, read_schema
+from feat2vec.schema.options import Logistic, Schema, Softmax
+from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
 from feat2vec.table.table import open_table
 from feat2vec.training.checkpoint import (

@@ -5,7 +5,7 @@ cannot prove it wrote: a folder by its mark (`marks.py`), a file by its signatur
 is written outside of the place that was named. Open `places.py` first.
 """
 
-from feat2vec.writing.files import file_in, new_file, write_text
+from feat2vec.writing.files import file_in, new_file, replacing_file, write_text
 from feat2vec.writing.folders import (
     FolderPlace,
     discard_temporary,
@@ -19,8 +19,8 @@ from feat2vec.writing.folders import (
     scratch_folder,
     temporary_folder,
 )
-from feat2vec.writing.locks import FILES, locked
-from feat2vec.writing.marks import MARK, Mark, new_id, read_mark, record, record_all, unmarked, write_mark
+from feat2vec.writing.locks import LOCK_FILES, locked
+from feat2vec.writing.marks import MARK, Mark, new_id, read_mark, record, record_all, why_unmarked, write_mark
 from feat2vec.writing.places import (
     file_place,
     is_component,
@@ -29,11 +29,11 @@ from feat2vec.writing.places import (
     refuse_links_inside,
 )
 from feat2vec.writing.signatures import SIGNATURE, is_signed, signed_parquet
-from feat2vec.writing.work import CHECKPOINT, partial_folder, run_place, work_folder
+from feat2vec.writing.training_folder import CHECKPOINT, partial_folder, run_place, work_folder
 
 __all__ = [
     "CHECKPOINT",
-    "FILES",
+    "LOCK_FILES",
     "MARK",
     "SIGNATURE",
     "FolderPlace",
@@ -60,11 +60,12 @@ __all__ = [
     "refuse_links_inside",
     "remove_folder",
     "remove_inside",
+    "replacing_file",
     "run_place",
     "scratch_folder",
     "signed_parquet",
     "temporary_folder",
-    "unmarked",
+    "why_unmarked",
     "work_folder",
     "write_mark",
     "write_text",

@@ -1,28 +1,37 @@
-"""Files that appear whole, and take the place of nothing that feat2vec did not write."""
+"""Files that appear whole: each is written under a hidden name beside its own, and renamed when it is complete.
+
+Three functions share this, and differ in what may be replaced:
+
+- `new_file`: a file where the user asked for one. It replaces nothing, or with `force` a file that feat2vec signed.
+- `file_in`: a file of a marked folder. It replaces a file that feat2vec wrote, and is recorded in the folder's mark.
+- `replacing_file`: a file of a folder that is being made, and that nobody else knows yet. It replaces any file.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from feat2vec.errors import FailedError, UserError, writing
-from feat2vec.writing.marks import read_mark, record, unmarked
+from feat2vec.writing.marks import read_mark, record, why_unmarked
 from feat2vec.writing.places import file_place, hidden_name, named_instead, refuse_links_inside
 from feat2vec.writing.signatures import is_signed, signed_text
+
+LONGEST_SUFFIX = 20  # characters; what is longer is no suffix that a library would look at
 
 
 @contextmanager
 def new_file(out: str | Path, *, force: bool = False) -> Iterator[Path]:
-    """A file to write, which gets its name when it is whole; on an error it is removed.
+    """Write a file where the user asked for one.
 
     Args:
         out: Where it appears.
         force: Whether a file that feat2vec wrote may be replaced.
 
     Yields:
-        The path that is written to.
+        The path to write to.
 
     Raises:
         UserError: The place is taken or no place for a file.
@@ -30,52 +39,33 @@ def new_file(out: str | Path, *, force: bool = False) -> Iterator[Path]:
 
     """
     out = file_place(out, force=force)
-    partial = _beside(out)
-    try:
-        with writing(out), named_instead(partial, out):
-            yield partial
-            if force and is_signed(out):
-                partial.replace(out)
-            else:
-                _give_free_name(partial, out)
-    finally:
-        with suppress(OSError):
-            partial.unlink()
+
+    def publish(hidden: Path) -> None:
+        if force and is_signed(out):
+            hidden.replace(out)
+        else:
+            _rename_to_free_name(hidden, out)
+
+    with writing(out), _written_aside(out, _hidden_path(out), publish) as hidden:
+        yield hidden
 
 
 def write_text(out: str | Path, text: str, *, force: bool = False) -> None:
-    """Write text as UTF-8 into a file, signed, as `new_file` does; what has no encoding is escaped."""
-    with new_file(out, force=force) as partial:
-        partial.write_bytes(signed_text(text, Path(out).suffix))
-
-
-def _give_free_name(partial: Path, out: Path) -> None:
-    """Rename a file to a name that nothing has."""
-    appeared = FailedError(f"{out}: appeared while the file was written, and is not replaced; choose another name")
-    try:
-        os.link(partial, out)
-    except FileExistsError:
-        raise appeared from None
-    except OSError:  # a file system without hard links
-        if os.path.lexists(out):
-            raise appeared from None
-        partial.rename(out)
-
-
-def _beside(out: Path) -> Path:
-    return out.with_name(hidden_name(out.name, out.suffix if len(out.suffix) < 20 else ""))
+    """Write a text as `new_file` does, as UTF-8 and with a signature; what has no encoding is escaped."""
+    with new_file(out, force=force) as hidden:
+        hidden.write_bytes(signed_text(text, Path(out).suffix))
 
 
 @contextmanager
 def file_in(folder: Path, name: str) -> Iterator[Path]:
-    """A file of a folder that feat2vec made, new or in the place of one that it wrote; it appears whole.
+    """Write a file of a folder that feat2vec made, where there is none or one that feat2vec wrote.
 
     Args:
         folder: A marked folder.
         name: The file's path below it, with "/" between its parts.
 
     Yields:
-        The path that is written to.
+        The path to write to.
 
     Raises:
         UserError: The folder has no mark, the way to the file leads over a link, or another file has its name.
@@ -83,18 +73,58 @@ def file_in(folder: Path, name: str) -> Iterator[Path]:
     """
     mark = read_mark(folder)
     if mark is None:
-        raise UserError(f"{folder}: {unmarked(folder)}; nothing is added to it")
+        raise UserError(f"{folder}: {why_unmarked(folder)}; nothing is added to it")
     out = refuse_links_inside(folder, name)
     if out.exists() and not mark.covers(name) and not is_signed(out):
         raise UserError(f"{out}: is in the way, and feat2vec did not write it; move it elsewhere")
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = _beside(out)
+    hidden = _hidden_path(out)
+    with writing(out), _written_aside(out, hidden, lambda hidden: hidden.replace(out)):
+        # Before the file is there: a process that is killed may leave it, and it must be known as feat2vec's.
+        record(folder, name, hidden.relative_to(folder).as_posix())
+        yield hidden
+
+
+@contextmanager
+def replacing_file(path: Path) -> Iterator[Path]:
+    """Write a file of a folder that is being made; the file that it replaces can be read until the new one is whole.
+
+    Args:
+        path: Where it appears. No check is made: the folder has to be one that `new_folder` or `work_folder` gave.
+
+    Yields:
+        The path to write to.
+
+    """
+    with _written_aside(path, _hidden_path(path), lambda hidden: hidden.replace(path)) as hidden:
+        yield hidden
+
+
+@contextmanager
+def _written_aside(out: Path, hidden: Path, publish: Callable[[Path], object]) -> Iterator[Path]:
+    """Yield a hidden path, and call `publish` with it once the file is complete; on an error it is removed."""
     try:
-        with writing(out), named_instead(partial, out):
-            # before it is there: an interrupt may leave it
-            record(folder, name, partial.relative_to(folder).as_posix())
-            yield partial
-            partial.replace(out)
+        with named_instead(hidden, out):
+            yield hidden
+            publish(hidden)
     finally:
         with suppress(OSError):
-            partial.unlink()
+            hidden.unlink()
+
+
+def _hidden_path(out: Path) -> Path:
+    """A hidden path beside a file's, with its suffix, as libraries tell formats by suffixes."""
+    return out.with_name(hidden_name(out.name, out.suffix if len(out.suffix) < LONGEST_SUFFIX else ""))
+
+
+def _rename_to_free_name(hidden: Path, out: Path) -> None:
+    """Rename a file to a name that nothing has; a plain rename would replace a file that has just appeared."""
+    appeared = FailedError(f"{out}: appeared while the file was written, and is not replaced; choose another name")
+    try:
+        os.link(hidden, out)
+    except FileExistsError:
+        raise appeared from None
+    except OSError:  # a file system without hard links
+        if os.path.lexists(out):
+            raise appeared from None
+        hidden.rename(out)

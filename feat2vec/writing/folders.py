@@ -1,4 +1,7 @@
-"""Folders that appear whole, take the place of nothing that is not feat2vec's own, and are removed only if they are."""
+"""Folders that appear whole: each is filled under a hidden name beside its own, and renamed when it is complete.
+
+A folder replaces, and this module removes, only what feat2vec wrote, by its mark (`marks.py`).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pathlib import Path
 
 from feat2vec.errors import FailedError, UserError, refuse_stray_bytes, writing
 from feat2vec.writing.locks import is_locked
-from feat2vec.writing.marks import TEMPORARY, foreign_paths, new_id, read_mark, record_all, unmarked, write_mark
+from feat2vec.writing.marks import TEMPORARY, foreign_paths, new_id, read_mark, record_all, why_unmarked, write_mark
 from feat2vec.writing.places import hidden_name, named_instead, refuse_bad_folder
 
 
@@ -65,7 +68,7 @@ def folder_place(out: str | Path, kind: str | None, *, force: bool = False) -> F
         return FolderPlace(out, kind, replaces_empty=True)
     mark = read_mark(out)
     if mark is None or mark.kind != kind:
-        why = unmarked(out) if mark is None else f"is feat2vec's, of the kind {mark.kind!r}"
+        why = why_unmarked(out) if mark is None else f"is feat2vec's, of the kind {mark.kind!r}"
         raise UserError(f"{out}: is no {kind}, and --force replaces nothing else; {remedy}", f"  it {why}")
     refuse_foreign(out)
     return FolderPlace(out, kind, replaces=mark.id)
@@ -77,78 +80,87 @@ def _is_empty(folder: Path) -> bool:
 
 def refuse_foreign(folder: Path) -> None:
     """Raise if a marked folder holds something that feat2vec did not write, or that a process is writing below it."""
-    strange = next(foreign_paths(folder), None)
-    if strange is not None:
-        raise UserError(
-            f"{folder}: holds {strange.relative_to(folder)}, which feat2vec did not write; move it elsewhere first"
-        )
-    for above, names, _ in os.walk(folder):
-        for inside in (Path(above, name) for name in names):
-            if read_mark(inside) is not None and is_locked(inside):
-                raise UserError(f"{inside}: another process is at work in it; wait until it has ended")
+    foreign_path = next(foreign_paths(folder), None)
+    if foreign_path is not None:
+        name = foreign_path.relative_to(folder)
+        raise UserError(f"{folder}: holds {name}, which feat2vec did not write; move it elsewhere first")
+    for parent, subfolder_names, _ in os.walk(folder):
+        for subfolder in [Path(parent, name) for name in subfolder_names]:
+            if read_mark(subfolder) is not None and is_locked(subfolder):
+                raise UserError(f"{subfolder}: another process is at work in it; wait until it has ended")
 
 
 def mark_folder(folder: Path, kind: str, names: Sequence[str]) -> None:
-    """Make a folder for work that goes on for a while, or take one that is empty; `names` are what it will hold."""
+    """Make a marked folder for work that goes on for a while. An empty folder may be there.
+
+    Args:
+        folder: The folder. Those above it are made.
+        kind: What it is, as its mark says: "training", "tuning", ...
+        names: The entries that it will hold, for its mark.
+
+    Raises:
+        UserError: Something is there already.
+
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(folder):
         if folder.is_symlink() or not _is_empty(folder):
-            raise UserError(f"{folder}: {unmarked(folder)}; move it elsewhere, or choose another --out")
+            raise UserError(f"{folder}: {why_unmarked(folder)}; move it elsewhere, or choose another --out")
         folder.rmdir()
-    made = folder.with_name(hidden_name(folder.name))
+    hidden = folder.with_name(hidden_name(folder.name))
     is_made = False
     try:
-        with writing(folder), named_instead(made, folder):
-            made.mkdir()
+        with writing(folder), named_instead(hidden, folder):
+            hidden.mkdir()
             is_made = True
-            write_mark(made, kind, new_id(), names)
-            made.rename(folder)  # with its mark: an interrupt leaves no folder without one
+            write_mark(hidden, kind, new_id(), names)
+            hidden.rename(folder)  # with its mark: an interrupt leaves no folder without one
     except BaseException:
         if is_made:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(hidden, ignore_errors=True)
         raise
 
 
 @contextmanager
 def new_folder(place: FolderPlace | None) -> Iterator[Path]:
-    """A folder to write into, which gets its name when it is whole; on an error it is removed.
+    """Write a folder, which gets its name when it is complete; on an error it is removed.
 
     Args:
         place: Where it appears. None stands for a temporary folder, which keeps the name it has.
 
     Yields:
-        The folder that is written to.
+        The folder to write into.
 
     """
     out = None if place is None else place.path.absolute()
     parent = Path(tempfile.gettempdir()) if out is None else out.parent
     refuse_stray_bytes(parent)
-    folder = parent / hidden_name("feat2vec" if out is None else out.name)
+    hidden = parent / hidden_name("feat2vec" if out is None else out.name)
     is_made = False
     try:  # an interrupt leaves nothing behind, whenever it comes
         parent.mkdir(parents=True, exist_ok=True)
-        with named_instead(folder, folder if place is None else place.path):
-            folder.mkdir(mode=0o700 if out is None else 0o777)
+        with named_instead(hidden, hidden if place is None else place.path):
+            hidden.mkdir(mode=0o700 if out is None else 0o777)
         is_made = True
         kind = TEMPORARY if place is None else place.kind
         if kind is not None:
-            write_mark(folder, kind, new_id())
-        yield folder
+            write_mark(hidden, kind, new_id())
+        yield hidden
         if place is not None:
             if place.kind is not None:
-                record_all(folder)
-            publish_folder(folder, place)
+                record_all(hidden)
+            publish_folder(hidden, place)
     except BaseException as error:
         if is_made:
-            shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, OSError) and error.filename is None:  # a full disk, told by who knows no place
+            shutil.rmtree(hidden, ignore_errors=True)
+        if isinstance(error, OSError) and error.filename is None:  # such as a full disk, by code that knows no path
             remedy = "make room, or choose another folder" + (" by TMPDIR" if out is None else "")
             raise OSError(error.errno, f"{error.strerror or error}; {remedy}", str(parent)) from error
         raise
 
 
 def publish_folder(folder: Path, place: FolderPlace) -> None:
-    """Give a finished folder its name; what it replaces is removed after that.
+    """Rename a finished folder to its place, and then remove what it replaces.
 
     Args:
         folder: The finished folder, which lies in the same file system.
@@ -158,13 +170,14 @@ def publish_folder(folder: Path, place: FolderPlace) -> None:
         FailedError: Something else has appeared at the place since then. It stays, and so does the finished folder.
 
     """
-    out, old = place.path.absolute(), None
+    out = place.path.absolute()
+    replaced: Path | None = None  # the hidden name of the folder that was there before
     if os.path.lexists(out):
         mark = read_mark(out)
         if place.replaces is not None and mark is not None and mark.id == place.replaces:
             refuse_foreign(out)
-            old = out.with_name(hidden_name(out.name))
-            out.rename(old)
+            replaced = out.with_name(hidden_name(out.name))
+            out.rename(replaced)
         elif place.replaces_empty and not out.is_symlink() and _is_empty(out):
             out.rmdir()
         else:
@@ -172,11 +185,11 @@ def publish_folder(folder: Path, place: FolderPlace) -> None:
     try:
         folder.rename(out)
     except BaseException:
-        if old is not None:
-            old.rename(out)
+        if replaced is not None:
+            replaced.rename(out)
         raise
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)  # it was proven to be feat2vec's own under its name
+    if replaced is not None:
+        shutil.rmtree(replaced, ignore_errors=True)  # it was checked to be feat2vec's under its own name
 
 
 def remove_folder(folder: Path, *kinds: str) -> None:
@@ -194,12 +207,13 @@ def remove_folder(folder: Path, *kinds: str) -> None:
         return
     mark = read_mark(folder)
     if mark is None or mark.kind not in kinds:
-        raise UserError(f"{folder}: {unmarked(folder)}; it is not removed: move it elsewhere, or choose another --out")
+        why = why_unmarked(folder)
+        raise UserError(f"{folder}: {why}; it is not removed: move it elsewhere, or choose another --out")
     refuse_foreign(folder)
     # Under another name first: an interrupt must not leave half a folder without its mark.
-    gone = folder.with_name(hidden_name(folder.name))
-    folder.rename(gone)
-    shutil.rmtree(gone)
+    hidden = folder.with_name(hidden_name(folder.name))
+    folder.rename(hidden)
+    shutil.rmtree(hidden)
 
 
 def remove_inside(folder: Path, name: str) -> None:
@@ -226,7 +240,7 @@ def remove_inside(folder: Path, name: str) -> None:
 
 @contextmanager
 def scratch_folder(folder: Path, name: str) -> Iterator[Path]:
-    """A folder below one that is being written, which is removed at the end, whatever happens."""
+    """Make a folder below one that is being written; at the end it is removed, whatever happens."""
     scratch = folder / name
     scratch.mkdir()
     try:
@@ -243,6 +257,6 @@ def temporary_folder() -> Path:
 
 
 def discard_temporary(folder: Path) -> None:
-    """Remove a temporary folder, as far as that can be: it may be the end of the process."""
+    """Remove a temporary folder; errors are ignored, as the process may be ending."""
     with suppress(OSError, UserError):
         remove_folder(folder, TEMPORARY)

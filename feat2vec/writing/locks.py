@@ -1,4 +1,7 @@
-"""A folder that one process works in: the second is told who holds it, and a crash leaves no lock behind."""
+"""Locks of folders: one process at a time works in a folder, and a second one is told which.
+
+The lock is SQLite's lock on a file in the folder: the system frees it when the process ends, however it ends.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,12 @@ from feat2vec.writing.files import file_in
 from feat2vec.writing.places import refuse_links_inside
 
 LOCK, HOLDER = "lock", "lock.json"
-FILES = (LOCK, f"{LOCK}-journal", HOLDER)  # what a locked folder holds for it
+LOCK_FILES = (LOCK, f"{LOCK}-journal", HOLDER)  # that a locked folder holds
 
 
 @contextmanager
 def locked(folder: Path, work: str) -> Iterator[None]:
     """Hold a folder's lock.
-
-    The lock is SQLite's on a file in the folder: the system frees it when the process ends, however it ends.
 
     Args:
         folder: A folder that is there.
@@ -33,7 +34,7 @@ def locked(folder: Path, work: str) -> Iterator[None]:
         UserError: It is held already, by another process or by this one.
 
     """
-    for name in FILES:
+    for name in LOCK_FILES:
         refuse_links_inside(folder, name)
     connection: sqlite3.Connection | None = None
     try:
@@ -53,7 +54,7 @@ def locked(folder: Path, work: str) -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process is at work in a folder; a lock that is a link, or damaged, is nobody's."""
+    """Whether a process holds a folder's lock; a lock that is a link, or damaged, is held by none."""
     if any(not (folder / name).is_file() or (folder / name).is_symlink() for name in (LOCK, HOLDER)):
         return False
     try:
@@ -75,12 +76,12 @@ def _exclusive(folder: Path) -> sqlite3.Connection:
 
 
 def _is_held(error: sqlite3.DatabaseError) -> bool:
-    """Whether a lock cannot be had because a connection has it."""
+    """Whether a lock cannot be taken because a connection holds it."""
     return str(error) == "database is locked"  # the error's code has a name from Python 3.11 on
 
 
 def _holder(folder: Path, work: str) -> str:
-    """Who holds a folder."""
+    """Say which process holds a folder."""
     try:
         facts = json.loads((folder / HOLDER).read_text(encoding="utf-8"))
         return f"{work} is at work in it: process {facts['process']} on {facts['host']} since {facts['since']}"

@@ -1,4 +1,4 @@
-"""The mark of a folder that feat2vec made: the proof that it, and what it holds, is its own.
+"""The mark of a folder that feat2vec made: it tells what feat2vec wrote there from what others wrote.
 
 A mark is the file `.feat2vec` of a folder: a first line with the kind of the folder and a random id, then a line for
 each entry that feat2vec wrote there. Lines are only ever appended, so that several processes can record what they add.
@@ -20,7 +20,7 @@ from feat2vec.writing.signatures import is_signed
 MARK = ".feat2vec"
 FORMAT = 1
 TEMPORARY = "temporary"
-LARGEST_MARK = 1 << 26  # bytes
+MAX_MARK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,10 @@ class Mark:
         """
         if self.kind == TEMPORARY:  # private to the process that made it
             return True
+        if path in self.names:
+            return True
         parts = path.split("/")
-        above = ("/".join(parts[:count]) + "/" for count in range(1, len(parts) + 1))
-        return path in self.names or any(name in self.names for name in above)
+        return any("/".join(parts[:count]) + "/" in self.names for count in range(1, len(parts) + 1))
 
 
 def new_id() -> str:
@@ -60,8 +61,8 @@ def new_id() -> str:
 
 def write_mark(folder: Path, kind: str, folder_id: str, names: Iterable[str] = ()) -> None:
     """Mark a folder that was just made; one that has a mark already is an error."""
-    first = {"feat2vec": FORMAT, "kind": kind, "id": folder_id}
-    lines = [json.dumps(first), *map(json.dumps, names)]
+    facts = {"feat2vec": FORMAT, "kind": kind, "id": folder_id}
+    lines = [json.dumps(facts), *(json.dumps(name) for name in names)]
     with (folder / MARK).open("x", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
 
@@ -71,19 +72,19 @@ def read_mark(folder: Path) -> Mark | None:
     try:
         if not stat.S_ISDIR(folder.lstat().st_mode):
             return None
-        found = (folder / MARK).lstat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_MARK:
+        status = (folder / MARK).lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_MARK_BYTES:
             return None
-        first, *rest = (folder / MARK).read_text(encoding="utf-8").splitlines()
-        facts = json.loads(first)
+        first_line, *name_lines = (folder / MARK).read_text(encoding="utf-8").splitlines()
+        facts = json.loads(first_line)
         if facts["feat2vec"] != FORMAT:
             return None
-        return Mark(str(facts["kind"]), str(facts["id"]), frozenset(_names(rest)))
+        return Mark(str(facts["kind"]), str(facts["id"]), frozenset(_read_names(name_lines)))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-def _names(lines: Iterable[str]) -> Iterator[str]:
+def _read_names(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         try:
             name = json.loads(line)
@@ -102,7 +103,7 @@ def record(folder: Path, *names: str) -> None:
     """
     mark = read_mark(folder)
     if mark is None:
-        raise UserError(f"{folder}: {unmarked(folder)}; nothing is added to it")
+        raise UserError(f"{folder}: {why_unmarked(folder)}; nothing is added to it")
     text = "".join(json.dumps(name) + "\n" for name in names if name not in mark.names)
     if text:
         flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
@@ -111,13 +112,18 @@ def record(folder: Path, *names: str) -> None:
 
 
 def record_all(folder: Path) -> None:
-    """Record every file that a folder holds, for one that nobody else could write to until now."""
-    paths = (Path(above, name) for above, _, names in os.walk(folder) for name in names)
-    record(folder, *sorted(path.relative_to(folder).as_posix() for path in paths if path != folder / MARK))
+    """Record every file below a folder that nobody else could write to until now."""
+    names = []
+    for parent, _, file_names in os.walk(folder):
+        for file_name in file_names:
+            path = Path(parent, file_name)
+            if path != folder / MARK:
+                names.append(path.relative_to(folder).as_posix())
+    record(folder, *sorted(names))
 
 
-def unmarked(folder: Path) -> str:
-    """What is said of a folder without a mark, or a link."""
+def why_unmarked(folder: Path) -> str:
+    """Say why a path has no mark: it is a link, no folder, or not made by feat2vec."""
     if folder.is_symlink():
         return "is a link, which feat2vec does not follow"
     if not folder.is_dir():
@@ -126,7 +132,7 @@ def unmarked(folder: Path) -> str:
 
 
 def foreign_paths(folder: Path) -> Iterator[Path]:
-    """What lies in a marked folder and was not written by feat2vec."""
+    """Yield the paths in a marked folder that feat2vec did not write; of a folder without a mark, itself."""
     mark = read_mark(folder)
     if mark is None:
         yield folder
@@ -135,8 +141,9 @@ def foreign_paths(folder: Path) -> Iterator[Path]:
 
 
 def _foreign_below(folder: Path, mark: Mark, prefix: str) -> Iterator[Path]:
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    """Yield the foreign paths of a folder that lies at `prefix` below the one that is marked."""
+    with os.scandir(folder) as scanned:
+        entries = sorted(scanned, key=lambda entry: entry.name)
     for entry in entries:
         path, name = Path(entry.path), f"{prefix}{entry.name}"
         if entry.is_symlink():

@@ -1,4 +1,4 @@
-"""Where results may be written: what is wrong with a place is said before any work is done."""
+"""Checks of the places where results are to be written, before any work is done."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 from feat2vec.errors import UserError, refuse_stray_bytes
 from feat2vec.writing.signatures import is_signed
 
-LONGEST = 120  # bytes of a name
+MAX_COMPONENT_BYTES = 120  # of a name that a recipe gives to a file
+MAX_HIDDEN_BYTES = 90  # of a name that a hidden name begins with; file systems take 255
 
 
 def file_place(out: str | Path, *, force: bool = False) -> Path:
@@ -38,10 +39,9 @@ def file_place(out: str | Path, *, force: bool = False) -> Path:
             f"{out}: is no file as feat2vec wrote it, and --force replaces nothing else; choose another name"
         )
     if not out.parent.is_dir():
-        is_file = f"{out.parent} is a file, not a folder; choose another place"
-        raise UserError(
-            f"{out}: {is_file if out.parent.exists() else f'there is no folder {out.parent}; make it first'}"
-        )
+        if out.parent.exists():
+            raise UserError(f"{out}: {out.parent} is a file, not a folder; choose another place")
+        raise UserError(f"{out}: there is no folder {out.parent}; make it first")
     refuse_unwritable(out, out.parent)
     return out
 
@@ -50,20 +50,19 @@ def refuse_bad_folder(out: str | Path) -> Path:
     """Check that a folder can be made at a place, with those above it, or is there; return its path."""
     out = _named(out, "folder")
     refuse_stray_bytes(out)
-    above = next(above for above in out.absolute().parents if above.exists())
-    if not above.is_dir():
-        raise UserError(f"{out}: {_short(above)} is a file, not a folder; choose another place")
-    refuse_unwritable(out, above)
+    ancestor = next(parent for parent in out.absolute().parents if parent.exists())
+    if not ancestor.is_dir():
+        raise UserError(f"{out}: {_short(ancestor)} is a file, not a folder; choose another place")
+    refuse_unwritable(out, ancestor)
     return out
 
 
 def _named(out: str | Path, what: str) -> Path:
-    """A path whose last part is a name, and no link."""
+    """The path of a `what`, file or folder, after a check that its last part is a name, and no link."""
     text, out = os.fspath(out), Path(out)
     if not text or "\0" in text or out.name in ("", "..") or not out.absolute().name:
-        raise UserError(
-            f"{text!r} names no new {what}; give a name, such as {'runs/films' if what == 'folder' else 'out/films'}"
-        )
+        example = "runs/films" if what == "folder" else "out/films"
+        raise UserError(f"{text!r} names no new {what}; give a name, such as {example}")
     try:
         out.lstat()
     except OSError as error:
@@ -76,12 +75,12 @@ def _named(out: str | Path, what: str) -> Path:
     return out
 
 
-# Errors of a folder in which no file can be made, whatever its permissions say: /proc, /sys, a read-only disk.
-REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
+# Errors of folders in which no file can be made, whatever their permissions say: /proc, /sys, a read-only disk.
+NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 
 def refuse_unwritable(out: Path, folder: Path) -> None:
-    """Raise if nothing may be written to a folder; making a file tells more than permissions do."""
+    """Raise if no file can be made in a folder. A file is made and removed, as permissions do not tell."""
     probe = folder / hidden_name(out.name)
     try:
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -90,30 +89,30 @@ def refuse_unwritable(out: Path, folder: Path) -> None:
             os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             probe.unlink()
     except OSError as error:
-        if error.errno not in REFUSED:
+        if error.errno not in NOT_WRITABLE:
             raise
         raise UserError(f"{out}: nothing may be written to {_short(folder)}; choose another place") from None
 
 
 def _short(path: Path) -> Path:
-    """A path as seen from here."""
+    """A path relative to the working directory, if it lies below."""
     path = path.absolute()
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def hidden_name(name: str, ending: str = "") -> str:
-    """A name beside another one that nothing has, for what is not whole yet; file systems take 255 bytes.
+    """A random hidden name beside another one, for a file or folder that is not complete yet.
 
     >>> hidden_name("films.html", ".html").startswith(".films.html-"), len(hidden_name("名" * 85).encode())
     (True, 108)
     """
-    first = name.encode("utf-8", "surrogateescape")[:90].decode("utf-8", "ignore")
-    return f".{first}-{os.urandom(8).hex()}{ending}"
+    beginning = name.encode("utf-8", "surrogateescape")[:MAX_HIDDEN_BYTES].decode("utf-8", "ignore")
+    return f".{beginning}-{os.urandom(8).hex()}{ending}"
 
 
 @contextmanager
 def named_instead(hidden: Path, place: Path) -> Iterator[None]:
-    """A system's error that names what is not whole yet is raised again with the name that the user gave."""
+    """Raise a system's error about a hidden path again, with the path that the user gave."""
     try:
         yield
     except OSError as error:
@@ -123,29 +122,37 @@ def named_instead(hidden: Path, place: Path) -> Iterator[None]:
 
 
 def is_component(name: str) -> bool:
-    """Whether a name from a file, such as a recipe's table, can be one part of a path and stays where it is put.
+    """Whether a name from a file, such as that of a recipe's table, can be one part of a path.
 
     >>> [is_component(name) for name in ("films", "tag list", "../films", "/abs/films", "..", ".hidden", "a\\nb", "")]
     [True, True, False, False, False, False, False, False]
     """
-    whole = bool(name) and name == name.strip() and len(name.encode("utf-8", "surrogatepass")) <= LONGEST
-    return whole and name.isprintable() and not name.startswith(".") and not set(name) & set('/\\:*?"<>|')
+    if not name or name != name.strip() or len(name.encode("utf-8", "surrogatepass")) > MAX_COMPONENT_BYTES:
+        return False
+    return name.isprintable() and not name.startswith(".") and not set(name) & set('/\\:*?"<>|')
 
 
 def refuse_links_inside(folder: Path, name: str) -> Path:
-    """The path of an entry below a folder, to which no link leads.
+    """Check that no link leads to an entry of a folder.
+
+    Args:
+        folder: The folder, which may itself be a link.
+        name: The entry's path below it, with "/" between its parts.
+
+    Returns:
+        The entry's path.
 
     Raises:
         UserError: The entry or a folder on the way to it is a link.
 
     """
-    path = folder / name
-    for part in (path, *path.parents):
-        if part == folder:
+    entry = folder / name
+    for path in (entry, *entry.parents):
+        if path == folder:
             break
-        if part.is_symlink():
-            raise UserError(f"{part}: is a link, which feat2vec neither follows nor replaces; remove it")
-    return path
+        if path.is_symlink():
+            raise UserError(f"{path}: is a link, which feat2vec neither follows nor replaces; remove it")
+    return entry
 
 
 def refuse_inputs_inside(folders: Iterable[Path], inputs: Iterable[str | Path]) -> None:
@@ -159,10 +166,11 @@ def refuse_inputs_inside(folders: Iterable[Path], inputs: Iterable[str | Path]) 
         UserError: One of the inputs is one of the folders, or lies in it.
 
     """
-    replaced = [folder.resolve() for folder in folders]
+    replaced_folders = [folder.resolve() for folder in folders]
     for path in inputs:
-        read = Path(path).resolve()
-        for folder in replaced:
-            if read.is_relative_to(folder):
-                what = "is read, and would be" if read == folder else f"lies in {_short(folder)}, which is"
-                raise UserError(f"{path}: {what} replaced; copy it elsewhere, or choose another --out")
+        input_path = Path(path).resolve()
+        for folder in replaced_folders:
+            if input_path.is_relative_to(folder):
+                is_folder = input_path == folder
+                reason = "is read, and would be" if is_folder else f"lies in {_short(folder)}, which is"
+                raise UserError(f"{path}: {reason} replaced; copy it elsewhere, or choose another --out")

@@ -1,4 +1,4 @@
-"""The signature of a file: a digest of what feat2vec wrote, so that a file that was changed since is not its own.
+"""The signature of a file: a digest of what feat2vec wrote, by which a file that was edited since is told.
 
 A text ends with a comment that holds the digest of all before it; a Parquet file holds the digest of its row groups
 in its metadata.
@@ -10,17 +10,22 @@ import hashlib
 import io
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from typing_extensions import Buffer
 
 SIGNATURE = "written by feat2vec"  # the key in Parquet's metadata, and the words in a comment
 COMMENTS = {".html": "<!-- {} -->", ".svg": "<!-- {} -->", ".yaml": "# {}", ".yml": "# {}"}
-SIGNED = re.compile(rb"(?:<!-- |# )" + SIGNATURE.encode() + rb", blake2b ([0-9a-f]{64})(?: -->)?\n\Z")
-LAST = 256  # bytes at the end of a text that hold its signature
-BUFFER = 1 << 20
-FOOTER = 8  # bytes at the end of a Parquet file: the length of its metadata, and the magic word
+SIGNATURE_LINE = re.compile(rb"(?:<!-- |# )" + SIGNATURE.encode() + rb", blake2b ([0-9a-f]{64})(?: -->)?\n\Z")
+SIGNATURE_BYTES = 256  # at the end of a text, which hold its signature
+BLOCK_BYTES = 1 << 20  # that are read at a time
+FOOTER_BYTES = 8  # at the end of a Parquet file: the length of its metadata, and the word PAR1
 
 
 def signed_text(text: str, suffix: str) -> bytes:
@@ -55,11 +60,11 @@ def is_signed(path: Path) -> bool:
 
 def _is_signed_text(file: BinaryIO) -> bool:
     size = file.seek(0, io.SEEK_END)
-    file.seek(max(size - LAST, 0))
-    found = SIGNED.search(file.read())
-    if found is None:
+    file.seek(max(size - SIGNATURE_BYTES, 0))
+    signature = SIGNATURE_LINE.search(file.read())
+    if signature is None:
         return False
-    return _Digest().of_file(file, size - len(found[0])) == found[1].decode()
+    return _Digest().of_file(file, size - len(signature[0])) == signature[1].decode()
 
 
 def _is_signed_parquet(path: Path, file: BinaryIO) -> bool:
@@ -71,15 +76,25 @@ def _is_signed_parquet(path: Path, file: BinaryIO) -> bool:
     except (pa.ArrowException, OSError):
         return False
     size = file.seek(0, io.SEEK_END)
-    file.seek(size - FOOTER)
-    length = int.from_bytes(file.read(4), "little")
-    held = metadata.get(SIGNATURE.encode(), b"").decode("ascii", "replace")
-    return bool(held) and _Digest().of_file(file, size - FOOTER - length) == held
+    file.seek(size - FOOTER_BYTES)
+    metadata_bytes = int.from_bytes(file.read(4), "little")
+    digest = metadata.get(SIGNATURE.encode(), b"").decode("ascii", "replace")
+    return bool(digest) and _Digest().of_file(file, size - FOOTER_BYTES - metadata_bytes) == digest
 
 
 @contextmanager
-def signed_parquet(path: Path, schema: Any, **options: Any) -> Iterator[Any]:
-    """A `pyarrow.parquet.ParquetWriter` whose file is signed when it is closed."""
+def signed_parquet(path: Path, schema: pa.Schema, **options: Any) -> Iterator[pq.ParquetWriter]:
+    """Write a Parquet file that is signed when it is closed.
+
+    Args:
+        path: The file.
+        schema: The columns.
+        **options: Those of `pyarrow.parquet.ParquetWriter`.
+
+    Yields:
+        The writer.
+
+    """
     import pyarrow.parquet as pq
 
     with path.open("wb") as file:
@@ -90,30 +105,35 @@ def signed_parquet(path: Path, schema: Any, **options: Any) -> Iterator[Any]:
 
 
 class _Digest:
-    """A digest that grows."""
+    """A BLAKE2b digest of 32 bytes."""
 
     def __init__(self) -> None:
         self.hash = hashlib.blake2b(digest_size=32)
-        self.update: Callable[[Any], None] = self.hash.update
+
+    def update(self, content: Buffer) -> None:
+        """Add content."""
+        self.hash.update(content)
 
     def text(self) -> str:
+        """The digest of all content so far, in hexadecimal."""
         return self.hash.hexdigest()
 
     def of(self, content: bytes) -> str:
+        """The digest of a content."""
         self.update(content)
         return self.text()
 
     def of_file(self, file: BinaryIO, size: int) -> str:
         """The digest of the first bytes of a file."""
         file.seek(0)
-        while size > 0 and (block := file.read(min(BUFFER, size))):
+        while size > 0 and (block := file.read(min(BLOCK_BYTES, size))):
             self.update(block)
             size -= len(block)
         return self.text()
 
 
 class _Digesting(io.RawIOBase):
-    """A file that is written to, and the digest of what was written."""
+    """A file to write to, with the digest of what was written."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__()
@@ -125,6 +145,6 @@ class _Digesting(io.RawIOBase):
     def tell(self) -> int:
         return self.file.tell()
 
-    def write(self, content: Any) -> int:
+    def write(self, content: Buffer) -> int:
         self.digest.update(content)
         return self.file.write(content)

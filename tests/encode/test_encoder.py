@@ -43,7 +43,8 @@ from feat2vec.encode import vocabulary
 from feat2vec.encode.encoder import Encoded, Encoder, fit
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import ItemsSpec, NumbersSpec, VectorSpec
-from feat2vec.schema.options import Schema, read_schema
+from feat2vec.schema.options import Schema
+from feat2vec.schema.reading import read_schema
 from feat2vec.table import stages as columns
 from feat2vec.table import table
 from feat2vec.table import types as table_types

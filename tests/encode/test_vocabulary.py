@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feat2vec.encode.vocabulary import FIRST, UNSEEN, Vocabulary, VocabularyFit, write_parquet
-from feat2vec.schema.levels import levels
 from feat2vec.table.stages import Kind
 from tests import reference
 
@@ -143,26 +141,6 @@ def test_what_is_nearly_a_number_is_a_key(key: str) -> None:
     assert vocabulary.ids(strings([key])).tolist() == [UNSEEN]
     large, _ = fitted([["1.5", *map(str, range(100))]], kind="number")  # a few keys are looked up in another way
     assert large.ids(strings([key])).tolist() == [FIRST + 1 if key == "1." else UNSEEN]
-
-
-def test_levels() -> None:
-    """The nearest rank by the logarithm; the lower one where two are as near."""
-    ranks, counts = [2, 8, 32], np.array([10**6, 32, 16, 15, 8, 4, 3, 1])
-    expected = [
-        1 + min(range(3), key=lambda k: (round(abs(math.log(count) - math.log(ranks[k])), 9), k)) for count in counts
-    ]
-    assert levels(counts, ranks).tolist() == expected == [3, 3, 2, 2, 2, 1, 1, 1]
-    assert levels(np.array([7, 8, 9, 31, 32, 33]), [4, 16, 64]).tolist() == [
-        1,
-        1,
-        2,
-        2,
-        2,
-        3,
-    ]  # 8 is as near to 4 as to 16
-    assert levels(np.arange(1, 9), [50]).tolist() == [1] * 8
-    descending = np.sort(np.random.default_rng(0).zipf(1.3, 1000))[::-1]
-    assert (np.diff(levels(descending, [2, 8, 32, 256])) <= 0).all()  # a level's keys are a prefix of the ids
 
 
 def test_saved_vocabularies(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.evaluation.space_shape import isotropy, levels, norms
-from feat2vec.schema.levels import levels as levels_of
 
 
 def test_norms_are_of_each_value_at_its_own_level(people_run: feat2vec.Run) -> None:
@@ -54,7 +53,7 @@ def test_isotropy_follows_its_formula() -> None:
 
 
 def test_levels_add_up_to_values_and_weights(people_run: feat2vec.Run) -> None:
-    model, ranks = people_run.model, people_run.schema.model.ranks or (people_run.schema.model.dim,)
+    model, model_levels = people_run.model, people_run.schema.model.levels
     for name, group in zip(model.groups, model.extractors, strict=True):
         vocabulary = people_run.fitted.codecs[name].vocabulary
         values = len(people_run.fitted.values[name].entries) if name in ("title", "score") else len(vocabulary.counts)  # type: ignore[union-attr]
@@ -62,6 +61,6 @@ def test_levels_add_up_to_values_and_weights(people_run: feat2vec.Run) -> None:
         assert sum(one.parameters for one in found) == group.params()
         assert sum(one.values for one in found) == values
         if name == "who":
-            own = levels_of(vocabulary.counts, ranks)  # type: ignore[union-attr]
-            expected = [int((own == level).sum()) for level in range(1, len(ranks) + 1)]
+            own = model_levels.of_counts(vocabulary.counts)  # type: ignore[union-attr]
+            expected = [int((own == level).sum()) for level in range(1, len(model_levels) + 1)]
             assert [one.values for one in found if one.level] == expected

@@ -20,7 +20,7 @@ from feat2vec.errors import UserError
 from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.network import PURPOSES, shapes_of
-from feat2vec.schema.options import read_schema
+from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import dump_document
 from tests import reference
 

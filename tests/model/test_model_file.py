@@ -19,7 +19,7 @@ import pytest
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
-from tests.writing.test_run_files import GOLDEN, refused, seal
+from tests.altered_runs import GOLDEN, refused, seal
 
 TABLE = "extractors/lookup_extractor/vars/0"
 

@@ -21,7 +21,8 @@ from feat2vec.encode.encoder import Encoded, fit
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.losses import Noisy, self_supervised
 from feat2vec.sampling.noise import Draw
-from feat2vec.schema.options import NegativeSampling, read_schema
+from feat2vec.schema.options import NegativeSampling
+from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
 from tests import reference
 

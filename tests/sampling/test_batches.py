@@ -12,7 +12,7 @@ from feat2vec.encode.encoder import Encoded, fit
 from feat2vec.sampling import batches as module
 from feat2vec.sampling.batches import Batches, value_tables
 from feat2vec.sampling.joint_values import joint_values
-from feat2vec.schema.options import read_schema
+from feat2vec.schema.reading import read_schema
 
 
 def encoded(rows: int) -> Encoded:

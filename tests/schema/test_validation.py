@@ -9,8 +9,10 @@ import pytest
 from pydantic import Field, field_validator
 
 from feat2vec.errors import UserError
-from feat2vec.schema.validation import Findings, Mistake, Problem, Spec, validate
-from feat2vec.schema.yaml_text import Data, parse_document
+from feat2vec.schema.document import Data
+from feat2vec.schema.messages import Mistake
+from feat2vec.schema.validation import Findings, Problem, Spec, validate
+from feat2vec.schema.yaml_text import parse_document
 
 
 class Part(Spec):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from dataclasses import FrozenInstanceError
 from itertools import count, pairwise
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from feat2vec.errors import UserError
-from feat2vec.schema.yaml_text import Data, dotted, dump_document, kind_of, parse_document, plain, read_document, shown
+from feat2vec.schema.document import Data
+from feat2vec.schema.yaml_text import dump_document, parse_document, read_document
 
 
 def flaws(text: str) -> list[str]:
@@ -70,12 +70,6 @@ def test_scalars(text: str, expected: Data) -> None:
     assert document.flaws == ()
     value = document.data["key"]
     assert (value, type(value)) == (expected, type(expected))
-
-
-def test_not_a_number_is_read() -> None:
-    value = plain(".nan")
-    assert isinstance(value, float)
-    assert value != value
 
 
 def test_lines_of_block_and_flow_style() -> None:
@@ -415,121 +409,3 @@ def test_data_that_holds_itself() -> None:
     data["key"] = data
     with pytest.raises(UserError, match="the data holds itself"):
         dump_document(data)
-
-
-# --- settings -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("setting", "expected"),
-    [
-        ("a.b=3", {"a": {"b": 3}, "n": "x"}),
-        ("a.b=1e-3", {"a": {"b": 0.001}, "n": "x"}),
-        ("a.b='3'", {"a": {"b": "3"}, "n": "x"}),
-        ("a.b=no", {"a": {"b": False}, "n": "x"}),
-        ("a.b=", {"a": {"b": None}, "n": "x"}),
-        ("a.b=c=d", {"a": {"b": "c=d"}, "n": "x"}),
-        ("a=[1, {c: two}]", {"a": [1, {"c": "two"}], "n": "x"}),
-        ("a=5 # five", {"a": 5, "n": "x"}),
-        ("new.below.key=v", {"a": {"b": 1}, "n": "x", "new": {"below": {"key": "v"}}}),
-        ("a.c=2", {"a": {"b": 1, "c": 2}, "n": "x"}),
-        ("n.rate=2", {"a": {"b": 1}, "n": {"type": "x", "rate": 2}}),  # a short form opens
-        ("a.b.c=2", {"a": {"b": {"c": 2}}, "n": "x"}),
-    ],
-)
-def test_settings_are_yaml(setting: str, expected: dict[str, Data]) -> None:
-    document = parse_document("a: {b: 1}\nn: x\n")
-    before = dict(document.data)
-    assert document.with_settings([setting]).data == expected
-    assert document.data == before
-    assert document.with_settings([]) == document
-
-
-def test_the_last_setting_stays() -> None:
-    document = parse_document("a: {b: 1}\n").with_settings(["a.b=2", "a=x", "a.c=010", "a.c=3"])
-    assert document.data == {"a": {"type": "x", "c": 3}}
-    assert document.flaws == ()
-
-
-def test_a_setting_keeps_how_it_was_spelled_and_the_lines_of_the_others() -> None:
-    document = parse_document("a:\n  b: 1_0\n  c: 1_0\nd: yes\n").with_settings(["a.b=1e2", "e.f={g: off}"])
-    assert document.spelled == {("a", "b"): "1e2", ("d",): "yes", ("e", "f", "g"): "off"}
-    assert [flaw.path for flaw in document.flaws] == [("a", "c")]
-    assert document.problem(("a", "b"), "wrong") == "--set a.b=1e2: a.b: wrong"
-    assert document.problem(("a", "b", "x"), "wrong") == "--set a.b=1e2: a.b.x: wrong"
-    assert document.problem(("e",), "wrong") == "--set e.f={g: off}: e: wrong"  # only the setting has it
-    assert document.problem(("e", "f", "g"), "wrong") == "--set e.f={g: off}: e.f.g: wrong"
-    assert document.problem(("a",), "wrong") == "schema:1: a: wrong"
-    assert document.problem(("a", "c"), "wrong") == "schema:3: a.c: wrong"
-    assert document.problem(("d",), "wrong") == "schema:4: d: wrong"
-    assert document.problem((), "wrong") == "schema:1: wrong"
-
-
-@pytest.mark.parametrize(
-    ("setting", "told"),
-    [
-        *((one, "expected key=value, such as training.epochs=5") for one in ("a", "", "=3", "a.=3", ".a=3", "a..b=3")),
-        ("a=1\nb: 2", "expected key=value, such as training.epochs=5"),
-        ("a=b: c", "is not YAML: a `: ` where no key may stand; indent keys alike, put text with `: ` in quotes"),
-        ("a=[1", "is not YAML: a bracket is opened here and not closed; close it"),
-        ("a='1", "is not YAML: a quote is opened here and not closed; close it"),
-    ],
-)
-def test_what_is_no_setting(setting: str, told: str) -> None:
-    with pytest.raises(UserError) as caught:
-        parse_document("a: 1\n").with_settings([setting])
-    assert caught.value.problems == (f"--set {setting}: {told}",)
-
-
-# --- words ----------------------------------------------------------------------------------------------------------
-
-
-def test_dotted() -> None:
-    assert dotted(()) == ""
-    assert dotted(("groups", "é_1-x", "columns", 0)) == "groups.é_1-x.columns[0]"
-    assert dotted(("groups", "a.b", "", "x\ny")) == "groups['a.b']['']['x\\ny']"
-    assert len(dotted(("x" * 10_000,))) < 100
-
-
-@pytest.mark.parametrize(
-    ("value", "spelled", "expected"),
-    [
-        (1000.0, "1e3", "1e3"),
-        (None, "~", "~"),
-        (None, "", "nothing"),
-        (None, None, "nothing"),
-        ("x", None, "'x'"),
-        ("a\nb", "a\nb", "'a\\nb'"),
-        ([], None, "an empty list"),
-        ((), None, "an empty list"),
-        ({}, None, "an empty mapping"),
-        ([1], None, "a list"),
-        ({"a": 1}, None, "keys and values"),
-        ("x" * 100, "x" * 100, "x" * 59 + "…"),
-    ],
-)
-def test_shown(value: object, spelled: str | None, expected: str) -> None:
-    assert shown(value, spelled) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (True, "a boolean"),
-        (1, "a whole number"),
-        (1.0, "a number"),
-        ("1", "text"),
-        (None, "nothing"),
-        ([], "a list"),
-        ((), "a list"),
-        ({}, "keys and values"),
-    ],
-)
-def test_kind_of(value: object, expected: str) -> None:
-    assert kind_of(value) == expected
-
-
-def test_a_document_is_frozen() -> None:
-    document = parse_document("a: 1")
-    with pytest.raises(FrozenInstanceError):
-        document.__setattr__("name", "other")

@@ -20,7 +20,7 @@ from feat2vec.encode.vocabulary import FIRST
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.run import train
-from feat2vec.schema.options import read_schema
+from feat2vec.schema.reading import read_schema
 from feat2vec.space import embed
 from feat2vec.space.embed import Embedder, ahead, column_names
 from feat2vec.space.geometry import dense

@@ -11,7 +11,7 @@ import pytest
 from feat2vec.encode.encoder import Encoded, fit
 from feat2vec.encode.vocabulary import FIRST
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.schema.options import read_schema
+from feat2vec.schema.reading import read_schema
 from feat2vec.space.geometry import Candidates, blocks, candidates, dense, extract, keys_of, known, similarities
 
 RANKS = [2, 3, 6]

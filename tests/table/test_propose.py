@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 
 import feat2vec
 from feat2vec.errors import UserError
-from feat2vec.schema.options import Schema, read_schema
+from feat2vec.schema.options import Schema
+from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
 from feat2vec.table import profile
 from feat2vec.table.profile import profile_table

@@ -24,7 +24,7 @@ from feat2vec.training.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from tests.writing.test_run_files import mutated, with_another_value
+from tests.altered_runs import mutated, with_another_value
 
 
 def test_facts_and_arrays_come_back(tmp_path: Path) -> None:

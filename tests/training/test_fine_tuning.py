@@ -16,7 +16,7 @@ from feat2vec.errors import UserError
 from feat2vec.evaluation import prediction
 from feat2vec.model.network import vector_weights
 from feat2vec.run import finetune, train
-from feat2vec.schema.options import read_schema
+from feat2vec.schema.reading import read_schema
 from feat2vec.table.table import open_table
 from feat2vec.training.fine_tuning import objective_of, schema_of
 from feat2vec.writing import partial_folder

@@ -67,7 +67,7 @@ class Atlas:
         self.rows = self.table is not None and ROW not in group_names
         self.names = _chosen([*([ROW] if self.rows else []), *group_names], groups, data)
         self.columns = [] if self.table is None else colours.colourable(self.table)
-        self.levels = len(run.schema.model.ranks or (1,))
+        self.levels = len(run.schema.model.levels)
         self.colour = self._first_colour(colour)
         self._reading, self._mapping = threading.RLock(), threading.RLock()
         self._vectors: dict[str, Vectors] = {}

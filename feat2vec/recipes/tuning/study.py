@@ -23,7 +23,7 @@ from feat2vec.schema.yaml_edit import edited
 from feat2vec.schema.yaml_text import parse_document
 from feat2vec.training.fingerprints import differences
 from feat2vec.writing import (
-    FILES,
+    LOCK_FILES,
     is_signed,
     locked,
     mark_folder,
@@ -31,7 +31,7 @@ from feat2vec.writing import (
     refuse_bad_folder,
     refuse_links_inside,
     remove_inside,
-    unmarked,
+    why_unmarked,
     write_text,
 )
 
@@ -86,10 +86,10 @@ def alone(folder: Path) -> Iterator[None]:
     """The folder, which no other process tunes in; a kill frees it."""
     folder = refuse_bad_folder(folder)
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        mark_folder(folder, KIND, [*NAMES, *FILES])
+        mark_folder(folder, KIND, [*NAMES, *LOCK_FILES])
     mark = read_mark(folder)
     if mark is None or mark.kind != KIND:
-        why = unmarked(folder) if mark is None else f"is of the kind {mark.kind!r}"
+        why = why_unmarked(folder) if mark is None else f"is of the kind {mark.kind!r}"
         raise UserError(f"{folder}: is no folder of `feat2vec tune`: it {why}; --out names another one")
     for name in NAMES:
         refuse_links_inside(folder, name.rstrip("/"))

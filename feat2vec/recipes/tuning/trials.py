@@ -42,8 +42,9 @@ from feat2vec.recipes.tuning.study import (
     what_made,
 )
 from feat2vec.run import train
-from feat2vec.schema.options import read_schema
-from feat2vec.schema.yaml_text import Document, read_document
+from feat2vec.schema.document import Document
+from feat2vec.schema.reading import read_schema
+from feat2vec.schema.yaml_text import read_document
 from feat2vec.table.table import Table, open_table
 from feat2vec.terminal import printable
 from feat2vec.training.run_folder import TrainedRun

@@ -1,11 +1,11 @@
-"""A run's files: digests, altered and mixed parts, a run of an earlier feat2vec."""
+"""A run whose files were changed or mixed after training is refused, and one of format 1 loads as it was."""
 
 from __future__ import annotations
 
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ import pytest
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.writing import MARK
-from feat2vec.writing.run_files import digest_of, digests_of, read_json, sealed
+from feat2vec.writing.digests import sealed
+from feat2vec.writing.json_files import read_json
+from tests.altered_runs import GOLDEN, mutated, refused, seal
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "run_format_1"  # written by commit 8d6fb1c, which knew no digests
-MUTATIONS = 24  # of each file
+MUTATIONS = 24  # of each file  # of each file
+PARTS = sorted(path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*") if path.is_file())
 
 
 @pytest.fixture
@@ -33,13 +35,6 @@ def old(tmp_path: Path) -> Path:
 def run(old: Path) -> Path:
     """The same run with digests, as training writes it now."""
     return seal(old)
-
-
-def seal(folder: Path) -> Path:
-    manifest = read_json(folder / "manifest.json")
-    (folder / "manifest.json").unlink()
-    (folder / "manifest.json").write_text(json.dumps(sealed(manifest, folder)))
-    return folder
 
 
 def rewritten(folder: Path, name: str, change: Mapping[str, Any]) -> None:
@@ -61,27 +56,6 @@ def contents(folder: Path) -> dict[str, Any]:
     }
 
 
-def refused(call: Callable[[], object]) -> str:
-    with pytest.raises(UserError) as caught:
-        call()
-    lines = str(caught.value).splitlines()
-    assert 1 <= len(lines) <= 5
-    return lines[0]
-
-
-def test_a_digest_is_that_of_the_whole_file(tmp_path: Path) -> None:
-    (tmp_path / "large").write_bytes(b"x" * (2 << 20) + b"y")
-    (tmp_path / "empty").touch()
-    (tmp_path / "below").mkdir()
-    (tmp_path / "below" / "small").write_bytes(b"abc")
-    digests = digests_of(tmp_path)
-    assert list(digests) == ["below/small", "empty", "large"]
-    assert digests["below/small"] == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert digests["empty"] == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    (tmp_path / "large").write_bytes(b"x" * (2 << 20) + b"z")
-    assert digest_of(tmp_path / "large") != digests["large"]
-
-
 def test_a_run_of_an_earlier_feat2vec_loads_as_it_was(old: Path) -> None:
     loaded = feat2vec.load(old)
     rows = {"who": ["w0", "w1"], "tags": [["t0", "t0"], ["t1", "t1"]], "size": [0.0, 1.0]}
@@ -98,9 +72,6 @@ def test_files_that_a_run_gets_later_are_none_of_its_parts(run: Path) -> None:
     (run / "index").mkdir()
     (run / "index" / "who.faiss").write_bytes(b"1")
     assert contents(run) == before
-
-
-PARTS = sorted(path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize("name", [name for name in PARTS if name != "manifest.json"])
@@ -153,52 +124,6 @@ def test_training_seals_a_run_and_refuses_to_resume_a_mixed_one(tmp_path: Path) 
         said = refused(lambda: feat2vec.train(schema, table, tmp_path / "mixed", quiet=True, resume=True))
         assert f"{mixed / name}: is not the file that this run was trained with" in said
         shutil.rmtree(mixed)
-
-
-# --- altered files, at random ---------------------------------------------------------------------------------------
-
-STRANGE: list[Any] = [
-    None, True, -1, 0, 0.5, 2**31, 10**12, 2**63, 10**400, float("nan"), float("inf"), "", "x" * 300, [], [[]], {},
-    {"a": {}}, [1], ["a"], "lookup", "\ud800",
-]  # fmt: skip
-
-
-def mutated(content: bytes, name: str, rng: random.Random) -> bytes:
-    """A file with bytes changed, cut or put in; or, of JSON, with another value at some place."""
-    if name.endswith(".json") and rng.random() < 0.6:
-        return json.dumps(with_another_value(json.loads(content), rng)).encode()
-    data = bytearray(content)
-    at = rng.randrange(len(data))
-    kind = rng.randrange(5)
-    if kind == 0:
-        data[at] ^= 1 << rng.randrange(8)
-    elif kind == 1:
-        del data[at:]
-    elif kind == 2:
-        del data[at : at + rng.randrange(1, 40)]
-    elif kind == 3:
-        data[at : at + 8] = rng.choice([b"\xff" * 8, bytes(8), (10**12).to_bytes(8, "little"), b"[" * 5000])
-    else:
-        data[at:at] = bytes(rng.randrange(256) for _ in range(rng.randrange(1, 20)))
-    return bytes(data)
-
-
-def with_another_value(facts: Any, rng: random.Random) -> Any:
-    """JSON with one value replaced, or a key removed."""
-    places = list(places_of(facts))
-    holder, key = rng.choice(places)
-    if rng.random() < 0.25:
-        del holder[key]
-    else:
-        holder[key] = rng.choice(STRANGE)
-    return facts
-
-
-def places_of(facts: Any) -> Iterator[tuple[Any, Any]]:
-    for key in list(facts if isinstance(facts, dict) else range(len(facts))):
-        yield facts, key
-        if isinstance(facts[key], dict | list):
-            yield from places_of(facts[key])
 
 
 def tried(folder: Path) -> tuple[dict[str, Any], list[str]]:

@@ -1,4 +1,7 @@
-"""The folder OUT.partial, in which a run trains: held by one process, kept as long as it has a checkpoint."""
+"""The folder OUT.partial, in which the run OUT is trained.
+
+One process at a time holds it. After an interruption it stays if it has a checkpoint, for `--resume`.
+"""
 
 from __future__ import annotations
 
@@ -18,31 +21,34 @@ from feat2vec.writing.folders import (
     remove_folder,
     remove_inside,
 )
-from feat2vec.writing.locks import FILES, locked
-from feat2vec.writing.marks import foreign_paths, read_mark, unmarked
+from feat2vec.writing.locks import LOCK_FILES, locked
+from feat2vec.writing.marks import foreign_paths, read_mark, why_unmarked
 from feat2vec.writing.places import refuse_bad_folder
 
 CHECKPOINT = "checkpoint.npz"
 KIND = "training"
-REPLACED = "replaced.json"  # the id of the run that --force replaces when the new one is whole
-KEPT = (CHECKPOINT, REPLACED)  # what a session leaves to the next
-NAMES = (*KEPT, f"{CHECKPOINT}.new", "best", "rows/", "validation/", "data/", "run/")  # what the folder holds
+REPLACED = "replaced.json"  # the id of the run that --force replaces when the new one is complete
+KEPT = (CHECKPOINT, REPLACED)  # the entries that a later session goes on with
+ENTRIES = (*KEPT, f"{CHECKPOINT}.new", "best", "rows/", "validation/", "data/", "run/")  # all that it may hold
 
 
 def partial_folder(out: Path) -> Path:
-    """Where a run is while it trains."""
+    """The folder in which a run is trained."""
     return out.parent / f"{out.name}.partial"
 
 
 def run_place(out: Path, *, resume: bool = False, force: bool = False) -> FolderPlace | None:
-    """Where a run that is trained will be; None if it is there and finished.
+    """Check the place of a run that is to be trained.
 
-    A training with --force that was interrupted is gone on with although the run that it replaces is still there.
+    With `resume`, a run may be there if an interrupted training was to replace it.
 
     Args:
         out: The run's folder.
         resume: Whether to go on with what an interrupted session left.
         force: Whether to replace a run that is there.
+
+    Returns:
+        The place, or None if the run is there and finished.
 
     Raises:
         UserError: The place is taken or no place for a folder, or both `resume` and `force` are given.
@@ -52,10 +58,13 @@ def run_place(out: Path, *, resume: bool = False, force: bool = False) -> Folder
         raise UserError("--resume goes on with a run, --force starts anew: give one of them")
     if not resume or not refuse_bad_folder(out).exists():
         return folder_place(out, "run", force=force)
-    if out.is_dir() and not any(out.iterdir()) and (partial_folder(out) / CHECKPOINT).exists():
+    partial = partial_folder(out)
+    if out.is_dir() and not any(out.iterdir()) and (partial / CHECKPOINT).exists():
         return folder_place(out, "run", force=True)
-    mark, replaced = read_mark(out), _replaced_id(partial_folder(out))
-    return folder_place(out, "run", force=True) if mark is not None and mark.id == replaced else None
+    mark = read_mark(out)
+    if mark is not None and mark.id == _replaced_id(partial):
+        return folder_place(out, "run", force=True)
+    return None
 
 
 def _replaced_id(partial: Path) -> str | None:
@@ -64,17 +73,17 @@ def _replaced_id(partial: Path) -> str | None:
     if mark is None or mark.kind != KIND or not (partial / CHECKPOINT).exists():
         return None
     try:
-        replaced = json.loads((partial / REPLACED).read_text(encoding="utf-8"))["replaced"]
+        replaced_id = json.loads((partial / REPLACED).read_text(encoding="utf-8"))["replaced"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return replaced if isinstance(replaced, str) else None
+    return replaced_id if isinstance(replaced_id, str) else None
 
 
 @contextmanager
 def work_folder(out: Path, *, resume: bool = False, force: bool = False, replaces: str | None = None) -> Iterator[Path]:
-    """The folder to train in, which no other process trains in, without what an interrupted session left half-done.
+    """Hold the folder to train in, without what an interrupted session left half-done.
 
-    It is removed at the end, and after an error unless it has a checkpoint to go on with.
+    It is removed at the end; after an error it is removed unless it has a checkpoint to go on with.
 
     Args:
         out: Where the run will be.
@@ -92,15 +101,15 @@ def work_folder(out: Path, *, resume: bool = False, force: bool = False, replace
     """
     partial = partial_folder(out)
     if not os.path.lexists(partial) or (partial.is_dir() and not any(partial.iterdir())):
-        mark_folder(partial, KIND, [*NAMES, *FILES])
-    _refuse_other_folder(partial)
+        mark_folder(partial, KIND, [*ENTRIES, *LOCK_FILES])
+    _refuse_foreign_folder(partial)
     with locked(partial, "another training"):
-        _refuse_other_folder(partial)  # the one that held it may have ended, and removed it
+        _refuse_foreign_folder(partial)  # again: the process that held it may have ended, and removed it
         refuse_foreign(partial)
         if (partial / CHECKPOINT).exists() and not resume and not force:
             remedy = "add --resume to go on with it, or --force to start anew"
             raise UserError(f"{partial}: holds a run that was not finished; {remedy}")
-        for name in NAMES:
+        for name in ENTRIES:
             if name not in KEPT or not resume:
                 remove_inside(partial, name.rstrip("/"))
         if replaces is not None:
@@ -116,17 +125,18 @@ def work_folder(out: Path, *, resume: bool = False, force: bool = False, replace
 
 
 def _remove_work(partial: Path) -> None:
-    """Remove the folder; what somebody else has put into it meanwhile stays, and is no reason to fail."""
-    for name in NAMES:
+    """Remove the folder; if somebody else has put files into it, they and the folder stay."""
+    for name in ENTRIES:
         remove_inside(partial, name.rstrip("/"))
     if next(foreign_paths(partial), None) is None:
         remove_folder(partial, KIND)
 
 
-def _refuse_other_folder(partial: Path) -> None:
+def _refuse_foreign_folder(partial: Path) -> None:
+    """Raise if the folder was not made by a training."""
     mark = read_mark(partial)
     if mark is None or mark.kind != KIND:
-        why = unmarked(partial) if mark is None else f"is of the kind {mark.kind!r}"
+        why = why_unmarked(partial) if mark is None else f"is of the kind {mark.kind!r}"
         raise UserError(
             f"{partial}: is where the run would train, but {why}; move it elsewhere, or choose another --out"
         )

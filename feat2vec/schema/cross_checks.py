@@ -1,0 +1,191 @@
+"""Checks of options that are right by themselves and wrong together.
+
+Each check yields problems: the path of a key, and a message. A check that reads a key first asks `findings.sound`
+whether that key is what the user meant, so that one mistake does not cause messages about other keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from feat2vec.errors import suggest
+from feat2vec.schema.document import KeyPath
+from feat2vec.schema.options import (
+    Contrastive,
+    Group,
+    Logistic,
+    Mlp,
+    ModelSpec,
+    Nce,
+    NegativeSampling,
+    Schema,
+    Softmax,
+)
+from feat2vec.schema.validation import Findings, Problem
+
+
+def schema_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
+    """Yield what is wrong with a schema although each key is right by itself.
+
+    Args:
+        schema: The schema, without the keys that are wrong by themselves.
+        findings: The data as given, and which keys are wrong by themselves.
+
+    """
+    given_groups = findings.data.get("groups")
+    # With the groups that are wrong by themselves: their names are known, and can be referred to.
+    groups_data: Mapping[str, Any] = given_groups if isinstance(given_groups, dict) else {}
+    group_names = list(groups_data)
+    for name, group in schema.groups.items():
+        if name in groups_data and findings.sound("groups", name):
+            yield from _group_conflicts(schema, name, group, groups_data[name])
+    yield from _model_conflicts(schema.model, findings)
+    yield from _target_column_conflicts(schema, findings)
+    if (
+        schema.target is None
+        and isinstance(schema.head, Mlp)
+        and findings.sound("head")
+        and findings.sound("objective")
+    ):
+        yield ("head",), "mlp is for objectives with a target; noise is told by the pairs of groups alone"
+    if not findings.sound("groups", inside=False):
+        return
+    if findings.sound("noise", "joint"):
+        yield from _set_conflicts(("noise", "joint"), schema.noise.joint, group_names, "joint noise", "is drawn")
+    if findings.sound("model", "together"):
+        yield from _together_conflicts(schema, findings, group_names)
+    if findings.sound("noise", "targets"):
+        joint_sets = schema.noise.joint if findings.sound("noise", "joint") else ()
+        yield from _noise_target_conflicts(schema.noise.targets, joint_sets, group_names)
+    if isinstance(schema.objective, Logistic) and findings.sound("objective"):
+        yield from _logistic_conflicts(schema, schema.objective, findings, group_names)
+    if schema.target is None and len(group_names) < 2 and findings.sound("objective"):
+        yield ("groups",), "one group has nothing to be learnt from; add a second one, or an objective with a target"
+
+
+def _group_conflicts(schema: Schema, name: str, group: Group, group_data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Check a group's columns against its extractor and the target."""
+    group_path = ("groups", name)
+    columns_path = (*group_path, "column" if "column" in group_data else "columns")
+    for path, message in group.extractor.conflicts(group.columns):
+        yield ((*group_path, "extractor", *path) if path else columns_path), message
+    for column in dict.fromkeys(group.columns):
+        if group.columns.count(column) > 1:
+            yield columns_path, f"the column {column!r} is here twice; keep one"
+    target = schema.target
+    if target in group.columns:
+        yield columns_path, f"the column {target!r} is also the target, which it would give away; remove the group"
+    if target is not None and target == getattr(group.extractor, "weights", None):
+        weights_path = (*group_path, "extractor", "weights")
+        yield weights_path, f"the column {target!r} is also the target; name another column"
+
+
+def _model_conflicts(model: ModelSpec, findings: Findings) -> Iterator[Problem]:
+    """Check `model.ranks` against the keys that exclude or need it."""
+    given_keys = model.model_fields_set
+    if model.ranks is not None:
+        if "dim" in given_keys:
+            yield ("model", "dim"), "cannot be combined with `ranks`; keep one of them"
+        ascending = all(low < high for low, high in pairwise(model.ranks))
+        if findings.sound("model", "ranks") and not ascending:
+            yield ("model", "ranks"), f"must ascend, received {list(model.ranks)}"
+    elif findings.sound("model", "ranks"):
+        for key in ("level_sharing", "dependents"):
+            if key in given_keys:
+                yield ("model", key), "is for models with `ranks`; remove it, or give ranks"
+
+
+def _target_column_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
+    """Check that the target's column has no second purpose."""
+    if schema.target is None:
+        return
+    for path, column in ((("objective", "weight"), schema.weight), (("id",), schema.id)):
+        if column == schema.target and findings.sound(*path):
+            yield path, f"the column {column!r} is also the target; name another column"
+
+
+def _logistic_conflicts(
+    schema: Schema, objective: Logistic, findings: Findings, group_names: Sequence[str]
+) -> Iterator[Problem]:
+    """Check the class weights and the implicit negatives of a logistic objective."""
+    if isinstance(objective.class_weights, dict):
+        if objective.class_weights.get("0", 1) == objective.class_weights.get("1", 1) == 0:
+            yield ("objective", "class_weights"), "is 0 for both classes, which leaves nothing to learn from; raise one"
+        for class_name in objective.class_weights:
+            if class_name not in ("0", "1"):
+                yield ("objective", "class_weights", class_name), "is no class of a logistic target; those are 0 and 1"
+    drawn_group = objective.implicit
+    if drawn_group is None:
+        return
+    implicit_path = ("objective", "implicit")
+    if drawn_group not in group_names:
+        yield implicit_path, f"names {drawn_group!r}, which is no group{suggest(drawn_group, group_names)}"
+    elif len(group_names) < 2:
+        yield implicit_path, f"{drawn_group!r} is the only group; its negatives need another one to be told by"
+    if findings.sound("noise") and schema.noise.targets:
+        yield ("noise", "targets"), "cannot be combined with objective.implicit, which names the group that is drawn"
+    if findings.sound("noise") and any(drawn_group in joint_set for joint_set in schema.noise.joint):
+        yield ("noise", "joint"), f"holds {drawn_group!r}, which objective.implicit draws alone; remove it there"
+    if findings.sound("training") and schema.training.interaction_dropout:
+        yield ("training", "interaction_dropout"), "cannot be combined with objective.implicit; set it to 0"
+    if findings.sound("head") and isinstance(schema.head, Mlp):
+        yield ("head",), "cannot be mlp with objective.implicit, whose negatives share a row's sums; use fm"
+
+
+def _set_conflicts(
+    path: KeyPath, group_sets: Sequence[Sequence[str]], group_names: Sequence[str], purpose: str, verb: str
+) -> Iterator[Problem]:
+    """Check sets of groups: each has two or more groups, and no group is in two of them.
+
+    Args:
+        path: The key that holds the sets.
+        group_sets: The names of the groups of each set.
+        group_names: The groups of the schema.
+        purpose: What a set is for, as the subject of a message.
+        verb: What happens to a group of a set, as a predicate.
+
+    """
+    seen: set[str] = set()
+    for i, group_set in enumerate(group_sets):
+        if len(group_set) < 2:
+            yield (*path, i), f"names {len(group_set)} of the groups; {purpose} needs two or more"
+        for k, name in enumerate(group_set):
+            if name not in group_names:
+                yield (*path, i, k), f"names {name!r}, which is no group{suggest(name, group_names)}"
+            elif name in seen:
+                yield (*path, i, k), f"names {name!r} again; a group {verb} once"
+            seen.add(name)
+
+
+def _together_conflicts(schema: Schema, findings: Findings, group_names: Sequence[str]) -> Iterator[Problem]:
+    """Check `model.together` against the objective and the groups."""
+    path, group_sets, objective = ("model", "together"), schema.model.together, schema.objective
+    learns_no_number = isinstance(objective, Nce | NegativeSampling | Contrastive | Softmax)
+    if group_sets and findings.sound("objective") and learns_no_number:
+        yield path, f"is for pairs that tell a number, by logistic, regression or glove; {objective.type} is none"
+    elif group_sets and isinstance(objective, Logistic) and objective.implicit is not None:
+        yield path, "cannot be combined with objective.implicit; remove one of them"
+    elif any(set(group_names) <= set(group_set) for group_set in group_sets):
+        yield path, "has every group in one sum, which leaves no pairs; leave a group out"
+    yield from _set_conflicts(path, group_sets, group_names, "a sum", "is added up")
+
+
+def _noise_target_conflicts(
+    targets: Sequence[str] | Mapping[str, float], joint_sets: Sequence[Sequence[str]], group_names: Sequence[str]
+) -> Iterator[Problem]:
+    """Check `noise.targets`: known groups, each once, with all groups that are drawn together with it."""
+    seen: set[str] = set()
+    for i, name in enumerate(targets):
+        path = ("noise", "targets", name if isinstance(targets, Mapping) else i)
+        if name not in group_names:
+            yield path, f"names {name!r}, which is no group{suggest(name, group_names)}"
+        elif name in seen:
+            yield path, f"names {name!r} again; keep one"
+        else:
+            joint_set = next((joint_set for joint_set in joint_sets if name in joint_set), ())
+            absent = [member for member in joint_set if member in group_names and member not in targets]
+            if absent:
+                yield path, f"names {name!r} without {absent[0]!r}, which is drawn with it; name both or neither"
+        seen.add(name)

@@ -1,0 +1,214 @@
+"""Options that are right by themselves and wrong together."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from feat2vec.errors import UserError
+from feat2vec.schema.reading import read_schema
+from tests.schema.texts import BASE, cases, group_text, problems, read
+
+IN_A_GROUP = """
+column: [x, x], extractor: numeric
+    ! column: the column 'x' is here twice; keep one
+
+columns: [x, y]
+    ! columns: lookup takes one column, received 2; make a group for each
+
+columns: [x, y], extractor: text_cnn
+    ! columns: text_cnn takes one column, received 2; make a group for each
+
+columns: [x, y], extractor: vector
+    ! columns: vector takes one column, received 2; make a group for each
+
+column: x, extractor: {bins: 3, multi: true}
+    ! extractor.bins: bins are for a column of single numbers; remove `multi`
+
+column: x, extractor: {bins: 3, split: ','}
+    ! extractor.bins: cannot be combined with `split`; keep one of them
+
+column: x, extractor: {bins: 3, parts: [year]}
+    ! extractor.parts: cannot be combined with `bins`; keep one of them
+
+column: x, extractor: {split: ',', parts: [day]}
+    ! extractor.parts: cannot be combined with `split`; keep one of them
+
+column: x, extractor: {multi: true, split: ',', weights: w}
+    ! extractor.weights: cannot be combined with `split`; keep one of them
+
+column: x, extractor: {multi: true, parts: [day], weights: w}
+    ! extractor.weights: cannot be combined with `parts`; keep one of them
+
+column: x, extractor: {weights: w}
+    ! extractor.weights: weights are for a bag, one number an item; set `multi: true`
+
+column: x, extractor: {type: text_cnn, widths: [33, 2]}
+    ! extractor.widths: 33 is wider than max_tokens, 32; make it narrower
+
+column: x, extractor: {type: text_cnn, max_tokens: 3}
+    ! extractor.widths: 4 is wider than max_tokens, 3; make it narrower
+"""
+
+
+@pytest.mark.parametrize(("text", "expected"), cases(IN_A_GROUP), ids=count())
+def test_one_problem_of_a_group(text: str, expected: list[str]) -> None:
+    """Exactly one: nothing that only follows from it."""
+    (told,) = expected
+    assert problems(group_text(text)) == [f"schema:4: groups.a{': ' if told.startswith('the key') else '.'}{told}"]
+
+
+OUTSIDE_THE_GROUPS = """
+model: {ranks: [64, 16]}
+    ! model.ranks: must ascend, received [64, 16]
+
+model: {ranks: [16, 16]}
+    ! model.ranks: must ascend, received [16, 16]
+
+model: {ranks: [16], dim: 50}
+    ! model.dim: cannot be combined with `ranks`; keep one of them
+
+model: {level_sharing: separate}
+    ! model.level_sharing: is for models with `ranks`; remove it, or give ranks
+
+model: {dependents: joint}
+    ! model.dependents: is for models with `ranks`; remove it, or give ranks
+
+model: {together: [[a]]}
+objective: {type: logistic, target: y}
+    ! model.together[0]: names 1 of the groups; a sum needs two or more
+
+model: {together: [[a, a], [b, c]]}
+objective: {type: logistic, target: y}
+    ! model.together[0][1]: names 'a' again; a group is added up once
+    ! model.together[1][1]: names 'c', which is no group
+
+model: {together: [[b, a]]}
+objective: {type: logistic, target: y}
+    ! model.together: has every group in one sum, which leaves no pairs; leave a group out
+
+model: {together: [[a, b]]}
+    ! model.together: is for pairs that tell a number, by logistic, regression or glove; nce is none
+
+model: {together: [[a, b]]}
+objective: {type: softmax, target: y}
+    ! model.together: is for pairs that tell a number, by logistic, regression or glove; softmax is none
+
+model: {together: [[a, b]]}
+objective: {type: logistic, target: y, implicit: a}
+    ! model.together: cannot be combined with objective.implicit; remove one of them
+
+noise: {joint: [[a]]}
+    ! noise.joint[0]: names 1 of the groups; joint noise needs two or more
+
+noise: {joint: [[]]}
+    ! noise.joint[0]: names 0 of the groups; joint noise needs two or more
+
+noise: {joint: [[a, a]]}
+    ! noise.joint[0][1]: names 'a' again; a group is drawn once
+
+noise: {joint: [[a, c]]}
+    ! noise.joint[0][1]: names 'c', which is no group
+
+noise: {targets: [a, c]}
+    ! noise.targets[1]: names 'c', which is no group
+
+noise: {targets: [b, a, b]}
+    ! noise.targets[2]: names 'b' again; keep one
+
+noise: {targets: [a, bb]}
+    ! noise.targets[1]: names 'bb', which is no group; did you mean 'b'?
+
+noise: {targets: {a: 1, bb: 2}}
+    ! noise.targets.bb: names 'bb', which is no group; did you mean 'b'?
+
+noise: {joint: [[a, b]], targets: {b: 2}}
+    ! noise.targets.b: names 'b' without 'a', which is drawn with it; name both or neither
+
+noise: {joint: [[a, b]], targets: [b]}
+    ! noise.targets[0]: names 'b' without 'a', which is drawn with it; name both or neither
+
+head: mlp
+    ! head: mlp is for objectives with a target; noise is told by the pairs of groups alone
+
+objective: {type: logistic, target: y, class_weights: {'2': 1}}
+    ! objective.class_weights.2: is no class of a logistic target; those are 0 and 1
+
+objective: {type: logistic, target: y, implicit: aa}
+    ! objective.implicit: names 'aa', which is no group; did you mean 'a'?
+"""
+
+
+@pytest.mark.parametrize(("text", "expected"), cases(OUTSIDE_THE_GROUPS), ids=count())
+def test_problems_outside_the_groups(text: str, expected: list[str]) -> None:
+    assert problems(f"{BASE}{text}\n") == [f"schema:5: {told}" for told in expected]
+
+
+OF_SEVERAL_PARTS = """
+version: 1
+groups: {a: {column: a}}
+    ! 2: groups: one group has nothing to be learnt from; add a second one, or an objective with a target
+
+version: 1
+groups: {a: {column: x, extractor: {bins: 3, weights: w}}, b: {column: b}}
+    ! 2: groups.a.extractor.weights: cannot be combined with `bins`; keep one of them
+    ! 2: groups.a.extractor.weights: weights are for a bag, one number an item; set `multi: true`
+
+version: 1
+groups: {a: {column: a, extractor: {multi: true, weights: y}}}
+objective: {type: regression, target: y}
+    ! 2: groups.a.extractor.weights: the column 'y' is also the target; name another column
+
+version: 1
+groups: {a: {column: a}}
+objective: {type: regression, target: y, weight: y}
+    ! 3: objective.weight: the column 'y' is also the target; name another column
+
+version: 1
+id: y
+groups: {a: {column: a}}
+objective: {type: regression, target: y}
+    ! 2: id: the column 'y' is also the target; name another column
+"""
+
+
+@pytest.mark.parametrize(("text", "expected"), cases(OF_SEVERAL_PARTS), ids=count())
+def test_problems_of_several_parts(text: str, expected: list[str]) -> None:
+    assert problems(f"{text}\n") == [f"schema:{told}" for told in expected]
+
+
+def test_one_group_is_enough_for_an_objective_with_a_target() -> None:
+    assert read("version: 1\ngroups: {a: {column: a}}\nobjective: {type: logistic, target: y}\n").target == "y"
+
+
+def test_the_target_may_not_be_a_groups_column() -> None:
+    text = "version: 1\ngroups:\n  a: {columns: [x, y], extractor: numeric}\nobjective: {type: regression, target: y}\n"
+    assert problems(text) == [
+        "schema:3: groups.a.columns: the column 'y' is also the target, which it would give away; remove the group"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ("noise: {targets: [b]}", "noise.targets: cannot be combined with objective.implicit"),
+        ("noise: {joint: [[a, b]]}", "noise.joint: holds 'a', which objective.implicit draws alone"),
+        ("training: {interaction_dropout: 0.2}", "training.interaction_dropout: cannot be combined with"),
+        ("head: mlp", "head: cannot be mlp with objective.implicit"),
+    ],
+)
+def test_what_implicit_negatives_cannot_be_combined_with(rest: str, expected: str) -> None:
+    (told,) = problems(f"{BASE}objective: {{type: logistic, target: y, implicit: a}}\n{rest}\n")
+    assert expected in told
+
+
+@pytest.mark.parametrize(("given", "wrong"), [({"0": 0, "1": 0}, True), ({"0": 0}, False), ({"1": 0, "0": 2}, False)])
+def test_classes_that_both_weigh_nothing_are_a_mistake(given: dict[str, float], wrong: bool) -> None:
+    objective = {"type": "logistic", "target": "y", "class_weights": given}
+    schema = {"version": 1, "groups": {"a": {"column": "a"}}, "objective": objective}
+    if wrong:
+        with pytest.raises(UserError, match=r"objective\.class_weights: is 0 for both classes"):
+            read_schema(schema)
+    else:
+        read_schema(schema)

@@ -1,0 +1,39 @@
+"""Locks of folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from feat2vec.errors import UserError
+from feat2vec.writing import LOCK_FILES, locked, mark_folder
+
+
+@pytest.mark.parametrize("kind", ["folder", "damaged"])
+def test_a_lock_that_is_none_is_told(kind: str) -> None:
+    mark_folder(Path("work"), "training", LOCK_FILES)
+    lock = Path("work/lock")
+    lock.mkdir() if kind == "folder" else lock.write_bytes(b"no database" * 100)
+
+    def hold() -> None:
+        with locked(Path("work"), "another training"):
+            pass
+
+    with pytest.raises(UserError, match=r"^work/lock: cannot be locked \(.*\); make room, or remove the file$"):
+        hold()
+
+
+def test_the_same_process_does_not_hold_a_folder_twice() -> None:
+    mark_folder(Path("work"), "training", LOCK_FILES)
+    message = f"work: another training is at work in it: process {os.getpid()} on"
+
+    def hold() -> None:
+        with locked(Path("work"), "another training"):
+            pass
+
+    with locked(Path("work"), "another training"), pytest.raises(UserError, match=message):
+        hold()
+    with locked(Path("work"), "another training"):
+        pass

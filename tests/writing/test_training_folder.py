@@ -1,0 +1,106 @@
+"""The folder in which a run is trained."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feat2vec.errors import UserError
+from feat2vec.writing import CHECKPOINT, folder_place, partial_folder, run_place, work_folder
+from tests.writing.builders import make_folder, training_in_another_process, write_and_fail
+
+AGAIN: list[dict[str, Any]] = [{"resume": True}, {"force": True}, {}]
+
+
+def test_a_work_folder_is_kept_as_long_as_it_has_a_checkpoint() -> None:
+    partial = partial_folder(Path("run"))
+    with pytest.raises(KeyboardInterrupt), work_folder(Path("run")):
+        raise KeyboardInterrupt
+    assert not partial.exists()
+    with pytest.raises(KeyboardInterrupt):
+        write_and_fail(work_folder(Path("run")), KeyboardInterrupt, CHECKPOINT)
+    (partial / "rows").mkdir()
+    with pytest.raises(UserError, match="holds a run that was not finished; add --resume"), work_folder(Path("run")):
+        pass
+    with work_folder(Path("run"), resume=True) as folder:
+        assert (folder / CHECKPOINT).exists()
+        assert not (folder / "rows").exists()
+    assert not partial.exists()
+
+
+def test_a_training_that_was_to_replace_a_run_is_gone_on_with() -> None:
+    make_folder("run", "run")
+    place = run_place(Path("run"), force=True)
+    assert place is not None
+    assert place.replaces is not None
+    with pytest.raises(KeyboardInterrupt):
+        write_and_fail(work_folder(Path("run"), force=True, replaces=place.replaces), KeyboardInterrupt, CHECKPOINT)
+    assert run_place(Path("run"), resume=True) == place
+    with pytest.raises(KeyboardInterrupt), work_folder(Path("run"), resume=True, replaces=place.replaces):
+        raise KeyboardInterrupt
+    assert run_place(Path("run"), resume=True) == place
+    Path("run/notes").write_text("mine")
+    with pytest.raises(UserError, match="run: holds notes, which feat2vec did not write"):
+        run_place(Path("run"), resume=True)
+    Path("run").rename("older")
+    make_folder("run", "run")
+    assert run_place(Path("run"), resume=True) is None  # another run than that which was to be replaced
+    partial_folder(Path("run")).rename("empty.partial")
+    assert run_place(Path("empty"), resume=True) == folder_place("empty", "run", force=True)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_put_into_a_work_folder_stays_and_fails_nothing(fails: bool) -> None:
+    def work() -> None:
+        with work_folder(Path("run")) as partial:
+            (partial / "rows").mkdir()
+            (partial / "notes").write_text("mine")
+            if fails:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) if fails else nullcontext():
+        work()
+    assert Path("run.partial/notes").read_text() == "mine"
+    assert not Path("run.partial/rows").exists()
+
+
+@pytest.mark.parametrize("options", AGAIN)
+def test_a_work_folder_that_is_not_ours_stays(options: dict[str, Any]) -> None:
+    for name in "ab":
+        partial = partial_folder(Path(name))
+        if name == "a":
+            partial.mkdir()
+            (partial / "notes").write_text("mine")
+        else:
+            partial.symlink_to("full")
+        message = f"{name}.partial: is where the run would train, but"
+        with pytest.raises(UserError, match=message), work_folder(Path(name), **options):
+            pass
+    assert Path("a.partial/notes").read_text() == "mine"
+    assert Path("full/of/notes").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["lock", "lock.json", "checkpoint.npz", "rows"])
+def test_a_link_in_a_work_folder_is_not_written_through(name: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        write_and_fail(work_folder(Path("run")), KeyboardInterrupt, CHECKPOINT)
+    Path("run.partial", name).unlink(missing_ok=True)
+    Path("run.partial", name).symlink_to("../file")
+    message = f"{name}(: is a link|, which feat2vec did not write)"
+    for options in AGAIN[:2]:
+        with pytest.raises(UserError, match=message), work_folder(Path("run"), **options):
+            pass
+    assert Path("file").read_text() == "mine"
+
+
+def test_one_process_works_in_a_folder_and_a_kill_frees_it() -> None:
+    with training_in_another_process("run") as holder:
+        held = rf"another training is at work in it: process {holder.pid} on .* since 2.*; wait, or choose"
+        for options in AGAIN:
+            with pytest.raises(UserError, match=rf"run\.partial: {held}"), work_folder(Path("run"), **options):
+                pass
+    with work_folder(Path("run"), resume=True) as folder:
+        assert (folder / CHECKPOINT).read_text() == "state"
