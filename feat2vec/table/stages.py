@@ -11,14 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feat2vec.arrays import Floats as Floats
+from feat2vec.arrays import Ints as Ints
 from feat2vec.errors import UserError
 from feat2vec.table.table import Batch, Table
 
 # a numeral is a key from text that reads as a number: it keeps its spelling, as no type says that it is a number
 # a float is a number of which text may have more digits than tell it from every other float64
 Kind = Literal["text", "number", "float", "numeral", "boolean", "date"]
-Ints = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
 
 STAGE_BYTES = 128 << 20
 STAGE_ROWS = 1 << 22
