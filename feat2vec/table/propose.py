@@ -34,6 +34,7 @@ from feat2vec.errors import UserError
 from feat2vec.schema.yaml_text import AMBIGUOUS, plain
 from feat2vec.table.profile import NUMBER, Column, profile_table
 from feat2vec.table.sources.csv import DELIMITERS
+from feat2vec.table.sources.registry import scheme_of
 from feat2vec.table.stages import MISSING_NUMBERS
 from feat2vec.table.table import open_table
 
@@ -314,7 +315,7 @@ def _titles(source: object) -> tuple[str, str]:
     if not isinstance(source, (str, os.PathLike)):
         return "DATA", "table"
     name = os.fsdecode(source)
-    if name.startswith(("tfds:", "dataset:")):
+    if scheme_of(name) is not None:
         return name, _readable(name.partition(":")[2], "table")
     base = os.path.basename(name.rstrip("/"))
     return base if os.path.isabs(name) else name, _readable(base.partition(".")[0], "table")

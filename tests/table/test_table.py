@@ -660,7 +660,7 @@ def test_what_is_neither_file_nor_folder_is_named(tmp_path: Path) -> None:
         ("data/*.parquet", "no file matches: check the pattern"),
         ("empty", "the folder has no data files"),
         ("mixed", r"mixed: holds files of more than one format: .*a\.csv is CSV and .*b\.jsonl is JSON"),
-        ("a.xlsx", r"(?s)a\.xlsx: unknown format '\.xlsx'.*known: \.parquet"),
+        ("a.xlsx", r"(?s)a\.xlsx: unknown format '\.xlsx'.*known: \.arrow"),
         ("a.parquet.gz", r"a\.parquet\.gz: Parquet cannot be read compressed as a whole: decompress it"),
         ("text.parquet", r"text\.parquet: cannot be read as Parquet: .*\nis it whole"),
         ("half.parquet", r"half\.parquet: cannot be read as Parquet"),
