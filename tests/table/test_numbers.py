@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 
 from feat2vec.schema.extractor_options import Lookup
+from feat2vec.table.dates import dates_of
 from feat2vec.table.keys import items_of
-from feat2vec.table.numbers import dates_of, numbers_of, vectors_of
+from feat2vec.table.numbers import numbers_of
+from feat2vec.table.vectors import vectors_of
 from tests.table.test_stages import INF, NAN, bags, csv_stage, refuse, stage_of
 
 

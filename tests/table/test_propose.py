@@ -25,7 +25,6 @@ import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.schema.options import Schema, read_schema
 from feat2vec.schema.yaml_text import parse_document
-from feat2vec.table import profile
 from feat2vec.table.profile import profile_table
 from feat2vec.table.propose import propose
 from feat2vec.table.table import open_table
@@ -333,7 +332,7 @@ def test_a_broken_text_file_is_refused(tmp_path: Path) -> None:
         propose(tmp_path / "films.csv")
 
 
-def test_stages_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stages_are_counted_together() -> None:
     rows = 300_000  # three batches
     table = pa.table(
         {
@@ -345,8 +344,7 @@ def test_stages_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
         }
     )
     whole = propose(table)
-    monkeypatch.setattr(profile, "STAGE_BYTES", 1)
-    assert propose(table) == whole
+    assert propose(table, stage_bytes=1) == whole
     assert "# 150,000 keys in 300,000 rows" in whole
     assert "id: unique" in whole
 
@@ -454,11 +452,9 @@ def test_large_decimals_are_identifiers(tmp_path: Path) -> None:
     """Profiled over more than one stage, whose distinct keys DuckDB counts."""
     numbers = [Decimal(2**53 + i % 4) for i in range(40)]
     table = pa.table({"id": pa.array(numbers, pa.decimal128(38)), "wide": pa.array(numbers, pa.decimal256(76))})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("feat2vec.table.profile.STAGE_BYTES", 1)
-        pq.write_table(table[:20], tmp_path / "a.parquet")
-        pq.write_table(table[20:], tmp_path / "b.parquet")
-        columns, left_out = profile_table(open_table(f"{tmp_path}/*.parquet"))
+    pq.write_table(table[:20], tmp_path / "a.parquet")
+    pq.write_table(table[20:], tmp_path / "b.parquet")
+    columns, left_out = profile_table(open_table(f"{tmp_path}/*.parquet"), stage_bytes=1)
     assert not left_out
     assert [(column.kind, column.distinct) for column in columns] == [("text", 4)] * 2
 
