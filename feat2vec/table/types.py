@@ -19,8 +19,15 @@ DATES = "dates must be in the years 1 to 9999"
 
 
 @dataclass(frozen=True)
-class Part:
-    """A place that rows come from: one file, or one frame."""
+class TablePart:
+    """One file or one object that rows of a table come from.
+
+    Attributes:
+        source: the file or the object, as messages call it.
+        types: the type of each column, by name, before it is normalised.
+        read: reads these columns, in this order, a batch at a time.
+
+    """
 
     source: str
     types: Mapping[str, pa.DataType]

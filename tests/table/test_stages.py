@@ -1,53 +1,44 @@
-"""Stages of rows and kinds of types; what tests of keys and numbers share."""
+"""Stages of bounded size, and where their rows stand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
 from feat2vec.errors import UserError
-from feat2vec.table.keys import Items
-from feat2vec.table.stages import Stage, kind_of_type, stages
+from feat2vec.table.stages import stages
 from feat2vec.table.table import open_table
-
-NAN, INF = float("nan"), float("inf")
-
-
-def stage_of(cells: Any, kind: pa.DataType | None = None, **others: Any) -> Stage:
-    """A stage whose column `a` holds the cells."""
-    column = cells if isinstance(cells, (pa.Array, pa.ChunkedArray)) else pa.array(cells, kind)
-    return next(stages(open_table(pa.table({"a": column, **others})), ["a", *others]))
+from tests.table.tables import write
 
 
-def csv_stage(folder: Path, *cells: str) -> Stage:
-    """The same from a CSV file."""
-    (folder / "t.csv").write_text("a,b\n" + "".join(f'"{cell}",b\n' for cell in cells), encoding="utf-8")
-    return next(stages(open_table(folder / "t.csv"), ["a"]))
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three files with two rows each."""
+    for i in range(3):
+        write(tmp_path / f"{i}.csv", f"a,b\n{i},x\n{i},y\n")
+    return tmp_path
 
 
-def bags(items: Items) -> list[list[str]]:
-    keys = items.keys.take(pa.array(items.codes)).to_pylist()
-    ends = np.cumsum(items.lengths)
-    return [keys[end - length : end] for end, length in zip(ends, items.lengths, strict=True)]
+def test_all_rows_come_in_one_stage_if_they_are_few(folder: Path) -> None:
+    (stage,) = stages(open_table(folder), ["a"])
+    assert stage.rows == 6
+    assert stage.column("a").to_pylist() == ["0", "0", "1", "1", "2", "2"]
+    assert stage.row(3) == f"{folder}/1.csv: row 2"
 
 
-def refuse(match: str, call: Callable[[], object]) -> None:
-    with pytest.raises(UserError, match=match) as caught:
-        call()
-    assert len(caught.value.problems) == 1
+@pytest.mark.parametrize(("limits", "rows"), [({"max_rows": 4}, [4, 2]), ({"max_rows": 1}, [2] * 3)])
+def test_batches_are_not_split(limits: dict[str, int], rows: list[int], folder: Path) -> None:
+    assert [stage.rows for stage in stages(open_table(folder), ["a"], **limits)] == rows
+    assert [stage.rows for stage in stages(open_table(folder), ["a"], max_bytes=1)] == [2] * 3
 
 
-def test_kinds_of_types() -> None:
-    kinds = {pa.string(): "text", pa.int64(): "number", pa.list_(pa.float32()): "number", pa.bool_(): "boolean"}
-    kinds |= {
-        pa.date32(): "date",
-        pa.timestamp("us", "UTC"): "date",
-        pa.list_(pa.bool_(), 2): "boolean",
-        pa.null(): "text",
-    }
-    assert {kind: kind_of_type(kind) for kind in kinds} == kinds
+def test_a_column_that_the_table_has_not_is_missing(folder: Path) -> None:
+    (stage,) = stages(open_table(folder), ["a"])
+    assert stage.column("c").null_count == 6
+
+
+def test_a_value_is_refused_with_its_place(folder: Path) -> None:
+    (stage,) = stages(open_table(folder), ["a"])
+    with pytest.raises(UserError, match=r"2\.csv: row 1: column 'a': received '2'; a date is needed$"):
+        stage.refuse(4, "a", "2", "a date is needed")

@@ -1,4 +1,6 @@
-"""One module for each kind of source.
+"""The sources of tables, one module each; `registry.py` lists them.
 
-In: a path, a frame or a name. Out: a `Part`: column types and a stream of batches. Open `files.py` first.
+In: a path, a name or an object. Out: a `TablePart`: column types and a stream of batches. Open `registry.py` first.
+
+A new source is a new module here that registers itself, and a row in `tests/table/sources/test_registry.py`.
 """

@@ -13,19 +13,22 @@ from itertools import chain
 import pyarrow as pa
 
 from feat2vec.errors import UserError
-from feat2vec.table.types import Part, column_types
+from feat2vec.table.sources.registry import FileFormat, register
+from feat2vec.table.types import TablePart, column_types
 
-BLOCK = 2**23
-LONGEST_HEADER = BLOCK // 2
-LONGEST = 2 * BLOCK  # characters of a value, or bytes of a line, that are held to say what is wrong with the row
+BLOCK_BYTES = 2**23
+LONGEST_HEADER_BYTES = BLOCK_BYTES // 2
+LONGEST_LINE = (
+    2 * BLOCK_BYTES
+)  # characters of a value, or bytes of a line, that are held to say what is wrong with the row
 DELIMITERS = "if it should have more, put commas, semicolons, tabs or | between them, in every row"  # of one column
-END = "\x1eend of the file\x1e"  # a last row of our own: when it does not come back, a quote before it is open
-_SIGN = re.compile(rb'["\r\n]')
+LAST_FIELD = "\x1eend of the file\x1e"  # in a last row that is added: when it does not come back, a quote is open
+_QUOTE_OR_LINE_END = re.compile(rb'["\r\n]')
 _QUOTED = re.compile(rb'"[^"]*"')
 
 
 @dataclass(frozen=True)
-class _File:
+class _CsvFile:
     path: str
     compression: str | None
     names: tuple[str, ...] = ()
@@ -35,11 +38,11 @@ class _File:
         return pa.input_stream(self.path, compression=self.compression)
 
     def last_row(self) -> str:
-        return self.delimiter.join([END] * len(self.names)) + "\n"
+        return self.delimiter.join([LAST_FIELD] * len(self.names)) + "\n"
 
 
-class _Rows(io.RawIOBase):
-    """The bytes after the header, then the last row of our own; a NUL byte is refused."""
+class _RowBytes(io.RawIOBase):
+    """The bytes after the header, then a last row that is added; a NUL byte is refused."""
 
     def __init__(self, rest: bytes, file: pa.NativeFile, last_row: str) -> None:
         super().__init__()
@@ -63,12 +66,22 @@ class _Rows(io.RawIOBase):
         return end if self._newline or not end else b"\n" + end
 
 
-def csv_part(path: str, compression: str | None, delimiter: str | None) -> Part:
-    """One file; without a delimiter it is a comma, or the `;`, tab or `|` of a header that has no comma."""
-    file = _File(path, compression)
+def open_csv(path: str, compression: str | None, delimiter: str | None) -> TablePart:
+    """Return the part of one file.
+
+    Args:
+        path: of the file.
+        compression: `gzip`, `zstd` or None.
+        delimiter: if None, a comma, or the most frequent of `;`, tab and `|` in a header without a comma.
+
+    Raises:
+        UserError: when the header cannot be read.
+
+    """
+    file = _CsvFile(path, compression)
     try:
         with file.open() as stream:
-            header, _ = _split_header(path, stream.read(BLOCK))
+            header, _ = _split_header(path, stream.read(BLOCK_BYTES))
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}: cannot be read: {error}: is the file whole?") from error
     delimiter = delimiter or _delimiter(header)
@@ -79,8 +92,8 @@ def csv_part(path: str, compression: str | None, delimiter: str | None) -> Part:
             f"{path}: header: {error}: the first line must hold the names of the columns; is it there?"
         ) from error
     types = column_types(path, [(name, pa.string()) for name in names])
-    file = _File(path, compression, tuple(types), delimiter)
-    return Part(path, types, lambda columns: _read(file, columns))
+    file = _CsvFile(path, compression, tuple(types), delimiter)
+    return TablePart(path, types, lambda columns: _read(file, columns))
 
 
 def _split_header(path: str, head: bytes) -> tuple[bytes, bytes]:
@@ -94,9 +107,10 @@ def _split_header(path: str, head: bytes) -> tuple[bytes, bytes]:
     if end is None:
         raise UserError(f"{path}: header: a quote is opened and never closed: close it")
     header, rest = head[:end], head[end:]
-    if end > LONGEST_HEADER:
+    if end > LONGEST_HEADER_BYTES:
         raise UserError(
-            f"{path}: header: is longer than {LONGEST_HEADER:,} bytes: the first line must hold the columns' names"
+            f"{path}: header: is longer than {LONGEST_HEADER_BYTES:,} bytes: "
+            "the first line must hold the columns' names"
         )
     if b"\0" in header:
         raise UserError(f"{path}: header: holds a NUL byte: is it a text file?")
@@ -106,10 +120,10 @@ def _split_header(path: str, head: bytes) -> tuple[bytes, bytes]:
 def _line_end(text: bytes) -> int | None:
     """Where the first line ends that is not within quotes; None where a quote stays open."""
     at = 0
-    while sign := _SIGN.search(text, at):
-        if sign[0] != b'"':
-            return sign.start()
-        at = text.find(b'"', sign.end()) + 1
+    while match := _QUOTE_OR_LINE_END.search(text, at):
+        if match[0] != b'"':
+            return match.start()
+        at = text.find(b'"', match.end()) + 1
         if not at:
             return None
     return len(text)
@@ -126,25 +140,25 @@ def _decode(path: str, header: bytes) -> str:
 
 def _delimiter(header: bytes) -> str:
     bare = _QUOTED.sub(b"", header)
-    other = max((b";", b"\t", b"|"), key=bare.count)
-    return "," if b"," in bare or other not in bare else other.decode()
+    most_frequent = max((b";", b"\t", b"|"), key=bare.count)
+    return "," if b"," in bare or most_frequent not in bare else most_frequent.decode()
 
 
-def _read(file: _File, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _read(file: _CsvFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
     try:
         with file.open() as stream:
-            _, rest = _split_header(file.path, stream.read(BLOCK))
-            yield from _without_last_row(_reader(file, _Rows(rest, stream, file.last_row()), columns))
+            _, rest = _split_header(file.path, stream.read(BLOCK_BYTES))
+            yield from _without_last_row(_reader(file, _RowBytes(rest, stream, file.last_row()), columns))
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(file, error) from error
 
 
-def _reader(file: _File, rows: _Rows, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _reader(file: _CsvFile, rows: _RowBytes, columns: list[str]) -> Iterator[pa.RecordBatch]:
     import pyarrow.csv as arrow_csv
 
     reader: Iterator[pa.RecordBatch] = arrow_csv.open_csv(
         rows,
-        arrow_csv.ReadOptions(column_names=file.names, block_size=BLOCK, use_threads=False),
+        arrow_csv.ReadOptions(column_names=file.names, block_size=BLOCK_BYTES, use_threads=False),
         # in a file of one column a blank line is a missing value, in others it is no row
         arrow_csv.ParseOptions(
             delimiter=file.delimiter, newlines_in_values=True, ignore_empty_lines=len(file.names) > 1
@@ -166,24 +180,24 @@ def _without_last_row(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
             if held is not None:
                 yield held
             held = batch
-    if held is None or held.column(0)[-1].as_py() != END:
+    if held is None or held.column(0)[-1].as_py() != LAST_FIELD:
         raise pa.ArrowInvalid("a quote is opened and never closed")
     yield held.slice(0, held.num_rows - 1)
 
 
-def _unreadable(file: _File, error: Exception) -> UserError:
+def _unreadable(file: _CsvFile, error: Exception) -> UserError:
     """Say what is wrong with the file, which is read a second time, slowly, to find the row."""
-    limit = csv.field_size_limit(LONGEST)  # so that what is too long can be told from a quote that is open
+    limit = csv.field_size_limit(LONGEST_LINE)  # so that what is too long can be told from a quote that is open
     try:
         with file.open() as stream:
-            return UserError(_problem(file, stream) or f"{file.path}: cannot be read as CSV: {error}")
+            return UserError(_find_problem(file, stream) or f"{file.path}: cannot be read as CSV: {error}")
     except (OSError, pa.ArrowException) as reason:
         return UserError(f"{file.path}: cannot be read: {reason}: is the file whole?")
     finally:
         csv.field_size_limit(limit)
 
 
-def _problem(file: _File, stream: pa.NativeFile) -> str | None:
+def _find_problem(file: _CsvFile, stream: pa.NativeFile) -> str | None:
     number = 0
     row: list[str] = []
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
@@ -193,37 +207,37 @@ def _problem(file: _File, stream: pa.NativeFile) -> str | None:
         for row in rows:
             number += bool(row) or len(file.names) == 1
             problem = _row_problem(file, row) if row else None
-            if problem and END not in row[-1]:
+            if problem and LAST_FIELD not in row[-1]:
                 return f"{file.path}: row {number}: {problem}"
     except csv.Error:  # a value as long as several blocks
         return (
-            f"{file.path}: row {number + 1}: a value or a line is longer than {LONGEST:,} characters: "
-            f"a quote may be opened and never closed; {BLOCK:,} bytes of a row can be read"
+            f"{file.path}: row {number + 1}: a value or a line is longer than {LONGEST_LINE:,} characters: "
+            f"a quote may be opened and never closed; {BLOCK_BYTES:,} bytes of a row can be read"
         )
-    if row == [END] * len(file.names):
+    if row == [LAST_FIELD] * len(file.names):
         return None
     return f"{file.path}: row {number}: a quote is opened and never closed: close it, or double the quotes in a value"
 
 
 def _lines(text: io.TextIOWrapper) -> Iterator[str]:
     """The lines of a file, none of which is held when it is too long."""
-    while line := text.readline(LONGEST + 1):
-        if len(line) > LONGEST:
+    while line := text.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
             raise csv.Error("line is too long")
         yield line
 
 
-def _row_problem(file: _File, row: list[str]) -> str | None:
+def _row_problem(file: _CsvFile, row: list[str]) -> str | None:
     if len(row) != len(file.names):
         return (
             f"expected {len(file.names)} fields, received {len(row)}: "
             f"put values that hold {file.delimiter!r} in double quotes, or fix the row"
         )
     sizes = [len(value.encode(errors="surrogateescape")) for value in row]
-    if sum(sizes) > BLOCK:  # between one and two blocks it depends on where the row begins
+    if sum(sizes) > BLOCK_BYTES:  # between one and two blocks it depends on where the row begins
         most, name = max(zip(sizes, file.names, strict=True))
         return (
-            f"has {sum(sizes):,} bytes, {most:,} of them in column {name!r}, and {BLOCK:,} can be read: "
+            f"has {sum(sizes):,} bytes, {most:,} of them in column {name!r}, and {BLOCK_BYTES:,} can be read: "
             "shorten the value, or write the table as Parquet"
         )
     for name, value in zip(file.names, row, strict=True):
@@ -232,3 +246,17 @@ def _row_problem(file: _File, row: list[str]) -> str | None:
         if "\0" in value:
             return f"column {name!r} holds a NUL byte: {value[:60]!r}: remove it"
     return None
+
+
+register(
+    FileFormat(
+        "CSV", (".csv",), lambda path, compression: open_csv(path, compression, None), typed=False, compressible=True
+    ),
+    FileFormat(
+        "TSV",
+        (".tsv", ".tab"),
+        lambda path, compression: open_csv(path, compression, "\t"),
+        typed=False,
+        compressible=True,
+    ),
+)

@@ -1,25 +1,36 @@
-"""A pandas frame to the part of a table: None, NaN, NA and NaT are null, the index is no column."""
+"""Frames of pandas: None, NaN, NA and NaT are null, the index is no column."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import cache
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from feat2vec.errors import UserError
-from feat2vec.table.types import BATCH_ROWS, Part, column_types, unsupported
+from feat2vec.table.sources.registry import ObjectKind, register
+from feat2vec.table.types import BATCH_ROWS, TablePart, column_types, unsupported
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SOURCE = "the DataFrame"
 
 
-def pandas_part(frame: pd.DataFrame) -> Part:
-    """Open a frame; columns of Python objects are turned into Arrow here, the others batch by batch."""
+def open_if_pandas(source: object) -> TablePart | None:
+    """Return the part of a frame, or None for an object that is no frame of pandas."""
+    pandas = sys.modules.get("pandas")  # while pandas is not imported, nothing is a frame of it
+    return open_pandas(source) if pandas is not None and isinstance(source, pandas.DataFrame) else None
+
+
+def open_pandas(frame: pd.DataFrame) -> TablePart:
+    """Return the part of a frame; columns of Python objects are converted here, the others batch by batch."""
     column_types(SOURCE, [(name, pa.null()) for name in frame.columns])
     arrays: dict[str, pa.ChunkedArray] = {}
     refused: dict[str, UserError] = {}
@@ -27,7 +38,7 @@ def pandas_part(frame: pd.DataFrame) -> Part:
     for name in frame.columns:
         try:
             if _holds_objects(frame[name].dtype):
-                arrays[name] = _objects(name, frame[name])
+                arrays[name] = _convert_objects(name, frame[name])
             kind = arrays[name].type if name in arrays else _series_type(frame[name])
         except UserError as error:
             refused[name], kind = error, pa.null()
@@ -46,10 +57,12 @@ def pandas_part(frame: pd.DataFrame) -> Part:
             ]
             yield from pa.table(chunks, names=columns).to_batches()
 
-    return Part(SOURCE, dict(fields), read)
+    return TablePart(SOURCE, dict(fields), read)
 
 
 def _holds_objects(dtype: Any) -> bool:
+    import pandas as pd
+
     return bool(pd.api.types.is_object_dtype(dtype.categories if isinstance(dtype, pd.CategoricalDtype) else dtype))
 
 
@@ -69,22 +82,24 @@ def _chunk(series: pd.Series) -> pa.Array:
     return array
 
 
-def _objects(name: object, series: pd.Series) -> pa.ChunkedArray:
+def _convert_objects(name: object, series: pd.Series) -> pa.ChunkedArray:
     """Convert a column of Python objects, which must be of one kind."""
     values = list(series)
     kinds = _kinds(values)
-    if _is_one(kinds):
+    if _is_single_kind(kinds):
         try:
             return pa.chunked_array([pa.array(values, from_pandas=True)])
         except _REFUSALS as error:
-            bad, reason = _refused(values), str(error)
+            bad, reason = _first_refused(values), str(error)
     else:
-        bad, reason = _odd(values), f"expected one kind of value, received {' and '.join(sorted(kinds))}"
+        bad, reason = (
+            _first_of_another_kind(values),
+            f"expected one kind of value, received {' and '.join(sorted(kinds))}",
+        )
     raise UserError(f"{SOURCE}: row {bad + 1}: column {name!r}: {values[bad]!r:.80}: {reason}: convert the column")
 
 
 _REFUSALS = (pa.ArrowException, OverflowError, TypeError, ValueError)
-_MISSING = (type(None), type(pd.NA), type(pd.NaT))
 _KINDS: dict[str, tuple[type, ...]] = {
     "text": (str,),
     "bytes": (bytes,),
@@ -98,13 +113,20 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
+@cache
+def _missing_types() -> tuple[type, ...]:
+    import pandas as pd
+
+    return type(None), type(pd.NA), type(pd.NaT)
+
+
 def _kind(cls: type) -> str:
     return next((kind for kind, classes in _KINDS.items() if issubclass(cls, classes)), cls.__name__)
 
 
 def _kinds(values: list[Any]) -> set[str]:
     """Name the kinds of these values; missing ones are of none, and a list is of the kinds of what it holds too."""
-    kinds = {_kind(cls) for cls in set(map(type, values)) if not issubclass(cls, _MISSING)}
+    kinds = {_kind(cls) for cls in set(map(type, values)) if not issubclass(cls, _missing_types())}
     if len(kinds) > 1 and all(value != value for value in values if _kind(type(value)) == "numbers"):
         kinds.discard("numbers")
     if "lists" in kinds:
@@ -117,26 +139,26 @@ def _kinds(values: list[Any]) -> set[str]:
     return kinds
 
 
-def _is_one(kinds: set[str]) -> bool:
+def _is_single_kind(kinds: set[str]) -> bool:
     """Whether a column can be of these kinds: of one that is known, or of lists (of lists) of one."""
     inner = {kind.removeprefix("lists of ") for kind in kinds - {"lists"}}
     if "lists" in kinds:
-        return all(kind.startswith("lists of ") for kind in kinds - {"lists"}) and _is_one(inner)
+        return all(kind.startswith("lists of ") for kind in kinds - {"lists"}) and _is_single_kind(inner)
     return len(kinds) < 2 and kinds <= set(_KINDS)
 
 
-def _odd(values: list[Any]) -> int:
+def _first_of_another_kind(values: list[Any]) -> int:
     """Find the first value that is of another kind than those before it, or of one that is not known."""
     seen: set[str] = set()
     for i, value in enumerate(values):
         if not (isinstance(value, float) and value != value):
             seen |= _kinds([value])
-        if not _is_one(seen):
+        if not _is_single_kind(seen):
             return i
     return 0
 
 
-def _refused(values: list[Any]) -> int:
+def _first_refused(values: list[Any]) -> int:
     """Find the first value that Arrow does not take after those before it."""
     low, high = 0, len(values)
     while high - low > 1:
@@ -147,3 +169,6 @@ def _refused(values: list[Any]) -> int:
         except _REFUSALS:
             high = middle
     return low
+
+
+register(ObjectKind("a pandas frame", open_if_pandas))

@@ -10,12 +10,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from feat2vec.errors import UserError
-from feat2vec.table.types import Part
+from feat2vec.table.types import TablePart
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
 
 
-def partitioned(part: Part, source: str, path: str) -> Part:
+def partitioned(part: TablePart, source: str, path: str) -> TablePart:
     """The part of a file with the columns that the folders between the source and the file tell."""
     told = {
         unquote(name): None if value == _MISSING else unquote(value)
@@ -37,7 +37,7 @@ def partitioned(part: Part, source: str, path: str) -> Part:
             ]
             yield pa.RecordBatch.from_arrays(arrays, names=columns)
 
-    return Part(part.source, {**part.types, **dict.fromkeys(told, pa.string())}, read)
+    return TablePart(part.source, {**part.types, **dict.fromkeys(told, pa.string())}, read)
 
 
 def _folders(source: str, path: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A split of a TensorFlow dataset to the part of a table. Importing this module imports TFDS."""
+"""Splits of TensorFlow datasets. TFDS is imported when one is opened."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from urllib.request import getproxies
 
 import numpy as np
 import pyarrow as pa
-import tensorflow_datasets as tfds
 
 from feat2vec.errors import UserError, suggest
-from feat2vec.table.types import Part, column_types, unsupported
+from feat2vec.table.sources.registry import Scheme, register
+from feat2vec.table.types import TablePart, column_types, unsupported
 from feat2vec.terminal import printable, shortened
 
-_ROWS = 2**12
+_ROWS_PER_BATCH = 2**12
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,10 @@ class _Column:
     labels: tuple[str, ...] | None = None
 
 
-def tfds_part(source: str) -> Part:
-    """`tfds:name/config:version[split]`; the split is `train` unless it is given."""
+def open_tfds(source: str) -> TablePart:
+    """Return the part of `tfds:name/config:version[split]`; the default split is `train`."""
+    import tensorflow_datasets as tfds
+
     match = re.fullmatch(r"tfds:([\w./:+-]+)(?:\[(.+)\])?", source)
     if match is None:
         raise UserError(f"{source}: expected tfds:name, tfds:name[split] or tfds:name/config:version[split]")
@@ -47,15 +49,17 @@ def tfds_part(source: str) -> Part:
     types = column_types(source, [(name, column.kind) for name, column in columns.items()])
 
     def read(names: list[str]) -> Iterator[pa.RecordBatch]:
-        for rows in _dataset(builder, split, {columns[name].path[0] for name in names}).ragged_batch(_ROWS):
+        for rows in _dataset(builder, split, {columns[name].path[0] for name in names}).ragged_batch(_ROWS_PER_BATCH):
             arrays = [_array(_at(rows, columns[name].path), columns[name].labels) for name in names]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
-    return Part(source, types, read)
+    return TablePart(source, types, read)
 
 
 def _prepared(source: str, name: str) -> Any:
     """Return the builder, its data on disk."""
+    import tensorflow_datasets as tfds
+
     try:
         builder = tfds.builder(name)
     except tfds.core.DatasetNotFoundError as error:
@@ -64,7 +68,7 @@ def _prepared(source: str, name: str) -> Any:
     except Exception as error:  # a wrong configuration or version: a different exception for each
         raise UserError(f"{source}: {_first_line(error)}") from error
     if not builder.is_prepared():
-        _tell_download(source, builder)
+        _announce_download(source, builder)
         try:
             with redirect_stdout(sys.stderr):  # TFDS prints, and standard output is for answers
                 builder.download_and_prepare()
@@ -76,18 +80,18 @@ def _prepared(source: str, name: str) -> Any:
     return builder
 
 
-def _tell_download(source: str, builder: Any) -> None:
-    """Say what will be fetched; TFDS itself tries for minutes where there is no network, so that is found out here."""
+def _announce_download(source: str, builder: Any) -> None:
+    """Say what will be downloaded; refuse at once where there is no network, as TFDS would try for minutes."""
     try:
         files = builder.url_infos or {}
-    except (AttributeError, OSError, ValueError):  # a builder of one's own has no list of them
+    except (AttributeError, OSError, ValueError):  # a builder outside of TFDS has no list of them
         files = {}
     if ".testing." in type(builder).download_and_prepare.__module__:  # mock data: nothing is fetched
         return
     sizes = sorted(info.size for info in files.values() if info.size)
     size = f", {sizes[0]}" if len(sizes) == 1 else f", files of {sizes[0]} to {sizes[-1]}" if sizes else ""
-    told = f"{source}: is not in {builder.data_dir} yet; TFDS downloads and prepares it{size}"
-    print(shortened(printable(told)), file=sys.stderr)  # noqa: T201
+    message = f"{source}: is not in {builder.data_dir} yet; TFDS downloads and prepares it{size}"
+    print(shortened(printable(message)), file=sys.stderr)  # noqa: T201
     hosts = {urlsplit(url).hostname for url in files}
     if hosts and not getproxies() and not any(host and _is_known(host) for host in hosts):
         raise UserError(
@@ -118,14 +122,16 @@ def _check_split(source: str, builder: Any, split: str) -> None:
 
 
 def _columns(feature: Any, path: tuple[str, ...] = ()) -> Iterator[_Column]:
-    """Find the leaves; the exact class counts, as a video is a Sequence too."""
+    """Yield the features that are no dict; classes are compared exactly, as a video is a Sequence too."""
+    import tensorflow_datasets as tfds
+
     if isinstance(feature, tfds.features.FeaturesDict):
         for name, inner in feature.items():
             yield from _columns(inner, (*path, name))
     elif type(feature) is tfds.features.Sequence:
         for column in _columns(feature.feature, path):
-            whole = pa.types.is_fixed_size_list(column.kind) or isinstance(column.kind, pa.OpaqueType)
-            yield replace(column, kind=unsupported(repr(feature)) if whole else pa.list_(column.kind))
+            is_nested = pa.types.is_fixed_size_list(column.kind) or isinstance(column.kind, pa.OpaqueType)
+            yield replace(column, kind=unsupported(repr(feature)) if is_nested else pa.list_(column.kind))
     elif type(feature) is tfds.features.ClassLabel and feature.names:
         yield _Column(path, pa.string(), tuple(feature.names))
     else:
@@ -133,6 +139,8 @@ def _columns(feature: Any, path: tuple[str, ...] = ()) -> Iterator[_Column]:
 
 
 def _type(feature: Any) -> pa.DataType:
+    import tensorflow_datasets as tfds
+
     f = tfds.features
     if type(feature) not in (f.Tensor, f.Scalar, f.Text, f.ClassLabel, f.BBoxFeature) or len(feature.shape) > 1:
         return unsupported(type(feature).__name__ + f" of shape {feature.shape}")
@@ -149,6 +157,8 @@ def _type(feature: Any) -> pa.DataType:
 
 def _dataset(builder: Any, split: str, names: set[str]) -> Any:
     """Read the split in its order on disk, with nothing else decoded than these features."""
+    import tensorflow_datasets as tfds
+
     return builder.as_dataset(
         split=split,
         shuffle_files=False,
@@ -174,3 +184,6 @@ def _array(tensor: Any, labels: tuple[str, ...] | None) -> pa.Array:
     if labels is not None:  # -1 is how TFDS says that a label is missing
         return pa.DictionaryArray.from_arrays(pa.array(values, mask=values < 0), pa.array(labels, pa.string()))
     return pa.array(values, pa.binary() if values.dtype == object else None)
+
+
+register(Scheme("tfds:", "tfds:NAME", "tfds:movielens/100k-ratings", open_tfds))

@@ -1,0 +1,15 @@
+"""Names for the NumPy arrays that the rooms exchange, by the type of their elements.
+
+The shape of an array stands in a comment beside it: `ids: Ints  # [rows]`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int32]  # ids, codes, lengths
+Int64s = npt.NDArray[np.int64]  # counts, offsets, row numbers
+Floats = npt.NDArray[np.float64]  # numbers of a table
+Float32s = npt.NDArray[np.float32]  # weights and vectors, as a model takes them

@@ -1,0 +1,174 @@
+"""A proposal as the text of a commented schema."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from feat2vec.table.propose.grouping import Target
+from feat2vec.table.propose.quoting import quote_short, readable_name, to_yaml
+from feat2vec.table.propose.rules import Choice
+from feat2vec.table.sources.registry import scheme_of
+
+LINE = 120
+COMMENTED_LINE = 116  # of a group with its comment behind it
+WIDEST_GROUP_NAME = 24  # that others are aligned with
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a schema is written of.
+
+    Attributes:
+        source: that was profiled.
+        name: of the schema; None for one that is made from the source.
+        rows: of the table.
+        column_count: of the table.
+        row_names: the column that names the rows, if there is one.
+        groups: by name.
+        copies: the groups that are commented out, and the column that each of them recodes.
+        left_out: the columns that are no group, and why.
+        target: a group whose column could be a target, if there is one.
+
+    """
+
+    source: object
+    name: str | None
+    rows: int
+    column_count: int
+    row_names: str | None
+    groups: Mapping[str, Choice]
+    copies: Mapping[str, str]
+    left_out: Mapping[str, str]
+    target: Target | None
+
+
+def write_schema(proposal: Proposal) -> str:
+    """Return the text of a schema."""
+    data, default_name = _names_of_source(proposal.source)
+    lines = [
+        *_header(data, proposal),
+        "",
+        "version: 1",
+        f"name: {to_yaml(proposal.name or default_name)}",
+    ]
+    if proposal.row_names:
+        lines.append(f"id: {to_yaml(proposal.row_names)}  # names every row")
+    lines.append(f"model: {{dim: {_dim(proposal.rows)}}}")
+    lines += ["groups:", *_group_lines(proposal.groups, proposal.copies), ""]
+    if proposal.left_out:
+        lines.append("# Left out:")
+        for column, reason in proposal.left_out.items():
+            lines += _comment(f"{quote_short(column)}: {reason}", "#   ")
+        lines.append("")
+    lines += ["noise: {alpha_groups: 0.25, alpha_values: 0.75, negatives: 5}", "objective: {type: nce}"]
+    lines += _target_comment(proposal.target)
+    lines.append(f"training: {to_yaml(_training(proposal.rows))}")
+    return "\n".join(lines) + "\n"
+
+
+def _names_of_source(source: object) -> tuple[str, str]:
+    """Return what a source is called in a command, and in a schema."""
+    if not isinstance(source, (str, os.PathLike)):
+        return "DATA", "table"
+    name = os.fsdecode(source)
+    scheme = scheme_of(name)
+    if scheme is not None:
+        return name, readable_name(name.removeprefix(scheme.prefix), "table")
+    base = os.path.basename(name.rstrip("/"))
+    return base if os.path.isabs(name) else name, readable_name(base.partition(".")[0], "table")
+
+
+def _header(data: str, proposal: Proposal) -> list[str]:
+    shown = data if data.isprintable() else to_yaml(data)
+    return [
+        f"# Written by `feat2vec init` from {shown}: {proposal.rows:,} rows, {proposal.column_count} columns.",
+        f"# Next: feat2vec check schema.yaml --data {shlex.quote(shown)}",
+    ]
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+def _group_lines(groups: Mapping[str, Choice], copies: Mapping[str, str]) -> list[str]:
+    width = min(max(len(to_yaml(name)) for name in groups) + 1, WIDEST_GROUP_NAME)
+    lines = []
+    for name, choice in groups.items():
+        if name in copies:
+            comment = f"tells what {quote_short(copies[name])} tells, one to one"
+            lines += _lines_of_group(name, choice, comment, "  # ", width)
+        else:
+            lines += _lines_of_group(name, choice, choice.comment, "  ", width)
+    return lines
+
+
+def _lines_of_group(name: str, choice: Choice, comment: str, indent: str, width: int) -> list[str]:
+    """Return a group on one line with its comment, or below it, or (where that is too long) as a block."""
+    key = f"{to_yaml(name)}:"
+    group: dict[str, object] = {}
+    if len(choice.columns) == 1:
+        group["column"] = choice.columns[0]
+    else:
+        group["columns"] = list(choice.columns)
+    options = choice.extractor or {}
+    group["extractor"] = options["type"] if len(options) == 1 else options
+    line = f"{indent}{key:<{width}} {to_yaml(group)}"
+    if len(line) + len(comment) <= COMMENTED_LINE:
+        return [f"{line}  # {comment}"]
+    if len(line) <= LINE:
+        return [*_comment(comment, "  # "), line]
+    columns = [f"  column: {to_yaml(group['column'])}"] if "column" in group else _column_list(choice.columns)
+    block = [key, *columns, f"  extractor: {to_yaml(group['extractor'])}"]
+    return [*_comment(comment, "  # "), *(indent + line for line in block)]
+
+
+def _column_list(columns: Sequence[str]) -> list[str]:
+    lines = ["  columns: ["]
+    for column in map(to_yaml, columns):
+        if len(lines[-1]) + len(column) > 114:
+            lines.append(" " * 12)
+        lines[-1] += f"{column}, "
+    lines[-1] = lines[-1].removesuffix(", ") + "]"
+    return [line.rstrip() for line in lines]
+
+
+def _comment(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, 118, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False)
+
+
+# --- learning --------------------------------------------------------------------------------------------------------
+
+
+def _target_comment(target: Target | None) -> list[str]:
+    if target is None:
+        return [
+            "# To learn from labels instead: objective: {type: regression, target: COLUMN}, and no group of that column"
+        ]
+    return [
+        f"# objective: {to_yaml({'type': target.objective, 'target': target.column})}",
+        f"#   to learn from labels: this line instead, and without the group {to_yaml(target.group)}",
+    ]
+
+
+def _dim(rows: int) -> int:
+    if rows >= 5000:
+        return 50
+    return 32 if rows >= 500 else 16
+
+
+def _training(rows: int) -> dict[str, object]:
+    """Return options of a training: for fewer rows more epochs, in smaller batches."""
+    if rows < 1000:
+        epochs = 100
+    elif rows < 10_000:
+        epochs = 50
+    else:
+        epochs = 20 if rows < 2_000_000 else 5
+    batch_size = 16
+    while batch_size < 2048 and batch_size * 2 <= rows / 8:
+        batch_size *= 2
+    optimizer = {"type": "adagrad", "learning_rate": 0.1}
+    return {"epochs": epochs, "batch_size": batch_size, "optimizer": optimizer, "seed": 0}

@@ -1,0 +1,150 @@
+"""What becomes of each kind of column, and why."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.table.propose.columns import PAIR, ROWS, WORDS, bags, column, fitted, texts
+
+NUMERIC = {"type": "numeric", "hidden": (32,)}
+LOOKUP = {"type": "lookup"}
+DAYS = [date(2015, 1, 1) + timedelta(days=11 * i) for i in range(ROWS)]
+TIMES = [datetime(2015, 1, 1) + timedelta(hours=271 * i) for i in range(ROWS)]
+CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "fractions": ([i / 8 for i in range(ROWS)], NUMERIC),
+    "many whole numbers": ([i * i % 1009 for i in range(ROWS)], NUMERIC),
+    "few whole numbers": ([i % 5 for i in range(ROWS)], LOOKUP),
+    "zeros and ones": ([i % 2 for i in range(ROWS)], LOOKUP),
+    "years": ([1950 + i % 40 for i in range(ROWS)], LOOKUP),
+    "each year once": ([1900 + i for i in range(ROWS)], NUMERIC),
+    "booleans": ([i % 3 == 0 for i in range(ROWS)], LOOKUP),
+    "a long tail": ([1.6**i for i in range(60)] * 2, {**NUMERIC, "scale": "log1p"}),
+    "codes": ([f"0{i % 30}" for i in range(ROWS)], LOOKUP),
+    "words": ([WORDS[i % 12] for i in range(ROWS)], LOOKUP),
+    "names with a comma": ([f"{WORDS[i % 12].title()}, {WORDS[i % 7]}n" for i in range(ROWS)], LOOKUP),
+    "prose": (texts(1), {"type": "text_cnn", "max_tokens": 4}),
+    "bars": (bags("|"), {"type": "lookup", "split": "|", "max_items": 4}),
+    "semicolons": (bags("; "), {"type": "lookup", "split": ";", "max_items": 4}),
+    "commas": (bags(","), {"type": "lookup", "split": ",", "max_items": 4}),
+    "slashes": (bags(" / "), {"type": "lookup", "split": "/", "max_items": 4}),
+    "vectors as text": ([f"[{i / 8}, {i % 3}, -1e-3]" for i in range(ROWS)], {"type": "vector"}),
+    "days": (DAYS, {"type": "lookup", "parts": ("year", "month", "weekday")}),
+    "times": (TIMES, {"type": "lookup", "parts": ("year", "month", "weekday", "hour")}),
+    "firsts of January": (
+        [date(1900 + i % 40, 1, 1) for i in range(ROWS)], {"type": "lookup", "parts": ("year",)},
+    ),
+    "two days": ([date(2020, 1, 6 + 7 * (i % 2)) for i in range(ROWS)], NUMERIC),
+    "gaps": ([None if i % 4 else i / 8 for i in range(ROWS)], NUMERIC),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("csv", [False, True], ids=["typed", "csv"])
+def test_each_kind_of_column_gets_its_extractor(name: str, csv: bool, tmp_path: Path) -> None:
+    values, expected = CHOICES[name]
+    text, extractor = column(values, csv=csv, tmp_path=tmp_path)
+    assert extractor == expected, text
+
+
+LISTS: dict[str, tuple[pa.Array, dict[str, Any]]] = {
+    "text": (
+        pa.array([[WORDS[i % 12], WORDS[i % 5]] if i % 9 else [] for i in range(ROWS)]),
+        {"type": "lookup", "multi": True, "max_items": 2},
+    ),
+    "numbers": (
+        pa.array([list(range(i % 4 + 1)) for i in range(ROWS)]),
+        {"type": "lookup", "multi": True, "max_items": 4},
+    ),
+    "vectors": (pa.array([[i / 8, 1.0, 0.5] for i in range(ROWS)], pa.list_(pa.float32(), 3)), {"type": "vector"}),
+    "loose vectors": (pa.array([[i / 8, 1.0] if i else None for i in range(ROWS)]), {"type": "vector"}),
+    "NaN": (
+        pa.array([float("nan") if i % 4 else float(i) for i in range(ROWS)], from_pandas=False),
+        {**NUMERIC, "nan": "missing"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_typed_columns_of_lists_and_nan(name: str, tmp_path: Path) -> None:
+    values, expected = LISTS[name]
+    text, schema = fitted(pa.table({"it": values, **PAIR}), tmp_path / "encoded")
+    extractor = schema.groups["it"].extractor
+    assert extractor.model_dump(exclude_defaults=True) | {"type": extractor.type} == expected, text
+
+
+LEFT_OUT: dict[str, tuple[Any, str]] = {
+    "sequence": (list(range(1, ROWS + 1)), "it: an identifier: 120 numbers in 120 rows; it names the rows"),
+    "words": ([f"u{i}" for i in range(ROWS)], "it: an identifier: 120 values in 120 rows; it names the rows"),
+    "some words twice": (
+        [f"u{i // 2 if i < 4 else i}" for i in range(ROWS)],
+        "it: an identifier: 118 values in 120 rows",
+    ),
+    "constant": (["x"] * ROWS, "it: one value in every row"),
+    "constant number": ([5.0] * ROWS, "it: one value in every row"),
+    "one or none": (["x", None] * 60, "it: one value, or none"),
+    "missing": (pa.nulls(ROWS, pa.string()), "it: no value in any row"),
+    "null": (pa.nulls(ROWS), "it: no value in any row"),
+    "structs": ([{"x": 1}] * ROWS, "it: is of type struct<x: int64>, which cannot be used"),
+    "lists of structs": ([[{"x": 1}]] * ROWS, "it: is of type list<item: struct<x: int64>>"),
+    "lists of lists": ([[["x"]]] * ROWS, "it: holds lists of lists"),
+    "one list": ([["x", "y"]] * ROWS, "it: one value in every row"),
+    "ragged": ([[0.5] * (1 + i % 2) for i in range(ROWS)], "a vector of 1 numbers is needed, this has 2"),
+    "infinity": ([0.5 * i for i in range(ROWS - 1)] + [float("inf")], "it: received inf; numbers must be finite"),
+    "far apart": ([10.0 ** (250 * (i % 2)) + i for i in range(ROWS)], "too far apart to be scaled"),
+    "huge": ([2**60 + i for i in range(ROWS)], "it: an identifier: 120"),
+    "bytes": ([b"\xff\xfe%d" % i for i in range(ROWS)], "cannot be read as string"),
+    "numbers as text": ([str(i * i) for i in range(ROWS)], "120 values in 120 rows; cast it if these are numbers"),
+    "dates of another kind": ([f"{1 + i % 28}.{1 + i // 28}.2020" for i in range(ROWS)], "write dates as 2024-01-31"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_cannot_be_learnt_from_is_left_out_with_the_reason(name: str, tmp_path: Path) -> None:
+    values, reason = LEFT_OUT[name]
+    text, schema = fitted(pa.table({"it": values, **PAIR}), tmp_path / "encoded")
+    assert list(schema.groups) == ["kind", "size"]
+    assert reason in re.sub(r"\n#  +", " ", text)
+    assert (schema.id == "it") == (
+        "names the rows" in reason or name in ("huge", "numbers as text", "dates of another kind")
+    )
+
+
+def test_one_bad_value_in_the_last_row_decides(tmp_path: Path) -> None:
+    numbers: list[Any] = [str(i % 11 + i / 8) for i in range(ROWS - 1)]
+    text, extractor = column([*numbers, "about 3"], csv=True, tmp_path=tmp_path)
+    assert not extractor
+    assert '# it: an identifier: 120 values in 120 rows; numbers, but for "about 3"' in re.sub(r"#\s+", "# ", text) or (
+        "numbers, but for about 3" in text
+    )
+
+
+@pytest.mark.parametrize("absent", ["NA", "NaN", "null", ""])
+def test_the_missing_numbers_of_a_text_file(absent: str, tmp_path: Path) -> None:
+    text, extractor = column([absent, *(str(i / 8) for i in range(1, ROWS))], csv=True, tmp_path=tmp_path)
+    assert extractor == NUMERIC
+    assert "# 0.125 to 14.88, under 1 % missing" in text
+
+
+def test_a_missing_word_in_a_lookup_is_pointed_out(tmp_path: Path) -> None:
+    text, extractor = column(["NA" if i % 4 == 0 else str(i % 3) for i in range(ROWS)], csv=True, tmp_path=tmp_path)
+    assert extractor == LOOKUP
+    assert "NA counts as a key" in text
+
+
+def test_numbers_that_are_called_keys_are_keys(tmp_path: Path) -> None:
+    table = pa.table(
+        {"user_id": [i if i % 4 else 0 for i in range(ROWS)], "itemId": [i // 2 for i in range(ROWS)], **PAIR}
+    )
+    _, schema = fitted(table, tmp_path / "encoded")
+    assert schema.groups["user_id"].extractor == schema.groups["itemId"].extractor == schema.groups["kind"].extractor
+
+
+def test_facts_stand_beside_the_groups(tmp_path: Path) -> None:
+    text, _ = column([WORDS[i % 12] if i % 3 else None for i in range(ROWS)], csv=False, tmp_path=tmp_path)
+    assert "# 8 keys in 120 rows, 33 % missing" in text
