@@ -1,0 +1,28 @@
+"""Regression by least squares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from feat2vec.schema.objectives.base import objective
+from feat2vec.schema.objectives.formulas import Array, Tensor
+from feat2vec.schema.objectives.supervised_objective import SupervisedObjective
+
+
+@objective("regression")
+class Regression(SupervisedObjective):
+    """Squared error of a number."""
+
+    allows_together = True
+
+    type: Literal["regression"] = "regression"
+
+    def label_loss(self, scores: Tensor, label: Tensor, above: Tensor | None = None) -> Tensor:
+        from keras import ops
+
+        return ops.square(scores - (label if above is None else above))
+
+    def prediction_columns(self, scores: Array, class_names: Sequence[str] | None) -> Mapping[str, Array]:
+        del class_names
+        return {"prediction": scores}

@@ -1,0 +1,53 @@
+"""The bases of objectives that learn a column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Discriminator, Field, Tag
+
+from feat2vec.schema.extractor_options import Text
+from feat2vec.schema.objectives.base import ObjectiveSpec
+from feat2vec.schema.objectives.formulas import Array
+
+ClassWeights = Annotated[
+    Annotated[Literal["balanced"], Tag("name")] | Annotated[dict[Text, Annotated[float, Field(ge=0)]], Tag("mapping")],
+    Discriminator(lambda value: "mapping" if isinstance(value, Mapping) else "name"),
+]
+
+
+class SupervisedObjective(ObjectiveSpec):
+    """An objective with a target, by default a number, in a column of the table.
+
+    Its `label_loss` has to be defined.
+    """
+
+    metrics = ("rmse", "mae")
+
+    target: Text
+    weight: Text | None = None
+
+    @property
+    def target_column(self) -> str | None:
+        return self.target
+
+    @property
+    def weight_column(self) -> str | None:
+        return self.weight
+
+    def starting_bias(self, targets: Array) -> float:
+        return float(np.mean(self.link(targets), dtype=np.float64))
+
+
+class WeightedClasses(SupervisedObjective):
+    """An objective whose target is a class."""
+
+    # What a row's loss is multiplied by: a number for each class, 1 for those not named; `balanced` gives rows of every
+    # class together the same weight.
+    class_weights: ClassWeights | None = None
+
+    @property
+    def class_weighting(self) -> Mapping[str, float] | Literal["balanced"] | None:
+        return self.class_weights
