@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError, listed, suggest
+from feat2vec.evaluation.class_bound import Bound, contrastive_bound
 from feat2vec.model.extractors import Extractor
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.losses import Bound, contrastive_bound
 from feat2vec.space.embed import Embedder
 from feat2vec.space.geometry import blocks, candidates, is_keyed, keys_of
 from feat2vec.table.stages import is_list

@@ -15,10 +15,9 @@ from feat2vec.encode.entry_tables import Array
 from feat2vec.encode.targets import target_of
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
 from feat2vec.errors import UserError, listed, suggest
-from feat2vec.evaluation.metrics import auc, log_loss, spearman, summary_of_ranks
+from feat2vec.evaluation.metrics import PREDICTION_METRICS, spearman, summary_of_ranks
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.schema.extractor_options import Lookup
-from feat2vec.schema.options import Glove, Logistic, Softmax
 from feat2vec.space.geometry import (
     ROWS,
     Candidates,
@@ -32,7 +31,7 @@ from feat2vec.space.geometry import (
     known,
     similarities,
 )
-from feat2vec.space.predict import Predictor, softmax
+from feat2vec.space.predict import Predictor
 from feat2vec.space.vectors import vectors_of_group
 from feat2vec.table.keys import MANY, items_of
 from feat2vec.table.numbers import numbers_of
@@ -163,8 +162,8 @@ def nearest(
 def predict(run: TrainedRun, data: object, level: int | None = None) -> dict[str, Any]:
     """How far what is said of rows is from their target.
 
-    logistic: log loss and AUC. regression: RMSE and MAE, for glove of log N. softmax: accuracy and log loss, over the
-    rows whose class training has seen.
+    The metrics are the objective's. Logistic: log loss and AUC. Regression: RMSE and MAE, for glove of log N. Softmax:
+    accuracy and log loss, over the rows whose class training has seen.
     """
     schema, table = run.schema, open_table(data)
     if schema.target is None:
@@ -181,18 +180,12 @@ def predict(run: TrainedRun, data: object, level: int | None = None) -> dict[str
             true.append(target_of(schema, part.stage, run.fitted.classes))
     scores, truth = np.concatenate(said).astype(np.float64), np.concatenate(true)
     facts: dict[str, Any] = {"task": "predict", "n": len(truth)}
-    match schema.objective:
-        case Logistic():
-            return facts | {"log_loss": log_loss(scores, truth), "auc": auc(scores, truth)}
-        case Softmax():
-            seen = truth >= 0
-            scores, truth = scores[seen], truth[seen]
-            own = np.take_along_axis(np.log(softmax(scores)), truth[:, None], axis=1)
-            right = float((scores.argmax(axis=1) == truth).mean()) if len(truth) else None
-            loss = float(-own.mean()) if len(truth) else None
-            return facts | {"n": len(truth), "skipped_unseen": int((~seen).sum()), "accuracy": right, "log_loss": loss}
-    errors = scores - (np.log(truth) if isinstance(schema.objective, Glove) else truth)
-    return facts | {"rmse": float(np.sqrt(np.square(errors).mean())), "mae": float(np.abs(errors).mean())}
+    if schema.objective.has_classes:
+        seen = truth >= 0
+        scores, truth = scores[seen], truth[seen]
+        facts |= {"n": len(truth), "skipped_unseen": int((~seen).sum())}
+    truth = schema.objective.link(truth)
+    return facts | {name: PREDICTION_METRICS[name](scores, truth) for name in schema.objective.metrics}
 
 
 def pairs(run: TrainedRun, data: object, target: str, similarity: Similarity = "cosine") -> dict[str, Any]:

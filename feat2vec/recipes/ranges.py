@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from feat2vec.errors import UserError, listed, suggest
-from feat2vec.evaluation.options import OF_OBJECTIVE, Measurement, measurement_conflicts, no_metric
+from feat2vec.evaluation.options import Measurement, measurement_conflicts, no_metric
 from feat2vec.schema.extractor_options import Many, Text
 from feat2vec.schema.options import Schema, read_schema
 from feat2vec.schema.validation import Findings, Problem, Spec
@@ -121,7 +121,7 @@ def _unfit_measure(measure: Measure, schema: Schema) -> Iterator[Problem]:
                 near = suggest(name, groups) or f"; the groups are {listed(groups)}"
                 yield (*path, key), f"there is no group {name!r}{near}"
     if measure.task == "predict":
-        has = OF_OBJECTIVE.get(type(schema.objective), ())
+        has = schema.objective.metrics
         if measure.metric not in has:
             known = f"; it has {', '.join(has)}" if has else ", which predicts nothing"
             yield (*path, "metric"), f"{measure.metric!r} is not for the objective {schema.objective.type}{known}"

@@ -39,6 +39,8 @@ from feat2vec.schema.extractor_options import (
     Share,
     Text,
 )
+from feat2vec.schema.objectives import OBJECTIVES, Nce, ObjectiveSpec
+from feat2vec.schema.objectives.base import OBJECTIVE_HOLDERS
 from feat2vec.schema.validation import Findings, Problem, Spec, validate
 from feat2vec.schema.yaml_text import Data, Document, KeyPath, dump_document, parse_document, read_document
 
@@ -70,12 +72,14 @@ class _Typed:
         return {"anyOf": [{"enum": names}, long]}
 
 
+@dataclass(frozen=True)
 class _Registered:
-    """Whichever extractor is registered under the value's `type`."""
+    """The class that a registry, of extractors or objectives, has under the value's `type`."""
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        choices = {name: handler.generate_schema(spec) for name, spec in EXTRACTORS.items()}
+    registry: Mapping[str, type[Spec]]
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        choices = {name: handler.generate_schema(spec) for name, spec in self.registry.items()}
         return core_schema.tagged_union_schema(choices, discriminator="type")
 
 
@@ -91,7 +95,7 @@ class Group(Spec):
         Field(strict=False, min_length=1, validation_alias=AliasChoices("columns", "column")),
         BeforeValidator(_one_or_more),
     ]
-    extractor: Annotated[ExtractorSpec, _Registered, _Typed("lookup")] = Lookup()
+    extractor: Annotated[ExtractorSpec, _Registered(EXTRACTORS), _Typed("lookup")] = Lookup()
 
     @classmethod
     def __get_pydantic_json_schema__(cls, source: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -104,7 +108,7 @@ class Group(Spec):
         return schema
 
 
-# --- model, noise, objective, training ------------------------------------------------------------------------------
+# --- model, noise, training -----------------------------------------------------------------------------------------
 
 
 class ModelSpec(Spec):
@@ -142,84 +146,6 @@ class Noise(Spec):
     joint: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()
     # The groups that are replaced, none being all; with a number for each, Q1 is in proportion to those.
     targets: Targets = ()
-
-
-class Nce(Spec):
-    """Noise-contrastive estimation."""
-
-    type: Literal["nce"] = "nce"
-
-
-class NegativeSampling(Spec):
-    """Binary cross-entropy of the scores."""
-
-    type: Literal["negative_sampling"] = "negative_sampling"
-
-
-class Contrastive(Spec):
-    """The N-pair loss; `correction` subtracts log Q2 from each logit.
-
-    With `unit: true` a candidate's vectors have length 1 in it, so that candidates are learnt as cosines compare them;
-    scores are divided by `temperature`.
-    """
-
-    type: Literal["contrastive"] = "contrastive"
-    correction: bool = True
-    unit: bool = False
-    temperature: Annotated[float, Field(gt=0)] = 1.0
-
-
-class _Supervised(Spec):
-    target: Text
-    weight: Text | None = None
-
-
-ClassWeights = Annotated[
-    Annotated[Literal["balanced"], Tag("name")] | Annotated[dict[Text, Annotated[float, Field(ge=0)]], Tag("mapping")],
-    Discriminator(lambda value: "mapping" if isinstance(value, Mapping) else "name"),
-]
-
-
-class _Classified(_Supervised):
-    # What a row's loss is multiplied by: a number for each class, 1 for those not named; `balanced` gives rows of every
-    # class together the same weight.
-    class_weights: ClassWeights | None = None
-
-
-class Logistic(_Classified):
-    """Log loss of a target that is 0 or 1.
-
-    With `implicit`, a group's name, rows with a 1 are also told from `noise.negatives` rows in which that group is
-    drawn anew; a table without the target's column is all 1.
-    """
-
-    type: Literal["logistic"] = "logistic"
-    implicit: Text | None = None
-
-
-class Regression(_Supervised):
-    """Squared error of a number."""
-
-    type: Literal["regression"] = "regression"
-
-
-class Softmax(_Classified):
-    """Cross-entropy of a category."""
-
-    type: Literal["softmax"] = "softmax"
-
-
-class Glove(_Supervised):
-    """f(N) (log N - s)^2 with f = min(1, (N / n_max)^alpha); the target is the count N."""
-
-    type: Literal["glove"] = "glove"
-    n_max: Annotated[float, Field(gt=0)] = 100.0
-    alpha: NotNegative = 0.75
-
-
-Objective = Annotated[
-    Nce | NegativeSampling | Contrastive | Logistic | Regression | Softmax | Glove, Field(discriminator="type")
-]
 
 
 class Fm(Spec):
@@ -293,19 +219,19 @@ class Schema(Spec):
     model: ModelSpec = ModelSpec()
     groups: Annotated[dict[Text, Group], Field(min_length=1)]
     noise: Noise = Noise()
-    objective: Annotated[Objective, _Typed("nce")] = Nce()
+    objective: Annotated[ObjectiveSpec, _Registered(OBJECTIVES), _Typed("nce")] = Nce()
     head: Annotated[Head, _Typed("fm")] = Fm()
     training: Training = Training()
 
     @property
     def target(self) -> str | None:
         """The column that a supervised objective learns."""
-        return self.objective.target if isinstance(self.objective, _Supervised) else None
+        return self.objective.target_column
 
     @property
     def weight(self) -> str | None:
         """The column with a weight for each row."""
-        return self.objective.weight if isinstance(self.objective, _Supervised) else None
+        return self.objective.weight_column
 
     @property
     def partners(self) -> list[tuple[str, ...]]:
@@ -342,6 +268,7 @@ class Schema(Spec):
 
 
 HOLDERS += [Group, Schema]
+OBJECTIVE_HOLDERS.append(Schema)
 
 # Schemas of many groups take a second to write and another to read, which a training would do five times over.
 _READ: WeakValueDictionary[int, Schema] = WeakValueDictionary()  # by id: those that `read_schema` made
@@ -431,8 +358,8 @@ def _conflicts(schema: Schema, found: Findings) -> Iterator[Problem]:
     if found.sound("noise", "targets"):
         joint = schema.noise.joint if found.sound("noise", "joint") else ()
         yield from _target_conflicts(schema.noise.targets, joint, list(given))
-    if isinstance(schema.objective, Logistic) and found.sound("objective"):
-        yield from _logistic_conflicts(schema, schema.objective, found, list(given))
+    if found.sound("objective"):
+        yield from schema.objective.conflicts(schema, found, list(given))
     if schema.target is None and len(given) < 2 and found.sound("objective"):
         yield ("groups",), "one group has nothing to be learnt from; add a second one, or an objective with a target"
 
@@ -466,32 +393,6 @@ def _model_conflicts(model: ModelSpec, found: Findings) -> Iterator[Problem]:
                 yield ("model", key), "is for models with `ranks`; remove it, or give ranks"
 
 
-def _logistic_conflicts(
-    schema: Schema, objective: Logistic, found: Findings, names: Sequence[str]
-) -> Iterator[Problem]:
-    here, group = ("objective", "implicit"), objective.implicit
-    if isinstance(objective.class_weights, dict):
-        if objective.class_weights.get("0", 1) == objective.class_weights.get("1", 1) == 0:
-            yield ("objective", "class_weights"), "is 0 for both classes, which leaves nothing to learn from; raise one"
-        for name in objective.class_weights:
-            if name not in ("0", "1"):
-                yield ("objective", "class_weights", name), "is no class of a logistic target; those are 0 and 1"
-    if group is None:
-        return
-    if group not in names:
-        yield here, f"names {group!r}, which is no group{suggest(group, names)}"
-    elif len(names) < 2:
-        yield here, f"{group!r} is the only group; its negatives need another one to be told by"
-    if found.sound("noise") and schema.noise.targets:
-        yield ("noise", "targets"), "cannot be combined with objective.implicit, which names the group that is drawn"
-    if found.sound("noise") and any(group in joint for joint in schema.noise.joint):
-        yield ("noise", "joint"), f"holds {group!r}, which objective.implicit draws alone; remove it there"
-    if found.sound("training") and schema.training.interaction_dropout:
-        yield ("training", "interaction_dropout"), "cannot be combined with objective.implicit; set it to 0"
-    if found.sound("head") and isinstance(schema.head, Mlp):
-        yield ("head",), "cannot be mlp with objective.implicit, whose negatives share a row's sums; use fm"
-
-
 def _set_conflicts(
     here: KeyPath, sets: Sequence[Sequence[str]], names: Sequence[str], what: str, verb: str
 ) -> Iterator[Problem]:
@@ -510,9 +411,11 @@ def _set_conflicts(
 
 def _together_conflicts(schema: Schema, found: Findings, names: Sequence[str]) -> Iterator[Problem]:
     here, sets, objective = ("model", "together"), schema.model.together, schema.objective
-    if sets and found.sound("objective") and isinstance(objective, Nce | NegativeSampling | Contrastive | Softmax):
-        yield here, f"is for pairs that tell a number, by logistic, regression or glove; {objective.type} is none"
-    elif sets and isinstance(objective, Logistic) and objective.implicit is not None:
+    if sets and found.sound("objective") and not objective.allows_together:
+        *allowed, last = (name for name, spec in OBJECTIVES.items() if spec.allows_together)
+        by = f"{', '.join(allowed)} or {last}"
+        yield here, f"is for pairs that tell a number, by {by}; {objective.type} is none"
+    elif sets and objective.implicit_group is not None:
         yield here, "cannot be combined with objective.implicit; remove one of them"
     elif any(set(names) <= set(some) for some in sets):
         yield here, "has every group in one sum, which leaves no pairs; leave a group out"

@@ -28,7 +28,8 @@ from feat2vec.model.network import run_extractor
 from feat2vec.sampling.batches import Batches, value_tables
 from feat2vec.schema.extractor_options import NumbersSpec, VectorSpec
 from feat2vec.schema.levels import dims_of
-from feat2vec.schema.options import Nce, Regression, Schema, Softmax, schema_of
+from feat2vec.schema.objectives import Nce, Regression, Softmax
+from feat2vec.schema.options import Schema, schema_of
 from feat2vec.space.embed import ROW, at_level, chosen, column_names, level_of
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.stages import Stage, is_list, kind_of_type, stages
