@@ -30,10 +30,10 @@ from feat2vec.schema.extractor_options import (
     Vector,
     extractor,
 )
+from feat2vec.schema.objectives import Nce
 from feat2vec.schema.options import (
     Group,
     ModelSpec,
-    Nce,
     Noise,
     OptimizerSpec,
     Schema,

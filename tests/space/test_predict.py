@@ -16,8 +16,8 @@ from feat2vec.errors import UserError
 from feat2vec.evaluation import metrics
 from feat2vec.evaluation import tasks as evaluate
 from feat2vec.run import train
+from feat2vec.schema.objectives.formulas import sigmoid, softmax
 from feat2vec.space.geometry import dense
-from feat2vec.space.predict import sigmoid, softmax
 from feat2vec.writing import signed_parquet
 from tests.commands import feat2vec as command
 
