@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from feat2vec.schema.options import Schema
 
 
+Metric = Literal["log_loss", "auc", "rmse", "mae", "accuracy"]  # evaluation/metrics.py has their functions
+
+
 class ObjectiveSpec(Spec):
     """The options of an objective, and what the rest of the package has to know about it.
 
-    Derive an objective from `NoiseObjective` or `SupervisedObjective`. Override what differs from the defaults here;
-    one of `noise_loss` and `label_loss` has no default.
+    Derive an objective from `NoiseObjective`, and define `noise_loss`, or from `SupervisedObjective`, and define
+    `label_loss`. Override what else differs from the defaults.
     """
 
     if TYPE_CHECKING:
@@ -35,7 +38,7 @@ class ObjectiveSpec(Spec):
     allows_together: ClassVar[bool] = False  # groups may be added up before they meet in pairs (`model.together`)
 
     # Evaluation
-    metrics: ClassVar[tuple[str, ...]] = ()  # what the task `predict` measures; evaluation/metrics.py has them by name
+    metrics: ClassVar[tuple[Metric, ...]] = ()  # what the task `predict` measures
 
     # --- columns and noise ---
 
@@ -208,7 +211,8 @@ def objective(name: str) -> Callable[[type[ObjectiveClass]], type[ObjectiveClass
         A decorator for a class derived from `NoiseObjective` or `SupervisedObjective`, which it returns unchanged.
 
     Raises:
-        ValueError: If the name is taken, or the class lacks `type: Literal["name"] = "name"`.
+        ValueError: If the name is taken, or the class lacks `type: Literal["name"] = "name"` or a loss, or names an
+            unknown metric.
 
     Example:
         >>> from feat2vec.schema.objectives import SupervisedObjective
@@ -240,6 +244,11 @@ def objective(name: str) -> Callable[[type[ObjectiveClass]], type[ObjectiveClass
         kind = spec.model_fields.get("type")
         if kind is None or kind.default != name or get_args(kind.annotation) != (name,):
             raise ValueError(f'{spec.__name__} needs the field `type: Literal["{name}"] = "{name}"`')
+        if spec.noise_loss is ObjectiveSpec.noise_loss and spec.label_loss is ObjectiveSpec.label_loss:
+            raise ValueError(f"{spec.__name__} must define noise_loss or label_loss")
+        unknown = [metric for metric in spec.metrics if metric not in get_args(Metric)]
+        if unknown:
+            raise ValueError(f"the metrics are {', '.join(get_args(Metric))}. Received: {', '.join(unknown)}")
         OBJECTIVES[name] = spec
         _rebuild_holders()
         return spec

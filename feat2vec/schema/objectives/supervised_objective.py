@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Discriminator, Field, Tag
 
 from feat2vec.schema.extractor_options import Text
-from feat2vec.schema.objectives.base import ObjectiveSpec
+from feat2vec.schema.objectives.base import Metric, ObjectiveSpec
 from feat2vec.schema.objectives.formulas import Array
 
 ClassWeights = Annotated[
@@ -24,7 +24,7 @@ class SupervisedObjective(ObjectiveSpec):
     Its `label_loss` has to be defined.
     """
 
-    metrics = ("rmse", "mae")
+    metrics: ClassVar[tuple[Metric, ...]] = ("rmse", "mae")
 
     target: Text
     weight: Text | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from feat2vec.schema.objectives import (
     SupervisedObjective,
     objective,
 )
-from feat2vec.schema.objectives.base import unregister
+from feat2vec.schema.objectives.base import Metric, unregister
 from feat2vec.schema.objectives.formulas import Array, Tensor
 from feat2vec.schema.options import json_schema
 
@@ -51,7 +51,6 @@ def test_every_objective_is_a_file_of_its_name() -> None:
 def test_what_an_objective_says_of_itself(name: str) -> None:
     options = made(name)
     assert options.type == name
-    assert set(options.metrics) <= set(PREDICTION_METRICS)
     assert bool(options.metrics) == (options.target_column is not None) == (not options.needs_noise)
     classes = (2,) if options.has_classes else ()
     class_names = ["no", "yes"] if options.has_classes else None
@@ -132,6 +131,28 @@ def test_a_type_is_the_name() -> None:
 
 
 def test_a_loss_has_to_be_defined() -> None:
+    with pytest.raises(ValueError, match="Lossless must define noise_loss or label_loss"):
+
+        @objective("lossless")
+        class Lossless(SupervisedObjective):
+            type: Literal["lossless"] = "lossless"
+
+
+def test_a_metric_has_to_be_known() -> None:
+    assert list(get_args(Metric)) == list(PREDICTION_METRICS)
+    with pytest.raises(ValueError, match=r"the metrics are log_loss, .*, accuracy. Received: deviance"):
+
+        @objective("poisson")
+        class Poisson(SupervisedObjective):
+            metrics = ("rmse", "deviance")  # type: ignore[assignment]
+
+            type: Literal["poisson"] = "poisson"
+
+            def label_loss(self, scores: Tensor, label: Tensor, above: Tensor | None = None) -> Tensor:
+                return ops.exp(scores) - (label if above is None else ops.exp(above)) * scores
+
+
+def test_the_other_loss_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="the objective nce learns from noise"):
         made("nce").label_loss(np.zeros(1), np.zeros(1))
     with pytest.raises(NotImplementedError, match="the objective glove learns from targets"):
