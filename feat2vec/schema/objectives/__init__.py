@@ -1,8 +1,8 @@
 """Objectives: what a model learns, one file for each.
 
 An objective is the class of its options, registered by `@objective("name")`. The class also answers every question that
-other modules ask about it (`base.py` lists them), so that a new objective is one file, imported below. None of these
-modules imports Keras, PyArrow or DuckDB at its top; functions that need them import them.
+other modules ask about it (`base.py` lists them), so that a new objective is one file, imported below. Reading a schema
+imports none of NumPy, Keras and PyArrow: the functions that need them import them.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, get_args
 
-import numpy as np
-
 from feat2vec.schema.objectives.formulas import Array, Noisy, Tensor
 from feat2vec.schema.validation import Findings, Problem, Spec
 
@@ -93,7 +91,7 @@ class ObjectiveSpec(Spec):
 
     def is_valid_target(self, numbers: Array) -> Array:
         """Return which numbers are targets, bool [rows]."""
-        valid: Array = ~np.isnan(numbers)
+        valid: Array = numbers == numbers  # all but NaN
         return valid
 
     def problem_of_targets(self, targets: Array | None, class_names: Sequence[str] | None) -> str | None:

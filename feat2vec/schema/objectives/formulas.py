@@ -5,13 +5,16 @@ A loss is [rows]; the mean over the rows and their weights are the caller's.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+else:
+    Array = Any  # reading a schema does without NumPy
 
 Tensor = Any  # a tensor of Keras' backend, which has no static type, or a NumPy array
-Array = npt.NDArray[Any]
 
 
 class Noisy(NamedTuple):
@@ -129,12 +132,16 @@ def largest(values: Tensor) -> Tensor:
 
 def sigmoid(scores: Array) -> Array:
     """Return 1 / (1 + exp(-s)) without overflow, [rows]."""
+    import numpy as np
+
     probability: Array = np.exp(-np.logaddexp(0, -scores))
     return probability
 
 
 def softmax(scores: Array) -> Array:
     """Return exp(s) / sum exp(s), [rows, classes]."""
+    import numpy as np
+
     shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
     probabilities: Array = shifted / shifted.sum(axis=1, keepdims=True)
     return probabilities

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
 from feat2vec.schema.extractor_options import NotNegative
@@ -29,6 +28,8 @@ class Glove(SupervisedObjective):
         return numbers > 0
 
     def link(self, targets: Array) -> Array:
+        import numpy as np
+
         log_counts: Array = np.log(targets)
         return log_counts
 
@@ -36,6 +37,8 @@ class Glove(SupervisedObjective):
         return glove(scores, label, self.n_max, self.alpha, above)
 
     def prediction_columns(self, scores: Array, class_names: Sequence[str] | None) -> Mapping[str, Array]:
+        import numpy as np
+
         del class_names
         return {"prediction": np.exp(scores)}
 

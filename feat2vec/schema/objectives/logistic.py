@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from feat2vec.errors import suggest
 from feat2vec.schema.extractor_options import Text
 from feat2vec.schema.objectives.base import objective
@@ -55,12 +53,14 @@ class Logistic(WeightedClasses):
         if self.implicit is not None or targets is None:  # implicit negatives are the other label
             return None
         first = targets[0]
-        if not np.all(targets == first):
+        if not (targets == first).all():
             return None
         remedy = "" if not first else ", or draw negatives by objective.implicit"
         return f"is {first:g} in every row; give rows of 0 and of 1{remedy}"
 
     def starting_bias(self, targets: Array) -> float:
+        import numpy as np
+
         if self.implicit is not None:  # the share of positive rows follows from the number of negatives
             return 0.0
         share = np.clip(np.mean(targets, dtype=np.float64), RAREST, 1 - RAREST)

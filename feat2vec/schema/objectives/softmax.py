@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import numpy as np
-
 from feat2vec.schema.objectives.base import objective
 from feat2vec.schema.objectives.formulas import Array, Tensor, soft_cross_entropy, softmax
 from feat2vec.schema.objectives.supervised_objective import WeightedClasses
@@ -38,6 +36,7 @@ class Softmax(WeightedClasses):
         return cross_entropy(scores, label) if above is None else soft_cross_entropy(scores, ops.softmax(above))
 
     def prediction_columns(self, scores: Array, class_names: Sequence[str] | None) -> Mapping[str, Array]:
+        import numpy as np
         import pyarrow as pa
 
         probabilities = softmax(scores)  # [rows, classes]

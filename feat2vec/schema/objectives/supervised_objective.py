@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-import numpy as np
 from pydantic import Discriminator, Field, Tag
 
 from feat2vec.schema.extractor_options import Text
@@ -38,6 +37,8 @@ class SupervisedObjective(ObjectiveSpec):
         return self.weight
 
     def starting_bias(self, targets: Array) -> float:
+        import numpy as np
+
         return float(np.mean(self.link(targets), dtype=np.float64))
 
 
