@@ -1,4 +1,4 @@
-"""Proposition 3.3 against enumeration."""
+"""The bound of Arora et al. (2019) against enumeration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feat2vec.evaluation.class_bound import Bound, _chunks, contrastive_bound
+from feat2vec.evaluation.class_bound import Bound, contrastive_bound, draws_per_chunk
 from tests import reference
 
 Floats = npt.NDArray[np.float64]
@@ -30,17 +30,17 @@ def slow_bound(features: Floats, labels: Sequence[str], n: int, k: int) -> tuple
     classes = sorted(set(labels))
     members = {c: [f for f, label in zip(features, labels, strict=True) if label == c] for c in classes}
     mean = {c: np.mean(members[c], axis=0) for c in classes}
-    supervised_, unsupervised, tasks = 0.0, 0.0, list(itertools.permutations(classes, k + 1))
+    mean_classifier, unsupervised, tasks = 0.0, 0.0, list(itertools.permutations(classes, k + 1))
     for task in tasks:  # the first class is the right one
         for x in members[task[0]]:
             loss = -reference.log_shares([float(x @ mean[c]) for c in task])[0]
-            supervised_ += loss / len(tasks) / len(members[task[0]])
+            mean_classifier += loss / len(tasks) / len(members[task[0]])
     for drawn in itertools.product(classes, repeat=n + 1):
         rows = [members[drawn[0]], members[drawn[0]], *(members[c] for c in drawn[1:])]
         chance = len(classes) ** -(n + 1.0) / math.prod(map(len, rows))
         for x, positive, *negatives in itertools.product(*rows):
             unsupervised += chance * math.log1p(sum(math.exp(x @ (other - positive)) for other in negatives))
-    return supervised_, unsupervised
+    return mean_classifier, unsupervised
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_drawn_sets_of_classes() -> None:
 def test_bound_of_many_rows() -> None:
     """Neither all pairs of rows nor all the draws are in memory at once."""
     features, labels = encoder(0, (20_000, 20_000), d=20)
-    found = contrastive_bound(features / 10, labels, negatives=64, k=1, draws=5_000)
-    assert not found.exact
-    assert found.mean_classifier <= found.bound
-    assert sum(_chunks(1003, 10, limit=100)) == 1003
-    assert max(_chunks(1003, 10, limit=100)) == 10
+    bound = contrastive_bound(features / 10, labels, negatives=64, k=1, draws=5_000)
+    assert not bound.exact
+    assert bound.mean_classifier <= bound.bound
+    assert sum(draws_per_chunk(1003, 10, limit=100)) == 1003
+    assert max(draws_per_chunk(1003, 10, limit=100)) == 10
 
 
 @pytest.mark.parametrize(
@@ -133,16 +133,16 @@ def holds(mean: float, bound: float) -> bool:
 @settings(deadline=None, max_examples=60, derandomize=True)
 @given(encoders())
 def test_proposition_3_3(case: tuple[Floats, list[str], int, int]) -> None:
-    found = contrastive_bound(*case)
-    assert found.exact
-    assert holds(found.mean_classifier, found.bound)
+    bound = contrastive_bound(*case)
+    assert bound.exact
+    assert holds(bound.mean_classifier, bound.bound)
 
 
 def test_the_bound_is_tight() -> None:
     """With one row a class, Jensen's inequalities are equalities, and so is the proposition for N = k = 1."""
     for seed in range(5):
-        found = contrastive_bound(*encoder(seed, (1,) * (2 + seed)), negatives=1, k=1)
-        assert math.isclose(found.mean_classifier, found.bound, rel_tol=1e-12)
+        bound = contrastive_bound(*encoder(seed, (1,) * (2 + seed)), negatives=1, k=1)
+        assert math.isclose(bound.mean_classifier, bound.bound, rel_tol=1e-12)
 
 
 WRONG: dict[str, Callable[[Bound, int, int, int], float]] = {
@@ -161,9 +161,9 @@ WRONG: dict[str, Callable[[Bound, int, int, int], float]] = {
 def test_the_property_can_fail(wrong: str) -> None:
     """A counterexample to each wrong form of the proposition is among a few random encoders."""
     cases = [(seed, c, n, k) for seed in range(10) for c in (3, 4) for n in (1, 2) for k in range(1, c)]
-    found = [
+    cases_with_bounds = [
         (contrastive_bound(*encoder(seed, (1,) * c, d=1, scale=scale), n, k), n, k, c)
         for seed, c, n, k in cases
         for scale in (0.3, 3.0)
     ]
-    assert not all(holds(bound.mean_classifier, WRONG[wrong](bound, n, k, c)) for bound, n, k, c in found)
+    assert not all(holds(bound.mean_classifier, WRONG[wrong](bound, n, k, c)) for bound, n, k, c in cases_with_bounds)

@@ -25,7 +25,7 @@ def test_hits_are_masked_where_the_correction_is_on(target: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_n_pair_form(seed: int) -> None:
-    """Equation (6): log(1 + sum exp(f(x).(f(x_i^-) - f(x^+))))."""
+    """log(1 + sum exp(f(x).(f(x_i^-) - f(x^+))))."""
     case = Case(seed=seed)
     expected = np.log1p(np.exp(case.scores[:, 1:] - case.scores[:, :1]).sum(1))
     np.testing.assert_allclose(case.loss(Contrastive(correction=False), "float64", False), expected)

@@ -13,7 +13,7 @@ from tests.schema.objectives.cases import Case
 
 
 def test_nce_probability() -> None:
-    """Seed 000: p(y=1|x) = exp(s) / (exp(s) + k Q2(x_i))."""
+    """p(y=1|x) = exp(s) / (exp(s) + k Q2(x_i))."""
     scores = np.array([-2.0, 0.0, 1.5])
     log_q = np.log([0.2, 0.01, 0.9])
     got = tf.sigmoid(nce_logit(tf.constant(scores), log_q.astype(np.float32), 7, 0.25))
