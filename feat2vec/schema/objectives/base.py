@@ -31,7 +31,7 @@ class ObjectiveSpec(Spec):
     is_binary: ClassVar[bool] = False  # targets are 0 or 1
 
     # Scores
-    has_offsets: ClassVar[bool] = False  # the model has a constant for each group, the mean of its values' log k Q2
+    has_offsets: ClassVar[bool] = False  # the loss adds a constant to scores: the mean log k Q2 of the target group
     compares_candidates: ClassVar[bool] = False  # the loss only has differences of scores of one row's candidates
     allows_together: ClassVar[bool] = False  # groups may be added up before they meet in pairs (`model.together`)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -23,6 +24,7 @@ from feat2vec.schema.objectives import (
     ObjectiveSpec,
     SupervisedObjective,
     objective,
+    supervised,
 )
 from feat2vec.schema.objectives.base import Metric, unregister
 from feat2vec.schema.objectives.formulas import Array, Tensor
@@ -280,3 +282,37 @@ def test_a_new_objective_is_checked_as_the_others_are(new_objective: type[Object
             feat2vec.read_schema(together)
         with pytest.raises(UserError, match="margins: unknown key; did you mean 'margin'"):
             feat2vec.read_schema(schema_with(new_objective, margins=2.0))
+
+
+PLUGIN = """\
+from typing import Literal
+
+from feat2vec.objectives import SupervisedObjective, objective
+
+
+@objective("absolute_error")
+class AbsoluteError(SupervisedObjective):
+    type: Literal["absolute_error"] = "absolute_error"
+    scale: float = 1.0
+
+    def label_loss(self, scores, label, above=None):
+        return abs(scores - (label if above is None else above)) / self.scale
+"""
+
+
+def test_a_new_objective_is_one_file_beside_the_schema(tmp_path: Path) -> None:
+    (tmp_path / "absolute_error_beside.py").write_text(PLUGIN, encoding="utf-8")
+    path = tmp_path / "schema.yaml"
+    path.write_text(
+        "version: 1\nplugins: [absolute_error_beside]\ngroups:\n  a: {column: a}\n"
+        "objective: {type: absolute_error, target: price, scale: 2.0}\n",
+        encoding="utf-8",
+    )
+    try:
+        schema = feat2vec.read_schema(path)
+        assert (schema.target, schema.objective.type) == ("price", "absolute_error")
+        assert float(supervised(schema.objective, 1.0, 4.0)) == 1.5
+        assert feat2vec.read_schema(schema.resolved()) == schema
+    finally:
+        unregister("absolute_error")
+        del sys.modules["absolute_error_beside"]
