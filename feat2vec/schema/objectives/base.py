@@ -23,7 +23,7 @@ class ObjectiveSpec(Spec):
     """
 
     if TYPE_CHECKING:
-        type: str  # each objective has its own `Literal`, behind inherited fields, as resolved schemas list them
+        type: str  # a `Literal` that each objective declares, after inherited fields: the order in resolved schemas
 
     # Targets
     valid_targets: ClassVar[str] = "a number"  # `is_valid_target` in words, for messages

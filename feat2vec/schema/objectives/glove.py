@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -33,14 +32,14 @@ class Glove(SupervisedObjective):
         log_counts: Array = np.log(targets)
         return log_counts
 
-    def label_loss(self, scores: Tensor, label: Tensor, above: Tensor | None = None) -> Tensor:
-        return glove(scores, label, self.n_max, self.alpha, above)
-
-    def prediction_columns(self, scores: Array, class_names: Sequence[str] | None) -> Mapping[str, Array]:
+    def inverse_link(self, scores: Array) -> Array:
         import numpy as np
 
-        del class_names
-        return {"prediction": np.exp(scores)}
+        counts: Array = np.exp(scores)
+        return counts
+
+    def label_loss(self, scores: Tensor, label: Tensor, above: Tensor | None = None) -> Tensor:
+        return glove(scores, label, self.n_max, self.alpha, above)
 
 
 def glove(scores: Tensor, count: Tensor, n_max: float, alpha: float, target: Tensor | None = None) -> Tensor:

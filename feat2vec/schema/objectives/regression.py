@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from feat2vec.schema.objectives.base import objective
-from feat2vec.schema.objectives.formulas import Array, Tensor
+from feat2vec.schema.objectives.formulas import Tensor
 from feat2vec.schema.objectives.supervised_objective import SupervisedObjective
 
 
@@ -22,7 +21,3 @@ class Regression(SupervisedObjective):
         from keras import ops
 
         return ops.square(scores - (label if above is None else above))
-
-    def prediction_columns(self, scores: Array, class_names: Sequence[str] | None) -> Mapping[str, Array]:
-        del class_names
-        return {"prediction": scores}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -20,7 +20,7 @@ ClassWeights = Annotated[
 class SupervisedObjective(ObjectiveSpec):
     """An objective with a target, by default a number, in a column of the table.
 
-    Its `label_loss` has to be defined.
+    Its `label_loss` has to be defined, and `link` and `inverse_link` where scores are not on the scale of targets.
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = ("rmse", "mae")
@@ -36,10 +36,18 @@ class SupervisedObjective(ObjectiveSpec):
     def weight_column(self) -> str | None:
         return self.weight
 
+    def inverse_link(self, scores: Array) -> Array:
+        """Return the targets that scores stand for, so that `inverse_link(link(y))` is y."""
+        return scores
+
     def starting_bias(self, targets: Array) -> float:
         import numpy as np
 
         return float(np.mean(self.link(targets), dtype=np.float64))
+
+    def prediction_columns(self, scores: Array, class_names: Sequence[str] | None) -> Mapping[str, Array]:
+        del class_names
+        return {"prediction": self.inverse_link(scores)}
 
 
 class WeightedClasses(SupervisedObjective):

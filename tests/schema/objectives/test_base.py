@@ -61,6 +61,13 @@ def test_what_an_objective_says_of_itself(name: str) -> None:
     assert all(len(column) == 3 for column in columns.values())
 
 
+@pytest.mark.parametrize("name", ["regression", "glove"])
+def test_links_are_inverse(name: str) -> None:
+    options, targets = made(name), np.array([0.5, 1.0, 7.0])
+    assert isinstance(options, SupervisedObjective)
+    np.testing.assert_allclose(options.inverse_link(options.link(targets)), targets)
+
+
 @pytest.mark.parametrize(
     ("name", "targets", "score"),
     [
@@ -181,9 +188,11 @@ class Gamma(SupervisedObjective):
     def label_loss(self, scores: Tensor, label: Tensor, above: Tensor | None = None) -> Tensor:
         return scores + (label if above is None else ops.exp(above)) * ops.exp(-scores)
 
+    def inverse_link(self, scores: Array) -> Array:
+        return np.exp(scores)
+
     def prediction_columns(self, scores: Array, class_names: Sequence[str] | None) -> Mapping[str, Array]:
-        del class_names
-        return {"mean": np.exp(scores)}
+        return {**super().prediction_columns(scores, class_names), "log_mean": scores}
 
 
 class Hinge(NoiseObjective):
@@ -251,10 +260,10 @@ def test_a_new_objective_trains_predicts_and_is_evaluated(new_objective: type[Ob
         np.testing.assert_allclose(column, predicted[name], rtol=1e-6)
     if new_objective is Gamma:
         log_prices = np.log(test_rows["price"].to_numpy())
-        assert list(predicted) == ["mean"]
+        assert list(predicted) == ["prediction", "log_mean"]
         assert float(run.model.bias) == pytest.approx(np.log(train_rows["price"].to_numpy()).mean(), abs=0.5)
         facts = tasks.predict(run, test_rows)
-        errors = np.log(predicted["mean"]) - log_prices
+        errors = np.log(predicted["prediction"]) - log_prices
         assert facts["rmse"] == pytest.approx(np.sqrt(np.square(errors).mean()), rel=1e-4)
         assert facts["rmse"] < 0.5 * log_prices.std()
     else:
