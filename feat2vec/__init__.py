@@ -27,7 +27,6 @@ __version__ = version("feat2vec")
 KERAS_MODULES = (
     "model.pair_scores",
     "model.extractors",
-    "model.losses",
     "model.optimizers",
     "model.mlp",
     "model.network",

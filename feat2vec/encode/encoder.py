@@ -28,7 +28,7 @@ from feat2vec.encode.targets import Beside
 from feat2vec.encode.value_ids import EntryFiles, interleave, number_group
 from feat2vec.encode.vocabulary import Vocabulary, read_parquet, read_vocabulary, write_parquet
 from feat2vec.errors import UserError, in_a_line, listed, suggest
-from feat2vec.schema.options import Group, Schema, Softmax
+from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.reading import read_schema, schema_of
 from feat2vec.schema.yaml_text import read_text
 from feat2vec.table.database import connect
@@ -202,7 +202,7 @@ class Encoder:
             schema = schema_of(read_text(folder / "schema.yaml"), str(folder / "schema.yaml"))
             if list(schema.groups) != list(facts["groups"]):
                 raise ValueError("schema.yaml has other groups than encoder.json")
-            if isinstance(schema.objective, Softmax) != (facts["classes"] is not None):
+            if schema.objective.has_classes != (facts["classes"] is not None):
                 raise ValueError("schema.yaml has another objective than encoder.json")
             codecs, values = {}, {}
             for name, group in schema.groups.items():
@@ -309,7 +309,7 @@ def check_columns(schema: Schema, table: Table) -> None:
     if not table.typed and len(table.columns) == 1 and len(schema.columns()) > 1:
         (only,) = table.columns
         raise UserError(f"{table.name}: has one column, {only[:60]!r}; {DELIMITERS}")
-    positive = getattr(schema.objective, "implicit", None) is not None  # a table without a target is all positive
+    positive = schema.objective.implicit_group is not None  # a table without a target is all positive
     for column, path in schema.columns().items():
         if column not in table.columns and not (positive and column == schema.target):
             near = suggest(column, table.columns) if len(problems) < MOST_SUGGESTED else ""

@@ -15,7 +15,7 @@ from feat2vec.encode.entry_tables import Array, ArrayFile
 from feat2vec.encode.vocabulary import FIRST, Vocabulary, VocabularyFit
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import Lookup
-from feat2vec.schema.options import Schema, Softmax
+from feat2vec.schema.options import Schema
 from feat2vec.table.keys import Items, items_of
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.stages import Ints, Stage, is_list, kind_of_keys
@@ -54,7 +54,7 @@ class Beside:
                 _numbers(stage, str(schema.weight), lambda x: (x >= 0) & (x <= LARGEST_WEIGHT), "from 0 to 1e30"),
             )
         if schema.target in self.columns:
-            if isinstance(schema.objective, Softmax):
+            if schema.objective.has_classes:
                 self._classes(stage, str(schema.target))
             else:
                 self._append("target", target_of(schema, stage))
@@ -95,7 +95,7 @@ class Beside:
 
     def _class_weights(self) -> Array | None:
         """What the rows of each class weigh by the schema, [classes]; None where it names no numbers."""
-        given = getattr(self.schema.objective, "class_weights", None)
+        given = self.schema.objective.class_weighting
         if not isinstance(given, Mapping):
             return None
         names = ["0", "1"] if self.classes is None else self.classes.keys.to_pylist()
@@ -132,12 +132,7 @@ def target_of(schema: Schema, stage: Stage, classes: Vocabulary | None = None) -
     if classes is not None:
         items = _class_items(stage, column)
         return classes.ids(items.keys)[items.codes] - np.int32(FIRST)
-    match schema.objective.type:
-        case "logistic":
-            return _numbers(stage, column, lambda x: (x == 0) | (x == 1), "0 or 1")
-        case "glove":
-            return _numbers(stage, column, lambda x: x > 0, "above 0")
-    return _numbers(stage, column, lambda x: x == x, "a number")
+    return _numbers(stage, column, schema.objective.is_valid_target, schema.objective.valid_targets)
 
 
 def _numbers(stage: Stage, column: str, good: Any, wanted: str) -> Array:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from feat2vec.schema.objectives.formulas import softmax
 
 Floats = npt.NDArray[np.float64]
 
@@ -23,8 +26,10 @@ def summary_of_ranks(ranks: Floats, total: int) -> dict[str, float | None]:
     }
 
 
-def log_loss(scores: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float:
-    """The mean of log(1 + exp(-s)) over targets of 1 and log(1 + exp(s)) over targets of 0."""
+def log_loss(scores: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float | None:
+    """The mean of log(1 + exp(-s)) for a 1 and log(1 + exp(s)) for a 0; `class_log_loss` of scores [rows, classes]."""
+    if scores.ndim == 2:
+        return class_log_loss(scores, targets)
     return float(np.logaddexp(0, np.where(targets > 0, -scores, scores)).mean())
 
 
@@ -37,6 +42,39 @@ def auc(scores: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float | None:
     ranks = middle_ranks(scores)
     above = ranks[ones].sum() - ones.sum() * (ones.sum() + 1) / 2
     return float(above / pairs)
+
+
+def class_log_loss(scores: npt.NDArray[Any], classes: npt.NDArray[Any]) -> float | None:
+    """The mean of -log softmax(s)[class], for scores [rows, classes]; None without rows."""
+    if not len(classes):
+        return None
+    log_probabilities = np.take_along_axis(np.log(softmax(scores)), classes[:, None], axis=1)  # [rows, 1]
+    return float(-log_probabilities.mean())
+
+
+def accuracy(scores: npt.NDArray[Any], classes: npt.NDArray[Any]) -> float | None:
+    """The share of rows whose class has the highest score, for scores [rows, classes]; None without rows."""
+    return float((scores.argmax(axis=1) == classes).mean()) if len(classes) else None
+
+
+def rmse(scores: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float:
+    """The root of the mean of the squared errors."""
+    return float(np.sqrt(np.square(scores - targets).mean()))
+
+
+def mae(scores: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float:
+    """The mean of the absolute errors."""
+    return float(np.abs(scores - targets).mean())
+
+
+# Of scores and targets, by the names in an objective's `metrics`.
+PREDICTION_METRICS: Mapping[str, Callable[[npt.NDArray[Any], npt.NDArray[Any]], float | None]] = {
+    "log_loss": log_loss,
+    "auc": auc,
+    "rmse": rmse,
+    "mae": mae,
+    "accuracy": accuracy,
+}
 
 
 def spearman(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float | None:

@@ -8,24 +8,18 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from feat2vec.errors import suggest
+from feat2vec.evaluation.metrics import PREDICTION_METRICS
 from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import Count, Many, Text
-from feat2vec.schema.options import Glove, Logistic, Regression, Softmax
 from feat2vec.schema.validation import Problem, Spec
 
 METRICS: Mapping[str, tuple[str, ...]] = {
     "rank": ("mpr", "mrr", "top1", "recall_at_10", "median_rank"),
     "nearest": ("mse",),
-    "predict": ("log_loss", "auc", "rmse", "mae", "accuracy"),
+    "predict": tuple(PREDICTION_METRICS),
     "pairs": ("spearman",),
 }
 LOWER = ("mpr", "median_rank", "mse", "log_loss", "rmse", "mae")  # metrics of which less is better
-OF_OBJECTIVE: Mapping[type, tuple[str, ...]] = {  # what the task predict measures
-    Logistic: ("log_loss", "auc"),
-    Softmax: ("accuracy", "log_loss"),
-    Regression: ("rmse", "mae"),
-    Glove: ("rmse", "mae"),
-}
 
 
 class Measurement(Spec):

@@ -16,7 +16,6 @@ from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.errors import UserError, suggest
 from feat2vec.model import optimizers
 from feat2vec.model.extractors import Extracted
-from feat2vec.model.losses import Noisy, self_supervised, supervised
 from feat2vec.model.many_lookups import ENTRIES, MANY, ManyLookups, Read, are_plain, rows_at
 from feat2vec.model.network import PURPOSES, Scores, each, shapes_of
 from feat2vec.model.optimizers import sum_duplicates
@@ -26,7 +25,7 @@ from feat2vec.model.sizes import NUMBER
 from feat2vec.sampling.batches import Batches, value_tables
 from feat2vec.sampling.joint_values import Joint, joint_values
 from feat2vec.sampling.noise import Draw, Draws, Noise
-from feat2vec.schema.options import Contrastive, Glove, Logistic, Nce, Regression, Softmax
+from feat2vec.schema.objectives import Noisy, ObjectiveSpec, self_supervised, supervised
 
 MOST_SHARED = 256 << 20  # bytes of the negatives' vectors, where rows that share them each read their own
 MOST_SUMS = 16  # groups whose sums a unit makes for itself, which takes operations by the square of the groups
@@ -121,7 +120,7 @@ class Feat2Vec(Scores):
 
     def _counted(self, label: Any) -> Any:
         """The rows that have a loss, bool [batch]: a class that training has not seen, -1, has no probability."""
-        if isinstance(self.schema.objective, Softmax):
+        if self.schema.objective.has_classes:
             return tf.cast(label, tf.int32) >= 0
         return tf.ones(tf.shape(label)[:1], tf.bool)
 
@@ -168,7 +167,7 @@ class Feat2Vec(Scores):
         ends = tf.cumsum(sizes)
         kept = self._context_mask(noise, ends, seed, training)  # [batch, groups]
         slices: list[Any]  # [units][groups]
-        if isinstance(self.schema.objective, Contrastive) and len(self.groups) <= MOST_SUMS:
+        if self.schema.objective.compares_candidates and len(self.groups) <= MOST_SUMS:
             slices = list(zip(*(_parts(one, sizes) for one in extracted), strict=True))
             masks = tf.split(kept, sizes)
             units = [self._sum(unit.groups, *some) for unit, *some in zip(noise.units, slices, masks, strict=True)]
@@ -254,7 +253,7 @@ class Feat2Vec(Scores):
         negatives = self._replace(base, around, [drawn[g] for g in unit], tf.shape(draw.values[0]))
         log_q = Noisy(draw.log_q_positive, draw.log_q)
         objective = self.schema.objective
-        offset = self.offsets[unit[0]] if isinstance(objective, Nce) else 0.0
+        offset = self.offsets[unit[0]] if objective.has_offsets else 0.0
         pairs = [Noisy(up[:, 0], down) for up, down in zip(positive.scores, negatives.scores, strict=True)]
         targets = [Noisy(up[:, 0], down) for up, down in zip(positive.targets, negatives.targets, strict=True)]
         loss = self_supervised(objective, pairs[-1], log_q, draw.hits, offset)
@@ -269,7 +268,7 @@ class Feat2Vec(Scores):
     def has_many(self) -> bool:
         """Whether a step reads all groups at once: many lookups, of which nothing but pairs is asked for."""
         schema = self.schema
-        plain = self.head is None and self.implicit is None and not isinstance(schema.objective, Softmax)
+        plain = self.head is None and self.implicit is None and not schema.objective.has_classes
         plain = plain and len(self.partners) == len(self.groups) >= MANY and schema.training.l2_over != "tables"
         if schema.target is None:
             noise = schema.noise
@@ -357,13 +356,13 @@ class Feat2Vec(Scores):
             terms, linear_drawn = (rows_at(step.read.terms, x)[..., 0] for x in (step.slots, step.slots_drawn))
             linear, linear_positive = terms * kept, tf.gather(terms, step.own, batch_dims=1)[:, None]
         objective, dependents = self.schema.objective, self.schema.model.dependents
-        if isinstance(objective, Contrastive) and objective.unit:
+        if objective.unit_candidates:
             positive, drawn = (tf.math.l2_normalize(x, axis=-1, epsilon=1e-6) for x in (positive, drawn))
         base = submodels(masked, tf.reduce_sum(linear, axis=1) + self._bias(), dependents)
         around = context(masked)
         up = replaced(base, [Level(positive)], around, linear_positive, dependents).scores[-1][:, 0]
         down = replaced(base, [Level(drawn)], around, linear_drawn, dependents).scores[-1]
-        if isinstance(objective, Nce):
+        if objective.has_offsets:
             offset = tf.gather(tf.convert_to_tensor(self.offsets), step.own)
             up, down = up + offset, down + offset[:, None]
         hits = draws.positive[:, None] == draws.values
@@ -379,7 +378,7 @@ class Feat2Vec(Scores):
         dependents = self.schema.model.dependents
         shape = tf.convert_to_tensor(shape)
         levels, linear = self._stack(unit)  # [candidates, members, D_k]
-        if isinstance(self.schema.objective, Contrastive) and self.schema.objective.unit:
+        if self.schema.objective.unit_candidates:
             levels = [each(partial(tf.math.l2_normalize, axis=-1, epsilon=1e-6), level) for level in levels]
         alone = [each(lambda x: tf.reshape(x, tf.concat([shape, x.shape[1:]], 0)), level) for level in levels]
         linear = tf.reshape(linear, tf.concat([shape, [len(unit)]], 0))
@@ -459,9 +458,9 @@ class Feat2Vec(Scores):
         """Draw negatives from the values of training rows, weigh classes by them, begin at their target's mean."""
         self.learnt_from = encoded
         self.class_weights = _class_weights(self.schema.objective, encoded)
-        if self.schema.model.bias and not float(self.bias):
-            self.bias.assign(_mean_score(self.schema.objective, encoded.target))
-        if self.schema.target is not None and self.implicit is None:
+        if self.schema.model.bias and encoded.target is not None and not float(self.bias):
+            self.bias.assign(self.schema.objective.starting_bias(encoded.target))
+        if not self.schema.objective.needs_noise:
             return
         joints = [
             joint_values(encoded.rows, [self.groups.index(name) for name in names]) for names in self.schema.noise.joint
@@ -489,7 +488,7 @@ class Feat2Vec(Scores):
             several if self.implicit is None else [self.implicit],
             [targets.get(name, 0.0) for name in self.groups] if targets and isinstance(targets, dict) else None,
         )
-        if isinstance(self.schema.objective, Nce) and not np.any(self.offsets.numpy()):
+        if self.schema.objective.has_offsets and not np.any(self.offsets.numpy()):
             offsets = np.zeros(len(self.groups), np.float32)
             for unit in self.noise.units:
                 offsets[unit.groups[0]] = unit.mean_log_q + math.log(noise.negatives)
@@ -564,9 +563,9 @@ def _refuse_one_value(
         )
 
 
-def _class_weights(objective: Any, encoded: Encoded) -> npt.NDArray[np.float32] | None:
+def _class_weights(objective: ObjectiveSpec, encoded: Encoded) -> npt.NDArray[np.float32] | None:
     """What the loss of a row of each class is multiplied by: [classes]."""
-    given = getattr(objective, "class_weights", None)
+    given = objective.class_weighting
     if given is None:
         return None
     classes = encoded.encoder.classes
@@ -579,19 +578,6 @@ def _class_weights(objective: Any, encoded: Encoded) -> npt.NDArray[np.float32] 
         if name not in names:
             raise UserError(f"objective.class_weights: there is no class {name!r}{suggest(name, names)}")
     return np.array([given.get(name, 1.0) for name in names], np.float32)
-
-
-def _mean_score(objective: Any, target: Any) -> float:
-    """The score that fits a target best if it is the same in every row; 0 where scores have no such meaning."""
-    match objective:
-        case Regression():
-            return float(np.mean(target, dtype=np.float64))
-        case Glove():
-            return float(np.mean(np.log(target), dtype=np.float64))
-        case Logistic(implicit=None):
-            share = np.clip(np.mean(target, dtype=np.float64), 1e-3, 1 - 1e-3)
-            return float(np.log(share / (1 - share)))
-    return 0.0
 
 
 def _rows_of(truth: Any) -> Any:

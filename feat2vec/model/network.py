@@ -21,7 +21,7 @@ from feat2vec.model.pair_scores import Level, Submodels, context, replaced, subm
 from feat2vec.model.pair_scores_by_key import Keyed, added, column, keyed_submodels, merged, side_by_side
 from feat2vec.model.sizes import key_sizes
 from feat2vec.model.weights_file import Lookup
-from feat2vec.schema.options import Logistic, Mlp, Nce, Schema, Softmax
+from feat2vec.schema.options import Mlp, Schema
 from feat2vec.schema.reading import schema_of
 
 
@@ -53,8 +53,7 @@ class Scores(keras.Model):
     @property
     def implicit(self) -> int | None:
         """The group that negatives of labelled rows are drawn of."""
-        objective = self.schema.objective
-        name = objective.implicit if isinstance(objective, Logistic) else None
+        name = self.schema.objective.implicit_group
         return None if name is None else self.groups.index(name)
 
     def build(self, input_shape: Any = None) -> None:
@@ -64,9 +63,9 @@ class Scores(keras.Model):
             extractor.build(None)
         if self.schema.model.bias:
             self.bias = self.add_weight(shape=(), initializer="zeros", name="bias")
-        if isinstance(self.schema.objective, Nce):
+        if self.schema.objective.has_offsets:
             self.offsets = self.add_weight(shape=(len(self.groups),), initializer="zeros", name="offsets")
-        if isinstance(self.schema.objective, Softmax):
+        if self.schema.objective.has_classes:
             scale = keras.initializers.RandomNormal(stddev=self.schema.model.scale)
             self.class_vectors = [
                 self.add_weight(shape=(self.classes, dim), initializer=scale, name=f"class_vectors_{level}")
@@ -78,7 +77,7 @@ class Scores(keras.Model):
         self.built = True
 
     def call(self, inputs: Mapping[str, Any], training: bool = False) -> Any:
-        """Scores [batch] of rows, or [batch, classes] for a softmax objective."""
+        """Scores [batch] of rows, or [batch, classes] for an objective that has classes."""
         return self.submodels(inputs, training).scores[-1]
 
     def submodels(self, inputs: Mapping[str, Any], training: bool = False) -> Submodels:
@@ -97,7 +96,7 @@ class Scores(keras.Model):
     @property
     def is_keyed(self) -> bool:
         """Whether a labelled step can read its vectors once a key: nothing but the pairs' sum needs them."""
-        plain = self.head is None and not isinstance(self.schema.objective, Softmax) and self.implicit is None
+        plain = self.head is None and not self.schema.objective.has_classes and self.implicit is None
         return plain and self.compute_dtype == "float32"  # squares of shorter numbers overflow
 
     def is_lookup(self, group: str) -> bool:
@@ -157,7 +156,7 @@ class Scores(keras.Model):
             return keyed_submodels(keyed, linear + self._bias(), dependents, masks)
         levels, linear = self._stack(extracted)
         masks = self._interaction_masks(tf.shape(linear)[0]) if training else None
-        if isinstance(self.schema.objective, Softmax):
+        if self.schema.objective.has_classes:
             around = context(levels)
             nothing = [ops.zeros_like(around[0].free[:, 0])] * len(levels)
             scores = replaced(
@@ -189,7 +188,7 @@ class Scores(keras.Model):
         """What the head adds: [batch], or [batch, classes]."""
         assert self.head is not None
         added = self.head(levels, masks, training=training, seed=self._seed(4) if training else None)
-        return added if isinstance(self.schema.objective, Softmax) else added[:, 0]
+        return added if self.schema.objective.has_classes else added[:, 0]
 
     def _bias(self) -> Any:
         return self.bias if self.schema.model.bias else 0.0

@@ -9,7 +9,7 @@ from typing import Any
 from feat2vec.encode.codecs import Codec, ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.schema.extractor_options import Lookup, Numeric, TextCnn, Vector
-from feat2vec.schema.options import Mlp, Schema, Softmax
+from feat2vec.schema.options import Mlp, Schema
 
 NUMBER = 4  # bytes of a weight
 SLOTS = {"adagrad": 1, "adam": 2}
@@ -33,7 +33,7 @@ def least_weights(encoder: Encoder) -> int:
         spec = schema.groups[name].extractor
         if type(spec) in BUILT_IN:
             total += group_weights(spec, codec, schema, dims)[0]
-    if isinstance(schema.objective, Softmax) and encoder.classes is not None:
+    if schema.objective.has_classes and encoder.classes is not None:
         total += len(encoder.classes.keys) * sum(dims)
     if isinstance(schema.head, Mlp):
         total += layer_weights([len(schema.partners), *schema.head.hidden])

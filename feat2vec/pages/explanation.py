@@ -28,7 +28,6 @@ from feat2vec.errors import UserError, listed, suggest
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.pages import charts
-from feat2vec.schema.options import Softmax
 from feat2vec.space.embed import at_level, level_of
 from feat2vec.space.geometry import dense
 from feat2vec.table.stages import STAGE_BYTES
@@ -170,7 +169,7 @@ def explain_score(model: Feat2Vec, encoder: Encoder, row: Row, class_name: str |
     extracted = model.extract(inputs)
     scores = model.call(inputs).numpy()[0]
     heads = None if model.head is None else model.head_score(extracted).numpy()[0]
-    if isinstance(model.schema.objective, Softmax):
+    if model.schema.objective.has_classes:
         class_number, name = _class(encoder, scores, class_name)
         parts = list(_class_parts(model, extracted, class_number, name))
         what = f"score of {model.schema.target} = {name}"

@@ -17,7 +17,7 @@ from feat2vec.evaluation.ranking import ranked
 from feat2vec.recipes.corpus import Corpus
 from feat2vec.recipes.recipe import CorpusSpec
 from feat2vec.schema.extractor_options import TokensSpec
-from feat2vec.schema.options import Logistic, Regression, Schema
+from feat2vec.schema.options import Schema
 from feat2vec.space.geometry import is_keyed
 from feat2vec.table.stages import is_list, is_text, stages
 from feat2vec.table.table import Table
@@ -58,21 +58,23 @@ def gradient_boosting(schema: Schema, train: Table, test: Table) -> dict[str, An
     schema_columns = list(dict.fromkeys(column for group in schema.groups.values() for column in group.columns))
     columns = [column for column in schema_columns if column not in texts and not is_list(train.columns[column])]
     target = str(schema.target)
-    regression = isinstance(schema.objective, Regression)
+    objective = schema.objective
+    regression = not objective.has_classes and not objective.is_binary
     train_rows, test_rows = (_read(table, [*columns, target]) for table in (train, test))
     features, categorical = _features(train_rows, test_rows, columns)
     method = HistGradientBoostingRegressor if regression else HistGradientBoostingClassifier
     model = method(
         max_iter=1000, early_stopping=True, validation_fraction=0.1, categorical_features=categorical, random_state=SEED
     )
-    has_numbers = regression or isinstance(schema.objective, Logistic)
-    targets = [_target_values(table[target], has_numbers) for table in (train_rows, test_rows)]
+    targets = [_target_values(table[target], numbers=not objective.has_classes) for table in (train_rows, test_rows)]
+    if regression:
+        targets = [objective.link(numbers) for numbers in targets]  # on which errors are measured
     model.fit(features[0], targets[0])
     facts: dict[str, Any] = {"n": len(targets[1]), "columns": columns, "trees": int(model.n_iter_)}
     if regression:
         errors = model.predict(features[1]) - targets[1]
         return facts | {"rmse": float(np.sqrt(np.square(errors).mean())), "mae": float(np.abs(errors).mean())}
-    if isinstance(schema.objective, Logistic):
+    if objective.is_binary:
         probability = np.clip(model.predict_proba(features[1])[:, 1], 1e-15, 1 - 1e-15)
         scores = np.log(probability) - np.log1p(-probability)
         return facts | {"log_loss": log_loss(scores, targets[1]), "auc": auc(scores, targets[1])}

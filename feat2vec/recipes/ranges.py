@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from feat2vec.errors import UserError, listed, suggest
-from feat2vec.evaluation.options import OF_OBJECTIVE, Measurement, measurement_conflicts, no_metric
+from feat2vec.evaluation.options import Measurement, measurement_conflicts, no_metric
 from feat2vec.schema.document import Document, KeyPath, dotted, shown
 from feat2vec.schema.extractor_options import Many, Text
 from feat2vec.schema.options import Schema
@@ -122,7 +122,7 @@ def _unfit_measure(measure: Measure, schema: Schema) -> Iterator[Problem]:
                 suggestion = suggest(name, groups) or f"; the groups are {listed(groups)}"
                 yield (*path, key), f"there is no group {name!r}{suggestion}"
     if measure.task == "predict":
-        metrics = OF_OBJECTIVE.get(type(schema.objective), ())
+        metrics = schema.objective.metrics
         if measure.metric not in metrics:
             known = f"; it has {', '.join(metrics)}" if metrics else ", which predicts nothing"
             yield (*path, "metric"), f"{measure.metric!r} is not for the objective {schema.objective.type}{known}"

@@ -12,17 +12,8 @@ from typing import Any
 
 from feat2vec.errors import suggest
 from feat2vec.schema.document import KeyPath
-from feat2vec.schema.options import (
-    Contrastive,
-    Group,
-    Logistic,
-    Mlp,
-    ModelSpec,
-    Nce,
-    NegativeSampling,
-    Schema,
-    Softmax,
-)
+from feat2vec.schema.objectives import OBJECTIVES
+from feat2vec.schema.options import Group, Mlp, ModelSpec, Schema
 from feat2vec.schema.validation import Findings, Problem
 
 
@@ -59,8 +50,8 @@ def schema_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
     if findings.sound("noise", "targets"):
         joint_sets = schema.noise.joint if findings.sound("noise", "joint") else ()
         yield from _noise_target_conflicts(schema.noise.targets, joint_sets, group_names)
-    if isinstance(schema.objective, Logistic) and findings.sound("objective"):
-        yield from _logistic_conflicts(schema, schema.objective, findings, group_names)
+    if findings.sound("objective"):
+        yield from schema.objective.conflicts(schema, findings, group_names)
     if schema.target is None and len(group_names) < 2 and findings.sound("objective"):
         yield ("groups",), "one group has nothing to be learnt from; add a second one, or an objective with a target"
 
@@ -106,34 +97,6 @@ def _target_column_conflicts(schema: Schema, findings: Findings) -> Iterator[Pro
             yield path, f"the column {column!r} is also the target; name another column"
 
 
-def _logistic_conflicts(
-    schema: Schema, objective: Logistic, findings: Findings, group_names: Sequence[str]
-) -> Iterator[Problem]:
-    """Check the class weights and the implicit negatives of a logistic objective."""
-    if isinstance(objective.class_weights, dict):
-        if objective.class_weights.get("0", 1) == objective.class_weights.get("1", 1) == 0:
-            yield ("objective", "class_weights"), "is 0 for both classes, which leaves nothing to learn from; raise one"
-        for class_name in objective.class_weights:
-            if class_name not in ("0", "1"):
-                yield ("objective", "class_weights", class_name), "is no class of a logistic target; those are 0 and 1"
-    drawn_group = objective.implicit
-    if drawn_group is None:
-        return
-    implicit_path = ("objective", "implicit")
-    if drawn_group not in group_names:
-        yield implicit_path, f"names {drawn_group!r}, which is no group{suggest(drawn_group, group_names)}"
-    elif len(group_names) < 2:
-        yield implicit_path, f"{drawn_group!r} is the only group; its negatives need another one to be told by"
-    if findings.sound("noise") and schema.noise.targets:
-        yield ("noise", "targets"), "cannot be combined with objective.implicit, which names the group that is drawn"
-    if findings.sound("noise") and any(drawn_group in joint_set for joint_set in schema.noise.joint):
-        yield ("noise", "joint"), f"holds {drawn_group!r}, which objective.implicit draws alone; remove it there"
-    if findings.sound("training") and schema.training.interaction_dropout:
-        yield ("training", "interaction_dropout"), "cannot be combined with objective.implicit; set it to 0"
-    if findings.sound("head") and isinstance(schema.head, Mlp):
-        yield ("head",), "cannot be mlp with objective.implicit, whose negatives share a row's sums; use fm"
-
-
 def _set_conflicts(
     path: KeyPath, group_sets: Sequence[Sequence[str]], group_names: Sequence[str], purpose: str, verb: str
 ) -> Iterator[Problem]:
@@ -162,10 +125,11 @@ def _set_conflicts(
 def _together_conflicts(schema: Schema, findings: Findings, group_names: Sequence[str]) -> Iterator[Problem]:
     """Check `model.together` against the objective and the groups."""
     path, group_sets, objective = ("model", "together"), schema.model.together, schema.objective
-    learns_no_number = isinstance(objective, Nce | NegativeSampling | Contrastive | Softmax)
-    if group_sets and findings.sound("objective") and learns_no_number:
-        yield path, f"is for pairs that tell a number, by logistic, regression or glove; {objective.type} is none"
-    elif group_sets and isinstance(objective, Logistic) and objective.implicit is not None:
+    if group_sets and findings.sound("objective") and not objective.allows_together:
+        *allowed, last = (name for name, spec in OBJECTIVES.items() if spec.allows_together)
+        by = f"{', '.join(allowed)} or {last}"
+        yield path, f"is for pairs that tell a number, by {by}; {objective.type} is none"
+    elif group_sets and objective.implicit_group is not None:
         yield path, "cannot be combined with objective.implicit; remove one of them"
     elif any(set(group_names) <= set(group_set) for group_set in group_sets):
         yield path, "has every group in one sum, which leaves no pairs; leave a group out"

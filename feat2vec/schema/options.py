@@ -36,6 +36,8 @@ from feat2vec.schema.extractor_options import (
     Text,
 )
 from feat2vec.schema.levels import Levels
+from feat2vec.schema.objectives import OBJECTIVES, Nce, ObjectiveSpec
+from feat2vec.schema.objectives.base import OBJECTIVE_HOLDERS
 from feat2vec.schema.resolved_texts import ResolvedTexts
 from feat2vec.schema.validation import Spec
 from feat2vec.schema.yaml_text import dump_document
@@ -68,12 +70,14 @@ class _Typed:
         return {"anyOf": [{"enum": names}, long]}
 
 
+@dataclass(frozen=True)
 class _Registered:
-    """Whichever extractor is registered under the value's `type`."""
+    """The class that a registry, of extractors or objectives, has under the value's `type`."""
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        choices = {name: handler.generate_schema(spec) for name, spec in EXTRACTORS.items()}
+    registry: Mapping[str, type[Spec]]
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        choices = {name: handler.generate_schema(spec) for name, spec in self.registry.items()}
         return core_schema.tagged_union_schema(choices, discriminator="type")
 
 
@@ -89,7 +93,7 @@ class Group(Spec):
         Field(strict=False, min_length=1, validation_alias=AliasChoices("columns", "column")),
         BeforeValidator(_one_or_more),
     ]
-    extractor: Annotated[ExtractorSpec, _Registered, _Typed("lookup")] = Lookup()
+    extractor: Annotated[ExtractorSpec, _Registered(EXTRACTORS), _Typed("lookup")] = Lookup()
 
     @classmethod
     def __get_pydantic_json_schema__(cls, source: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -102,7 +106,7 @@ class Group(Spec):
         return schema
 
 
-# --- model, noise, objective, training ------------------------------------------------------------------------------
+# --- model, noise, training -----------------------------------------------------------------------------------------
 
 
 class ModelSpec(Spec):
@@ -150,84 +154,6 @@ class Noise(Spec):
     joint: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()
     # The groups that are replaced, none being all; with a number for each, Q1 is in proportion to those.
     targets: Targets = ()
-
-
-class Nce(Spec):
-    """Noise-contrastive estimation."""
-
-    type: Literal["nce"] = "nce"
-
-
-class NegativeSampling(Spec):
-    """Binary cross-entropy of the scores."""
-
-    type: Literal["negative_sampling"] = "negative_sampling"
-
-
-class Contrastive(Spec):
-    """The N-pair loss; `correction` subtracts log Q2 from each logit.
-
-    With `unit: true` a candidate's vectors have length 1 in it, so that candidates are learnt as cosines compare them;
-    scores are divided by `temperature`.
-    """
-
-    type: Literal["contrastive"] = "contrastive"
-    correction: bool = True
-    unit: bool = False
-    temperature: Annotated[float, Field(gt=0)] = 1.0
-
-
-class _Supervised(Spec):
-    target: Text
-    weight: Text | None = None
-
-
-ClassWeights = Annotated[
-    Annotated[Literal["balanced"], Tag("name")] | Annotated[dict[Text, Annotated[float, Field(ge=0)]], Tag("mapping")],
-    Discriminator(lambda value: "mapping" if isinstance(value, Mapping) else "name"),
-]
-
-
-class _Classified(_Supervised):
-    # What a row's loss is multiplied by: a number for each class, 1 for those not named; `balanced` gives rows of every
-    # class together the same weight.
-    class_weights: ClassWeights | None = None
-
-
-class Logistic(_Classified):
-    """Log loss of a target that is 0 or 1.
-
-    With `implicit`, a group's name, rows with a 1 are also told from `noise.negatives` rows in which that group is
-    drawn anew; a table without the target's column is all 1.
-    """
-
-    type: Literal["logistic"] = "logistic"
-    implicit: Text | None = None
-
-
-class Regression(_Supervised):
-    """Squared error of a number."""
-
-    type: Literal["regression"] = "regression"
-
-
-class Softmax(_Classified):
-    """Cross-entropy of a category."""
-
-    type: Literal["softmax"] = "softmax"
-
-
-class Glove(_Supervised):
-    """f(N) (log N - s)^2 with f = min(1, (N / n_max)^alpha); the target is the count N."""
-
-    type: Literal["glove"] = "glove"
-    n_max: Annotated[float, Field(gt=0)] = 100.0
-    alpha: NotNegative = 0.75
-
-
-Objective = Annotated[
-    Nce | NegativeSampling | Contrastive | Logistic | Regression | Softmax | Glove, Field(discriminator="type")
-]
 
 
 class Fm(Spec):
@@ -301,19 +227,19 @@ class Schema(Spec):
     model: ModelSpec = ModelSpec()
     groups: Annotated[dict[Text, Group], Field(min_length=1)]
     noise: Noise = Noise()
-    objective: Annotated[Objective, _Typed("nce")] = Nce()
+    objective: Annotated[ObjectiveSpec, _Registered(OBJECTIVES), _Typed("nce")] = Nce()
     head: Annotated[Head, _Typed("fm")] = Fm()
     training: Training = Training()
 
     @property
     def target(self) -> str | None:
         """The column that a supervised objective learns."""
-        return self.objective.target if isinstance(self.objective, _Supervised) else None
+        return self.objective.target_column
 
     @property
     def weight(self) -> str | None:
         """The column with a weight for each row."""
-        return self.objective.weight if isinstance(self.objective, _Supervised) else None
+        return self.objective.weight_column
 
     @property
     def partners(self) -> list[tuple[str, ...]]:
@@ -349,4 +275,5 @@ class Schema(Spec):
 
 
 HOLDERS += [Group, Schema]
+OBJECTIVE_HOLDERS.append(Schema)
 RESOLVED_TEXTS: ResolvedTexts[Schema] = ResolvedTexts()

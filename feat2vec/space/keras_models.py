@@ -27,7 +27,8 @@ from feat2vec.model.large_variables import copy_to, tables_aside
 from feat2vec.model.network import run_extractor
 from feat2vec.sampling.batches import Batches, value_tables
 from feat2vec.schema.extractor_options import NumbersSpec, VectorSpec
-from feat2vec.schema.options import Nce, Regression, Schema, Softmax
+from feat2vec.schema.objectives import Nce, Regression, Softmax
+from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import schema_of
 from feat2vec.space.embed import ROW, at_level, chosen, column_names, level_of
 from feat2vec.table.numbers import numbers_of

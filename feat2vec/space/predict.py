@@ -15,7 +15,6 @@ import tensorflow as tf
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.schema.options import Glove, Logistic, NegativeSampling, Regression, Softmax
 from feat2vec.space.embed import ID, STAGE, ahead, entries_spec, parquet_file
 from feat2vec.space.geometry import ROWS, blocks, dense
 from feat2vec.table.stages import Stage
@@ -86,20 +85,7 @@ class Predictor:
 
     def columns(self, scores: Floats) -> dict[str, Any]:
         """What scores say, by name: numpy arrays, and for classes also an Arrow array of their names."""
-        match self.objective:
-            case Logistic() | NegativeSampling():
-                return {"score": scores, "probability": sigmoid(scores)}
-            case Softmax():
-                probabilities = softmax(scores)
-                best = probabilities.argmax(axis=1) if len(scores) else np.zeros(0, np.int64)
-                names = pa.array(self._class_names(), pa.string()).take(pa.array(best))
-                chosen = np.take_along_axis(probabilities, best[:, None], axis=1)[:, 0]
-                return {"prediction": names, "probability": chosen, "probabilities": probabilities}
-            case Regression():
-                return {"prediction": scores}
-            case Glove():
-                return {"prediction": np.exp(scores)}
-        return {"score": scores}
+        return dict(self.objective.prediction_columns(scores, self._class_names()))
 
     def _class_names(self) -> list[str] | None:
         return None if self.encoder.classes is None else self.encoder.classes.keys.to_pylist()
@@ -107,18 +93,6 @@ class Predictor:
     def _classes(self) -> tuple[int, ...]:
         names = self._class_names()
         return () if names is None else (len(names),)
-
-
-def sigmoid(scores: Floats) -> Floats:
-    """1 / (1 + exp(-s)) without overflow."""
-    return np.exp(-np.logaddexp(0, -scores))
-
-
-def softmax(scores: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """exp(s) / sum exp(s), [rows, classes]."""
-    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
-    found: npt.NDArray[Any] = shifted / shifted.sum(axis=1, keepdims=True)
-    return found
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from feat2vec.encode.encoder import MEMORY, check_memory
 from feat2vec.errors import UserError, listed, suggest
+from feat2vec.schema.objectives import OBJECTIVES
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
@@ -24,7 +25,7 @@ ObjectiveType = Literal["logistic", "regression", "softmax"]
 # Labelled rows are few: small batches. The rate is the one that tools/bench_finetune.py chooses most often.
 TRAINING = {"epochs": 30, "batch_size": 64, "optimizer": {"type": "adam", "learning_rate": 0.01}}
 FREE = ("item_dropout", "dropout")  # options of extractors that may differ from the first run's
-HEADS, OBJECTIVES = ("fm", "mlp"), ("logistic", "regression", "softmax")
+HEADS, OBJECTIVE_TYPES = get_args(HeadType), get_args(ObjectiveType)
 
 
 def finetune_into(
@@ -75,7 +76,7 @@ def schema_of(
     settings: Sequence[str] = (),
 ) -> Schema:
     """The schema of a run that learns a table's column from the vectors of a run with another schema."""
-    for option, word, known in (("--head", head, HEADS), ("--objective", objective, (None, *OBJECTIVES))):
+    for option, word, known in (("--head", head, HEADS), ("--objective", objective, (None, *OBJECTIVE_TYPES))):
         if word not in known:
             raise UserError(f"{option}: is one of {', '.join(filter(None, known))}; received {word!r}")
     if not isinstance(target, str) or target not in table.columns:
@@ -90,8 +91,9 @@ def schema_of(
     del data["noise"]
     if data["id"] == target or data["id"] not in table.columns:
         data["id"] = None
-    data["model"]["together"] = [] if kind_of_objective == "softmax" else _sets_left(first, list(data["groups"]))
-    data["model"]["bias"] = kind_of_objective != "softmax"  # classes have biases of their own, and no linear terms
+    has_classes = OBJECTIVES[kind_of_objective].has_classes
+    data["model"]["together"] = [] if has_classes else _sets_left(first, list(data["groups"]))
+    data["model"]["bias"] = not has_classes  # classes have biases of their own, and no linear terms
     data["objective"] = {"type": kind_of_objective, "target": target}
     data["head"] = {"type": head}
     data["training"] = {**TRAINING, "seed": first.training.seed}

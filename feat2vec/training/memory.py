@@ -20,7 +20,7 @@ from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.errors import UserError
 from feat2vec.model.sizes import NUMBER, SLOTS, group_weights, key_sizes, layer_weights
-from feat2vec.schema.options import BLOCK_ROWS, Logistic, Mlp, Softmax
+from feat2vec.schema.options import BLOCK_ROWS, Mlp
 
 BASE = 820 << 20  # bytes that training 100 rows takes: Python, its modules, TensorFlow and a graph; measured
 HELD = 2.0  # times the bytes of keys, values and the noise's tables, with what is left of making them; measured
@@ -58,7 +58,7 @@ def estimate(encoded: Encoded) -> Iterator[Part]:
     """The large parts of training on encoded rows."""
     yield from _weights(encoded.encoder)
     schema = encoded.encoder.schema
-    if schema.target is None or (isinstance(schema.objective, Logistic) and schema.objective.implicit is not None):
+    if schema.objective.needs_noise:
         yield _candidates(encoded)
     yield from _held(encoded)
 
@@ -75,7 +75,7 @@ def _weights(encoder: Encoder) -> Iterator[Part]:
         if schema.training.optimizer.type == "adam" and isinstance(codec, ItemsCodec):
             counts = 8 * sum(key_sizes(codec, schema) if spec.encoding == "items" else [len(codec.vocabulary)])
         yield Part(f"the group {name!r}, {what},", NUMBER * count * copies + counts, remedy)
-    if isinstance(schema.objective, Softmax) and encoder.classes is not None:
+    if schema.objective.has_classes and encoder.classes is not None:
         classes = len(encoder.classes.keys)
         yield Part(f"{classes:,} classes", NUMBER * copies * classes * sum(dims), smaller)
     if isinstance(schema.head, Mlp):

@@ -24,7 +24,7 @@ from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import Kept, copies, pieces, put, swap, swap_average
 from feat2vec.model.optimizers import is_by_row, resource_of
 from feat2vec.schema.extractor_options import ItemsSpec
-from feat2vec.schema.options import Logistic, Schema, Softmax
+from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
 from feat2vec.table.table import open_table
@@ -188,22 +188,18 @@ def _held_out(rows: Encoded, source: object, folder: Path | None, memory: str) -
     schema, table = rows.encoder.schema, open_table(source)
     check_columns(schema, table)
     held = rows.encoder.encode(table, folder, memory)
-    if isinstance(schema.objective, Softmax) and not (np.asarray(held.target) >= 0).any():
+    if schema.objective.has_classes and not (np.asarray(held.target) >= 0).any():
         raise UserError(f"{table.name}: no row has a class of {schema.target!r} that training has seen")
     return held
 
 
 def _refuse_one_class(rows: Encoded, where: str) -> None:
-    """Classes are told from each other; implicit negatives are another class."""
-    objective, classes = rows.encoder.schema.objective, rows.encoder.classes
-    column = f"{where}: the target {rows.encoder.schema.target!r}"
-    if isinstance(objective, Softmax) and classes is not None and len(classes.keys) < 2:
-        raise UserError(f"{column} is {classes.keys[0].as_py()!r} in every row; give rows of two or more classes")
-    if isinstance(objective, Logistic) and objective.implicit is None and rows.target is not None:
-        first = rows.target[0]
-        if np.all(rows.target == first):
-            more = "" if not first else ", or draw negatives by objective.implicit"
-            raise UserError(f"{column} is {first:g} in every row; give rows of 0 and of 1{more}")
+    """Refuse targets that nothing can be learnt from, such as one class in every row."""
+    schema, classes = rows.encoder.schema, rows.encoder.classes
+    class_names = None if classes is None else classes.keys.to_pylist()
+    problem = schema.objective.problem_of_targets(rows.target, class_names)
+    if problem is not None:
+        raise UserError(f"{where}: the target {schema.target!r} {problem}")
 
 
 def share_cores(schema: Schema) -> None:

@@ -19,9 +19,8 @@ import tensorflow as tf
 
 from feat2vec.encode.encoder import Encoded, fit
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.losses import Noisy, self_supervised
 from feat2vec.sampling.noise import Draw
-from feat2vec.schema.options import NegativeSampling
+from feat2vec.schema.objectives import NegativeSampling, Noisy, self_supervised
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
 from tests import reference

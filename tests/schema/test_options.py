@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from pydantic import ValidationError
 
 from feat2vec.schema.extractor_options import Lookup, Numeric, TextCnn, Vector
-from feat2vec.schema.options import Group, ModelSpec, Nce, Noise, OptimizerSpec, Schema, Training
+from feat2vec.schema.objectives import Nce
+from feat2vec.schema.options import Group, ModelSpec, Noise, OptimizerSpec, Schema, Training
 from feat2vec.schema.reading import read_schema
 from tests.schema.strategies import QUICK, schemas
 from tests.schema.texts import BASE, EXAMPLE, EXTRACTOR_DEFAULTS, read

@@ -15,8 +15,8 @@ import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.evaluation import metrics, prediction
 from feat2vec.run import train
+from feat2vec.schema.objectives.formulas import sigmoid, softmax
 from feat2vec.space.geometry import dense
-from feat2vec.space.predict import sigmoid, softmax
 from feat2vec.writing import signed_parquet
 from tests.commands import feat2vec as command
 

@@ -1,0 +1,146 @@
+"""What the contrastive loss says about classes: the bound of Arora et al. (2019), by enumeration or by draws."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+class Bound(NamedTuple):
+    """L_sup,k <= `mean_classifier` <= `bound` = k / (1 - tau) (`contrastive` - tau log(N + 1)), tau = C^-N."""
+
+    mean_classifier: float  # loss of classifying f(x) by f(x) . mu_c among k + 1 classes
+    bound: float
+    contrastive: float  # loss of telling a row's positive from N negatives
+    tau: float  # the chance that all negatives have the row's class
+    exact: bool  # whether both losses are enumerated
+
+
+def contrastive_bound(
+    features: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    negatives: int,
+    k: int,
+    draws: int = 200_000,
+    seed: int = 0,
+) -> Bound:
+    """Return both sides of the bound of a classifier's loss by the contrastive loss.
+
+    Each of the C classes counts the same. A row and its positive are two draws from one class, and may be the same row.
+    Expectations of at most `draws` terms are enumerated. Others are estimated from that many draws.
+
+    Args:
+        features: The encoded rows f(x), [rows, d].
+        labels: The class of each row, [rows].
+        negatives: N, the number of negatives of a row.
+        k: The number of wrong classes that the right one is told from, below C.
+        draws: The most terms that are enumerated, and the number of draws otherwise.
+        seed: The seed of the draws.
+
+    Returns:
+        A `Bound`, in which `mean_classifier` is at most `bound`.
+
+    Raises:
+        ValueError: If features are not finite, rows have no label, or a number is out of range.
+
+    Example:
+        >>> bound = contrastive_bound([[1.0], [0.9], [-1.0]], ["sea", "sea", "land"], negatives=1, k=1)
+        >>> bound.mean_classifier <= bound.bound, bound.tau, bound.exact
+        (True, 0.5, True)
+
+    """
+    features, labels = np.asarray(features, np.float64), np.asarray(labels)
+    if features.ndim != 2 or labels.shape != features.shape[:1] or not np.isfinite(features).all():
+        raise ValueError(
+            "needs finite features [rows, d] and a label for each row. "
+            f"Received: features {features.shape}, labels {labels.shape}"
+        )
+    names, class_ids = np.unique(labels, return_inverse=True)
+    classes = len(names)
+    if not 2 <= k + 1 <= classes or negatives < 1 or draws < 1:
+        raise ValueError(
+            "needs 2 <= k + 1 <= classes, negatives >= 1 and draws >= 1. "
+            f"Received: {k=}, {negatives=}, {draws=}, {classes=}"
+        )
+    rows_of_class = [features[class_ids == c] for c in range(classes)]
+    rng = np.random.default_rng(seed)
+    contrastive, contrastive_is_exact = _contrastive_loss(rows_of_class, negatives, draws, rng)
+    mean_classifier, classifier_is_exact = _mean_classifier_loss(rows_of_class, k, draws, rng)
+    tau = float(classes) ** -negatives
+    bound = k / (1 - tau) * (contrastive - tau * math.log(negatives + 1))
+    return Bound(mean_classifier, bound, contrastive, tau, contrastive_is_exact and classifier_is_exact)
+
+
+def _contrastive_loss(
+    rows_of_class: Sequence[Floats], negatives: int, draws: int, rng: np.random.Generator
+) -> tuple[float, bool]:
+    """Return E log(1 + sum_i exp f(x).(f(x_i-) - f(x+))) over classes, then rows of a class; whether it is exact."""
+    classes, rows = len(rows_of_class), np.concatenate(rows_of_class)  # [rows, d], class by class
+    sizes = np.array([len(class_rows) for class_rows in rows_of_class])
+    chances = np.repeat(1 / classes / sizes, sizes)  # of a row to be drawn
+    if int((sizes**2).sum()) * len(rows) ** negatives <= draws:
+        return _enumerated_contrastive_loss(rows_of_class, rows, chances, negatives), True
+    starts, total = np.cumsum(sizes) - sizes, 0.0
+    for chunk in draws_per_chunk(draws, negatives * rows.shape[1]):
+        class_ids = rng.integers(classes, size=chunk)
+        anchors = rows[starts[class_ids] + rng.integers(sizes[class_ids])]  # [chunk, d]
+        positives = rows[starts[class_ids] + rng.integers(sizes[class_ids])]
+        rivals = rows[rng.choice(len(rows), p=chances, size=(chunk, negatives))]  # [chunk, N, d]
+        total += _log_one_plus(np.einsum("id,ind->in", anchors, rivals - positives[:, None])).sum()
+    return float(total / draws), False
+
+
+def _enumerated_contrastive_loss(
+    rows_of_class: Sequence[Floats], rows: Floats, chances: Floats, negatives: int
+) -> float:
+    tuples = np.array(list(itertools.product(range(len(rows)), repeat=negatives)))  # [rows^N, N]
+    tuple_chances, total = chances[tuples].prod(axis=1), 0.0
+    for class_rows in rows_of_class:
+        for anchor, positive in itertools.product(class_rows, repeat=2):
+            differences = (rows - positive) @ anchor  # [rows]
+            loss = tuple_chances @ _log_one_plus(differences[tuples])
+            total += loss / len(rows_of_class) / len(class_rows) ** 2
+    return float(total)
+
+
+def _mean_classifier_loss(
+    rows_of_class: Sequence[Floats], k: int, draws: int, rng: np.random.Generator
+) -> tuple[float, bool]:
+    """Return E -log softmax of the right class among k + 1, classified by f(x) . mu_c, and whether it is exact."""
+    classes = len(rows_of_class)
+    means = np.stack([class_rows.mean(axis=0) for class_rows in rows_of_class])  # mu_c, [classes, d]
+    exact = math.comb(classes - 1, k) * sum(map(len, rows_of_class)) <= draws
+    total = 0.0
+    for c, class_rows in enumerate(rows_of_class):
+        wrong = np.delete(np.arange(classes), c)
+        if exact:
+            wrong_sets = np.array(list(itertools.combinations(wrong, k)))  # [sets, k]
+        else:
+            sets = max(1, draws // classes // len(class_rows))
+            wrong_sets = wrong[np.argsort(rng.random((sets, len(wrong))), axis=1)[:, :k]]
+        scores = class_rows @ means.T  # [rows of the class, classes]
+        total += _log_one_plus(scores[:, wrong_sets] - scores[:, c, None, None]).mean() / classes
+    return float(total), exact
+
+
+def _log_one_plus(differences: Floats) -> Floats:
+    """Return log(1 + sum exp d) over the last axis."""
+    total: Floats = np.logaddexp(0, np.logaddexp.reduce(differences, axis=-1))
+    return total
+
+
+def draws_per_chunk(draws: int, width: int, limit: int = 1 << 22) -> Iterator[int]:
+    """Yield sizes that sum to `draws`, of at most about `limit` numbers if a draw has `width`.
+
+    64 negatives of 50 numbers would otherwise take 5 GB at once.
+    """
+    size = max(1, limit // max(1, width))
+    for start in range(0, draws, size):
+        yield min(size, draws - start)

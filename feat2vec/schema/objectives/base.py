@@ -1,0 +1,265 @@
+"""`ObjectiveSpec`: every question that other modules ask about an objective, and the registry of objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, get_args
+
+from feat2vec.schema.objectives.formulas import Array, Noisy, Tensor
+from feat2vec.schema.validation import Findings, Problem, Spec
+
+if TYPE_CHECKING:
+    from feat2vec.schema.options import Schema
+
+
+Metric = Literal["log_loss", "auc", "rmse", "mae", "accuracy"]  # evaluation/metrics.py has their functions
+
+
+class ObjectiveSpec(Spec):
+    """The options of an objective, and what the rest of the package has to know about it.
+
+    Derive an objective from `NoiseObjective`, and define `noise_loss`, or from `SupervisedObjective`, and define
+    `label_loss`. Override what else differs from the defaults.
+    """
+
+    if TYPE_CHECKING:
+        type: str  # a `Literal` that each objective declares, after inherited fields: the order in resolved schemas
+
+    # Targets
+    valid_targets: ClassVar[str] = "a number"  # `is_valid_target` in words, for messages
+    has_classes: ClassVar[bool] = False  # targets are classes: the model has a vector for each, scores [rows, classes]
+    is_binary: ClassVar[bool] = False  # targets are 0 or 1
+
+    # Scores
+    has_offsets: ClassVar[bool] = False  # the loss adds a constant to scores: the mean log k Q2 of the target group
+    compares_candidates: ClassVar[bool] = False  # the loss only has differences of scores of one row's candidates
+    allows_together: ClassVar[bool] = False  # groups may be added up before they meet in pairs (`model.together`)
+
+    # Evaluation
+    metrics: ClassVar[tuple[Metric, ...]] = ()  # what the task `predict` measures
+
+    # --- columns and noise ---
+
+    @property
+    def target_column(self) -> str | None:
+        """The column that is learnt, if there is one."""
+        return None
+
+    @property
+    def weight_column(self) -> str | None:
+        """The column with a weight for each row, if there is one."""
+        return None
+
+    @property
+    def class_weighting(self) -> Mapping[str, float] | Literal["balanced"] | None:
+        """What the loss of a row is multiplied by: numbers by class name, or the same total for every class."""
+        return None
+
+    @property
+    def implicit_group(self) -> str | None:
+        """The group that is drawn anew for negatives of labelled rows; rows without a target count as positive."""
+        return None
+
+    @property
+    def needs_noise(self) -> bool:
+        """Whether a training step draws negatives, which take memory."""
+        return self.implicit_group is not None
+
+    @property
+    def unit_candidates(self) -> bool:
+        """Whether the vectors of a row's candidates are scaled to length 1."""
+        return False
+
+    # --- schema ---
+
+    def conflicts(self, schema: Schema, findings: Findings, groups: Sequence[str]) -> Iterator[Problem]:
+        """Yield what is wrong with the objective in this schema, although each key is right by itself.
+
+        Args:
+            schema: The schema, in which keys that are wrong have their defaults.
+            findings: Which keys are sound, and can be compared.
+            groups: The names of the schema's groups, also of those that are wrong.
+
+        Yields:
+            The path of a key and a message.
+
+        """
+        del schema, findings, groups
+        yield from ()
+
+    # --- targets ---
+
+    def is_valid_target(self, numbers: Array) -> Array:
+        """Return which numbers are targets, bool [rows]."""
+        valid: Array = numbers == numbers  # all but NaN
+        return valid
+
+    def problem_of_targets(self, targets: Array | None, class_names: Sequence[str] | None) -> str | None:
+        """Return why nothing can be learnt from the targets of all training rows, None if something can be."""
+        del targets, class_names
+        return None
+
+    def link(self, targets: Array) -> Array:
+        """Return targets on the scale of scores, on which metrics compare them; labels and classes stay as they are."""
+        return targets
+
+    def starting_bias(self, targets: Array) -> float:
+        """Return the score that fits targets best if it is the same in every row, 0 if scores have no such meaning."""
+        del targets
+        return 0.0
+
+    # --- losses ---
+
+    def noise_loss(
+        self, scores: Noisy, log_q: Noisy, hits: Tensor, offset: Tensor, above: Noisy | None = None
+    ) -> Tensor:
+        """Return the loss of rows against their negatives, [rows].
+
+        Args:
+            scores: The scores of rows and of their negatives.
+            log_q: log Q2 of the values of both.
+            hits: Which negatives are the row's own value, bool [rows, k].
+            offset: The target group's constant, or [rows] of them, if the objective `has_offsets`.
+            above: Scores of the level above, if the loss is taken against their probabilities.
+
+        """
+        raise NotImplementedError(f"the objective {self.type} learns from targets")
+
+    def label_loss(self, scores: Tensor, label: Tensor, above: Tensor | None = None) -> Tensor:
+        """Return the loss of rows against their targets, [rows].
+
+        Args:
+            scores: The scores, [rows] or [rows, classes].
+            label: The targets, [rows].
+            above: Scores of the level above, if the loss is taken against those.
+
+        """
+        raise NotImplementedError(f"the objective {self.type} learns from noise")
+
+    # --- predictions ---
+
+    def prediction_columns(self, scores: Array, class_names: Sequence[str] | None) -> Mapping[str, Array]:
+        """Return what is predicted from scores, by the names of columns; class names are an Arrow array."""
+        del class_names
+        return {"score": scores}
+
+
+def self_supervised(
+    objective: ObjectiveSpec, scores: Noisy, log_q: Noisy, hits: Tensor, offset: Tensor, target: Noisy | None = None
+) -> Tensor:
+    """Return the loss of rows against their negatives, by an objective without a target.
+
+    Args:
+        objective: The objective's options, such as `Nce()`.
+        scores: The scores of rows and of their negatives.
+        log_q: log Q2 of the values of both.
+        hits: Which negatives are the row's own value, bool [rows, k].
+        offset: A constant that nce adds to the scores.
+        target: Scores of the level above. The loss is taken against their probabilities instead of labels.
+
+    Returns:
+        The loss of each row, [rows].
+
+    Example:
+        >>> from feat2vec.schema.objectives import NegativeSampling
+        >>> scores = Noisy(np.zeros(1, "float32"), np.zeros((1, 1), "float32"))
+        >>> loss = self_supervised(NegativeSampling(), scores, log_q=scores, hits=None, offset=0.0)
+        >>> round(float(loss[0]), 4)  # 2 log 2
+        1.3863
+
+    """
+    return objective.noise_loss(scores, log_q, hits, offset, target)
+
+
+def supervised(objective: ObjectiveSpec, scores: Tensor, label: Tensor, target: Tensor | None = None) -> Tensor:
+    """Return the loss of rows by an objective with a target.
+
+    Args:
+        objective: The objective's options, such as `Regression(target="price")`.
+        scores: The scores, [rows] or [rows, classes].
+        label: The targets, [rows].
+        target: Scores of the level above. The loss is taken against those instead of labels.
+
+    Returns:
+        The loss of each row, [rows].
+
+    Example:
+        >>> from feat2vec.schema.objectives import Regression
+        >>> float(supervised(Regression(target="price"), np.zeros(1), np.array([3.0]))[0])
+        9.0
+
+    """
+    return objective.label_loss(scores, label, target)
+
+
+# --- registry -------------------------------------------------------------------------------------------------------
+
+ObjectiveClass = TypeVar("ObjectiveClass", bound=ObjectiveSpec)
+OBJECTIVES: dict[str, type[ObjectiveSpec]] = {}
+OBJECTIVE_HOLDERS: list[type[Spec]] = []  # models with a field that takes any registered objective
+
+
+def objective(name: str) -> Callable[[type[ObjectiveClass]], type[ObjectiveClass]]:
+    """Register an objective under the name that schemas give as `type`.
+
+    Args:
+        name: Letters, digits and underscores.
+
+    Returns:
+        A decorator for a class derived from `NoiseObjective` or `SupervisedObjective`, which it returns unchanged.
+
+    Raises:
+        ValueError: If the name is taken, or the class lacks `type: Literal["name"] = "name"` or a loss, or names an
+            unknown metric.
+
+    Example:
+        >>> from feat2vec.schema.objectives import SupervisedObjective
+        >>> @objective("absolute_error")
+        ... class AbsoluteError(SupervisedObjective):
+        ...     type: Literal["absolute_error"] = "absolute_error"
+        ...
+        ...     def label_loss(self, scores, label, above=None):
+        ...         return abs(scores - (label if above is None else above))
+        >>> feat2vec.read_schema({
+        ...     "version": 1,
+        ...     "groups": {"place": {"column": "place"}},
+        ...     "objective": {"type": "absolute_error", "target": "price"},
+        ... }).target
+        'price'
+        >>> unregister("absolute_error")
+
+    """
+
+    def register(spec: type[ObjectiveClass]) -> type[ObjectiveClass]:
+        before = OBJECTIVES.get(name, spec)
+        if (before.__module__, before.__qualname__) != (spec.__module__, spec.__qualname__):  # a reload is no conflict
+            raise ValueError(f"the objective {name!r} is registered already, by {before}. Received: {spec}")
+        if not name.isidentifier():
+            raise ValueError(f"an objective's name is letters, digits and underscores. Received: {name!r}")
+        if not issubclass(spec, ObjectiveSpec):
+            raise ValueError(f"{spec.__name__} must derive from NoiseObjective or SupervisedObjective")
+        spec.model_rebuild()
+        kind = spec.model_fields.get("type")
+        if kind is None or kind.default != name or get_args(kind.annotation) != (name,):
+            raise ValueError(f'{spec.__name__} needs the field `type: Literal["{name}"] = "{name}"`')
+        if spec.noise_loss is ObjectiveSpec.noise_loss and spec.label_loss is ObjectiveSpec.label_loss:
+            raise ValueError(f"{spec.__name__} must define noise_loss or label_loss")
+        unknown = [metric for metric in spec.metrics if metric not in get_args(Metric)]
+        if unknown:
+            raise ValueError(f"the metrics are {', '.join(get_args(Metric))}. Received: {', '.join(unknown)}")
+        OBJECTIVES[name] = spec
+        _rebuild_holders()
+        return spec
+
+    return register
+
+
+def unregister(name: str) -> None:
+    """Take an objective out of the registry, as after a test."""
+    del OBJECTIVES[name]
+    _rebuild_holders()
+
+
+def _rebuild_holders() -> None:
+    for model in OBJECTIVE_HOLDERS:
+        model.model_rebuild(force=True)

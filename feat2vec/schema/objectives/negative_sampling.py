@@ -1,0 +1,27 @@
+"""Negative sampling (Mikolov et al., 2013)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from feat2vec.schema.objectives.base import objective
+from feat2vec.schema.objectives.formulas import Array, Noisy, Tensor, binary_noise_loss, sigmoid
+from feat2vec.schema.objectives.noise_objective import NoiseObjective
+
+
+@objective("negative_sampling")
+class NegativeSampling(NoiseObjective):
+    """Binary cross-entropy of the scores."""
+
+    type: Literal["negative_sampling"] = "negative_sampling"
+
+    def noise_loss(
+        self, scores: Noisy, log_q: Noisy, hits: Tensor, offset: Tensor, above: Noisy | None = None
+    ) -> Tensor:
+        del log_q, hits, offset
+        return binary_noise_loss(scores, above)
+
+    def prediction_columns(self, scores: Array, class_names: Sequence[str] | None) -> Mapping[str, Array]:
+        del class_names
+        return {"score": scores, "probability": sigmoid(scores)}

@@ -1,0 +1,23 @@
+"""Regression by least squares."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from feat2vec.schema.objectives.base import objective
+from feat2vec.schema.objectives.formulas import Tensor
+from feat2vec.schema.objectives.supervised_objective import SupervisedObjective
+
+
+@objective("regression")
+class Regression(SupervisedObjective):
+    """Squared error of a number."""
+
+    allows_together = True
+
+    type: Literal["regression"] = "regression"
+
+    def label_loss(self, scores: Tensor, label: Tensor, above: Tensor | None = None) -> Tensor:
+        from keras import ops
+
+        return ops.square(scores - (label if above is None else above))
