@@ -19,7 +19,8 @@ from feat2vec.encode.encoder import Encoded, fit
 from feat2vec.errors import UserError
 from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.network import PURPOSES, shapes_of
+from feat2vec.model.network import SeedOf, shapes_of
+from feat2vec.model.noise_loss import context_mask, noise_loss
 from feat2vec.schema.options import read_schema
 from feat2vec.schema.yaml_text import dump_document
 from tests import reference
@@ -286,24 +287,31 @@ def test_a_batchs_loss_is_that_of_its_rows_against_their_candidates(
     ],
 )
 def test_contrastive_sums_of_many_groups_are_those_of_few(
-    objective: Any, noise: dict[str, Any], spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    objective: Any, noise: dict[str, Any], spec: dict[str, Any]
 ) -> None:
-    """Up to MOST_SUMS groups each unit adds up its own context; beyond, all units' contexts are added up at once."""
+    """Up to `max_split_groups` each unit adds up its own context; beyond, those of all units are added up at once."""
     case = {"objective": objective, "noise": {"negatives": 3, **noise}, "model": spec}
     rows = encoded(case, with_options(LOOKUPS, gain=GAINS))
     model = Feat2Vec.from_encoder(rows.encoder)
     inputs, ids = next(iter(model.dataset(rows, batch_size=64, shuffle=False)))
     seed = tf.constant([7, 8], tf.int64)
+    assert model.noise is not None
+    draws, units = model.noise.sample(ids, seed), model.noise.units
+    negative_values = {g: ids for u, draw in zip(units, draws, strict=True) for g, ids in zip(u.groups, draw.values)}
+    keep = context_mask(units, tf.stack([len(draw.rows) for draw in draws]), len(LOOKUPS), "float32")
     tables = [table.value for extractor in model.extractors for table in extractor.tables]
+    expected = noise_loss_loop(model, inputs, ids, seed, tables_of(model))
     gradients = []
-    for most in (len(LOOKUPS), len(LOOKUPS) - 1):
-        monkeypatch.setattr("feat2vec.model.MOST_SUMS", most)
+    for max_split_groups in (len(LOOKUPS), len(LOOKUPS) - 1):
         with tf.GradientTape() as tape:
-            loss = model.step_loss(inputs, ids, None, seed, True)
-        assert float(loss) == pytest.approx(noise_loss_loop(model, inputs, ids, seed, tables_of(model)), rel=2e-5)
+            vectors = model._extract_with_negatives(inputs, negative_values, True)
+            loss = noise_loss(
+                model.schema, units, draws, vectors, keep, 0.0, None, training=True, max_split_groups=max_split_groups
+            )
+        assert float(loss) == pytest.approx(expected, rel=2e-5)
         gradients.append([tf.convert_to_tensor(gradient).numpy() for gradient in tape.gradient(loss, tables)])
-    for few, many in zip(*gradients, strict=True):
-        np.testing.assert_allclose(many, few, rtol=1e-3, atol=1e-5)
+    for split, at_once in zip(*gradients, strict=True):
+        np.testing.assert_allclose(at_once, split, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +342,7 @@ def test_validation_without_a_target_is_of_the_whole_model_alone(objective: Any,
             table.assign(table.numpy() * 5)
     batches = model.dataset(rows, batch_size=len(rows), shuffle=False)
     inputs, ids = next(iter(batches))
-    seed = tf.constant([model.schema.training.seed * PURPOSES + 1, 0], tf.int64)  # of the first batch of a validation
+    seed = model.step_seed(SeedOf.VALIDATION, 0)  # of the first batch of a validation
     whole, with_levels = (
         noise_loss_loop(model, inputs, ids, seed, tables_of(model), training=training) for training in (False, True)
     )
@@ -686,7 +694,7 @@ def test_groups_together_make_no_pairs_with_each_other(
             if "level_sharing" in levels:
                 f, d, f_, d_ = f + d, 0 * d, f_ + d_, 0 * d_
             expected = expected + (f * f_ + f * d_ + d * f_).sum(axis=1)
-    found = model._submodels(model.extract(inputs, keyed=model.is_keyed), training=False).scores[-1]
+    found = model.score(model.extract(inputs, keyed=model.is_keyed), training=False).scores[-1]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -715,7 +723,7 @@ def test_the_odds_of_losing_a_coordinate_are_in_proportion_to_the_rank() -> None
     }  # fmt: skip
     model = Feat2Vec.from_encoder(encoded(case, LOOKUPS).encoder)
     model.compile()
-    masks = model._interaction_masks(192)
+    masks = model.interaction_masks(192)
     assert masks is not None
     for mask, odds in zip(masks, (0.75, 1.5, 3.0), strict=True):
         kept = 1 / (1 + odds)
@@ -926,8 +934,11 @@ def test_mistakes_are_told() -> None:
     rows = encoded(CASES["nce"], LOOKUPS)
     model = Feat2Vec.from_encoder(rows.encoder)
     inputs = {name: tf.zeros((1, shape.width), tf.int32) for name, shape in model.shapes.items()}
-    with pytest.raises(ValueError, match=r"make its batches by model\.dataset"):
+    with pytest.raises(ValueError, match=r"has not learnt from rows yet; call model\.learn_from"):
         model.step_loss(inputs, tf.zeros((1, 3), tf.int32), None, [0, 0], True)
+    with pytest.raises(ValueError, match=r"has not learnt from rows yet; call model\.learn_from"):
+        model.batches(rows)
+    assert model.noise is None
     rows = encoded(CASES["regression"])
     model = Feat2Vec.from_encoder(rows.encoder)
     with pytest.raises(ValueError, match="the rows have no target, 'score'"):
