@@ -141,14 +141,14 @@ def test_every_objective_trains_and_comes_back_from_a_file(name: str, tmp_path: 
     assert again[0] == again[1]
 
 
-def test_a_file_is_loaded_after_import_feat2vec_alone(tmp_path: Path) -> None:
+def test_a_file_is_loaded_after_import_feat2vec_keras_alone(tmp_path: Path) -> None:
     rows = encoded(CASES["contrastive pool, ranks"], LOOKUPS)
     model, _ = trained(rows, 1)
     model.save(tmp_path / "model.keras")
     inputs = {name: array.numpy() for name, array in one_batch(model, rows)[0].items()}
     np.savez(tmp_path / "inputs.npz", **inputs)
     code = (
-        "import feat2vec, sys; assert 'keras' not in sys.modules; import keras, numpy as np;"
+        "import feat2vec, sys; assert 'keras' not in sys.modules; import feat2vec.keras, keras, numpy as np;"
         "model = keras.models.load_model('model.keras', safe_mode=True);"
         "np.save('scores.npy', model(dict(np.load('inputs.npz'))).numpy())"
     )
@@ -297,7 +297,9 @@ def test_contrastive_sums_of_many_groups_are_those_of_few(
     seed = tf.constant([7, 8], tf.int64)
     assert model.noise is not None
     draws, units = model.noise.sample(ids, seed), model.noise.units
-    negative_values = {g: ids for u, draw in zip(units, draws, strict=True) for g, ids in zip(u.groups, draw.values)}
+    negative_values: dict[int, Any] = {}
+    for unit, draw in zip(units, draws, strict=True):
+        negative_values.update(zip(unit.groups, draw.values, strict=True))
     keep = context_mask(units, tf.stack([len(draw.rows) for draw in draws]), len(LOOKUPS), "float32")
     tables = [table.value for extractor in model.extractors for table in extractor.tables]
     expected = noise_loss_loop(model, inputs, ids, seed, tables_of(model))
