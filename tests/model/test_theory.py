@@ -1,6 +1,7 @@
 """What the papers prove about the model and its losses, by enumeration and by training to convergence, in float64.
 
-Theorem 1 and the two-step noise are in seed 000, the gradients of a batch in 001, PMI and GloVe in 003.
+Theorem 1 and the two-step noise are those of Armona, González-Brenes and Edezath. What skip-gram converges to is shown
+by Levy and Goldberg (2014), and GloVe is by Pennington, Socher and Manning (2014).
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def minimize(loss: Callable[[], Any], variables: Sequence[Any], steps: int, rate
         )
 
 
-# --- Theorem 1 (000) ------------------------------------------------------------------------------------------------
+# --- Theorem 1 (Armona et al.) --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("k", [1, 2])
@@ -187,10 +188,10 @@ def test_theorem_1(k: int) -> None:
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-10)
 
 
-# --- the gradients of a batch (001) ---------------------------------------------------------------------------------
+# --- the gradients of a batch ---------------------------------------------------------------------------------------
 
 
-def test_gradients_of_seed_001() -> None:
+def test_gradients_of_couples_against_fake_ones() -> None:
     """The couples (6, i) against the fake ones (7, i), for i in {1, 2, 3, 5}."""
     rng = np.random.default_rng(0)
     w1, w2 = tf.Variable(rng.normal(size=(8, 3))), tf.Variable(rng.normal(size=(8, 3)))
@@ -216,7 +217,7 @@ def test_gradients_of_seed_001() -> None:
     np.testing.assert_allclose(to_w2, second, atol=1e-14)
 
 
-# --- skip-gram: PMI and log p (003) ---------------------------------------------------------------------------------
+# --- skip-gram: PMI and log p ---------------------------------------------------------------------------------------
 
 PAIRS = np.array([[6, 1, 1, 0], [1, 4, 2, 1], [2, 1, 1, 5], [1, 3, 1, 1]])  # N(word, context)
 
@@ -323,7 +324,7 @@ def test_nce_of_two_targets_is_between_two_conditionals() -> None:
         assert math.isclose(scores[w, c], low, abs_tol=3e-3)
 
 
-# --- GloVe (003) ----------------------------------------------------------------------------------------------------
+# --- GloVe ----------------------------------------------------------------------------------------------------------
 
 
 def glove_model(counts: Floats, rank: int, n_max: float) -> tuple[Any, Any, Any]:
