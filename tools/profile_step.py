@@ -52,6 +52,7 @@ def main() -> None:
     share_cores(schema)
     rows = fit(schema, options.data)
     model = Feat2Vec.from_encoder(rows.encoder)
+    model.learn_from(rows)
     batches = model.batches(rows)
     model.compile(steps_per_execution=batches.steps_at_once)
     data: dict[str, Any] = {"x": batches.dataset(endless=True), "steps_per_epoch": batches.steps, "verbose": 0}

@@ -1,11 +1,18 @@
-"""`Feat2Vec`: how the scores of rows are learnt, as a Keras model."""
+"""`Feat2Vec`: a schema's scores with how they are learnt, as a Keras model.
+
+`learn_from` takes what training rows say: the noise, the weights of classes, the start of the bias. `batches` makes the
+rows into batches. `train_step` takes the gradient of `step_loss`, which is one of
+
+    noise_loss.py      rows without a target, against drawn values
+    labelled_loss.py   rows with a target
+    many_groups.py     either of them, where all groups are read at once
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias, TypeVar
 
 import keras
 import numpy as np
@@ -16,45 +23,69 @@ from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.errors import UserError, suggest
 from feat2vec.model import optimizers
 from feat2vec.model.extractors import Extracted
-from feat2vec.model.many_lookups import ENTRIES, MANY, ManyLookups, Read, are_plain, rows_at
-from feat2vec.model.network import PURPOSES, Scores, each, shapes_of
+from feat2vec.model.group_vectors import join_entries, split_rows
+from feat2vec.model.labelled_loss import has_label, implicit_losses, labelled_losses, mean_over_labelled
+from feat2vec.model.many_groups import (
+    JoinedValues,
+    ReadBatch,
+    join_values,
+    many_groups_noise_loss,
+    many_groups_penalties,
+    read_rows,
+    read_rows_and_negatives,
+    row_scores,
+)
+from feat2vec.model.many_lookups import ENTRIES, MANY, ManyLookups, are_plain
+from feat2vec.model.network import Inputs, ScoreModel, SeedOf, shapes_of
+from feat2vec.model.noise_loss import BatchVectors, context_mask, noise_loss
 from feat2vec.model.optimizers import sum_duplicates
-from feat2vec.model.pair_scores import Level, Submodels, context, replaced, submodels
-from feat2vec.model.pair_scores_by_key import Keyed, Occurrences, keyed_submodels
-from feat2vec.model.sizes import NUMBER
+from feat2vec.model.pair_scores import Tensor
+from feat2vec.model.sizes import BYTES_OF_WEIGHT
 from feat2vec.sampling.batches import Batches, value_tables
 from feat2vec.sampling.joint_values import Joint, joint_values
-from feat2vec.sampling.noise import Draw, Draws, Noise
-from feat2vec.schema.objectives import Noisy, ObjectiveSpec, self_supervised, supervised
+from feat2vec.sampling.noise import Draw, Noise
+from feat2vec.schema.objectives import ObjectiveSpec
 
-MOST_SHARED = 256 << 20  # bytes of the negatives' vectors, where rows that share them each read their own
-MOST_SUMS = 16  # groups whose sums a unit makes for itself, which takes operations by the square of the groups
+Floats: TypeAlias = npt.NDArray[np.float32]
+Gradients: TypeAlias = list[tuple[Any, keras.Variable]]  # a gradient is a tensor, `tf.IndexedSlices` or `Rows`
+Truth: TypeAlias = Tensor | tuple[Tensor, Tensor]  # what `step_loss` takes
+Required = TypeVar("Required")
 
-
-class ManyStep(NamedTuple):
-    """A batch of many groups, read."""
-
-    many: ManyLookups
-    read: Read
-    slots: Any  # [batch, groups], where in `read` each vector is, counted from 1; 0 for none
-    draws: Draws | None
-    own: Any  # [batch], each row's target group
-    slots_drawn: Any  # [batch, negatives]
-    seed: Any
+MAX_NEGATIVE_BYTES = 256 << 20  # of the negatives' vectors, where each row has a copy of those that rows share
 
 
 @keras.saving.register_keras_serializable(package="feat2vec")
-class Feat2Vec(Scores):
+class Feat2Vec(ScoreModel):
     """A schema fitted to a table, as a Keras model: `call` takes {group: entries} and returns each row's score.
 
     Build one by `Feat2Vec.from_encoder(encoder)`, and batches for `fit` by `model.dataset(encoded, ...)`.
+
+    Args:
+        schema: The schema as YAML, every default filled in.
+        shapes: What each group's layer has to know of the data.
+        classes: The number of classes of a softmax objective.
+        **kwargs: Those of `keras.Model`.
+
+    Example:
+        >>> encoded = feat2vec.fit(schema, films)
+        >>> model = feat2vec.Feat2Vec.from_encoder(encoded.encoder)
+        >>> model.compile()
+        >>> history = model.fit(model.dataset(encoded), epochs=1, verbose=0)
+        >>> inputs, _ = next(iter(model.dataset(encoded, batch_size=60, shuffle=False)))
+        >>> model(inputs).shape
+        TensorShape([60])
+
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, **kwargs: Any) -> None:
+        super().__init__(schema, shapes, classes, **kwargs)
+        self.training_rows: Encoded | None = None
+        self.class_weights: Floats | None = None  # [classes]
         self.noise: Noise | None = None
-        self.learnt_from: Encoded | None = None
-        self.class_weights: npt.NDArray[np.float32] | None = None
+        self.value_tables: list[tf.Variable] = []  # of each group: the training rows' entries, as `value_tables` says
+        self.joined_values: JoinedValues | None = None  # the same of all groups, where a step reads them at once
+        self.joints: list[Joint] = []
+        self.min_many_groups = MANY  # with as many groups, a step reads all of them at once
         self.loss_tracker = keras.metrics.Mean(name="loss")
         self._batches_seen = tf.Variable(0, trainable=False, dtype=tf.int64)
         # The first train step whose loss was not finite, -1 for none; from it on the weights stay as they were.
@@ -70,333 +101,204 @@ class Feat2Vec(Scores):
         model.build()
         return model
 
-    # --- one step ---------------------------------------------------------------------------------------------------
+    # --- the loss of a step -----------------------------------------------------------------------------------------
 
-    def step_loss(self, inputs: Mapping[str, Any], truth: Any, weight: Any, seed: Any, training: bool) -> Any:
-        """The loss of a batch, a pure function of the weights.
+    def step_loss(self, inputs: Inputs, truth: Truth, weights: Tensor | None, seed: Tensor, training: bool) -> Tensor:
+        """The loss of a batch, a pure function of the model's weights.
 
-        `truth` is the target, or value ids [batch, groups] without one, or (value ids, target) with implicit negatives.
+        Args:
+            inputs: Entries [batch, width] by group, or those of all groups together; see `batches`.
+            truth: The targets [batch]; without a target value ids [batch, columns]; with implicit negatives both,
+                (value ids, targets).
+            weights: What the losses of the rows are multiplied by, [batch].
+            seed: Two integers, which decide the negatives and what is dropped.
+            training: Whether the loss is to learn from: with dropout, L2 and the losses of lower levels.
+
+        Returns:
+            A scalar.
+
         """
-        spec = self.schema.training
         if ENTRIES in inputs:
-            return self._many_loss(self._read_many(inputs, truth, seed), truth, weight, training)
+            batch = self._read_many_groups(inputs[ENTRIES], truth, seed)
+            return self._many_groups_loss(batch, truth, weights, seed, training)
         if self.schema.target is None:
-            loss, extracted = self._noise_loss(inputs, truth, seed, training)
+            loss, row_vectors = self._noise_loss(inputs, truth, seed, training)
         else:
-            loss, extracted = self._labelled_loss(inputs, truth, weight, seed, training)
-        if training and spec.l2 and spec.l2_over == "tables":
-            loss += spec.l2 / 2 * tf.add_n([tf.reduce_sum(tf.square(table.value)) for table in self._tables()])
-        elif training and spec.l2:
-            loss += spec.l2 / 2 * sum(one.square for one in extracted) / tf.cast(_rows_of(truth), loss.dtype)
-        if training and spec.l2_linear:
-            loss += (
-                spec.l2_linear / 2 * sum(one.linear_square for one in extracted) / tf.cast(_rows_of(truth), loss.dtype)
-            )
+            loss, row_vectors = self._labelled_loss(inputs, truth, weights, seed, training)
+        if training:
+            for penalty in self._penalties(row_vectors, _rows_of(truth)):
+                loss += penalty
         return loss
 
-    def _tables(self) -> list[Any]:
-        return [variable for variable in self.trainable_variables if getattr(variable, optimizers.BY_ROW, False)]
+    def _penalties(self, row_vectors: Sequence[Extracted], rows: Tensor) -> list[Tensor]:
+        """What L2 adds to the loss: a scalar for the vectors, and one for the linear terms."""
+        options, penalties = self.schema.training, []
+        if options.l2 and options.l2_over == "tables":
+            tables = [variable for variable in self.trainable_variables if optimizers.is_by_row(variable)]
+            penalties.append(options.l2 / 2 * tf.add_n([tf.reduce_sum(tf.square(table.value)) for table in tables]))
+        elif options.l2:
+            squares = sum(group.square for group in row_vectors)
+            penalties.append(options.l2 / 2 * squares / tf.cast(rows, self.compute_dtype))
+        if options.l2_linear:
+            squares = sum(group.linear_square for group in row_vectors)
+            penalties.append(options.l2_linear / 2 * squares / tf.cast(rows, self.compute_dtype))
+        return penalties
 
     def _labelled_loss(
-        self, inputs: Mapping[str, Any], truth: Any, weight: Any, seed: Any, training: bool
-    ) -> tuple[Any, Sequence[Extracted]]:
-        """The mean loss over the rows that have one, and their groups' vectors."""
+        self, inputs: Inputs, truth: Truth, weights: Tensor | None, seed: Tensor, training: bool
+    ) -> tuple[Tensor, Sequence[Extracted]]:
+        """The mean loss over the rows that have a label, and the rows' vectors."""
         if self.implicit is None:
-            label, more = truth, 0.0
-            extracted: Sequence[Extracted] = self.extract(inputs, training, keyed=self.is_keyed)
-        else:
-            rows, label = truth
-            more, extracted = self._implicit_loss(inputs, rows, seed, training)
-            more = tf.where(label > 0, more, 0)
-        return self._mean_loss(self._submodels(extracted, training), label, weight, training, more), extracted
-
-    def _mean_loss(self, scores: Submodels, label: Any, weight: Any, training: bool, more: Any = 0.0) -> Any:
-        """The mean loss over the rows that have one; `more` [batch] is added to it."""
-        loss = self._supervised_loss(scores, label, training) + more
-        if weight is not None:
-            loss *= tf.cast(weight, loss.dtype)
-        counted = self._counted(label)
-        return tf.reduce_sum(tf.where(counted, loss, 0)) / tf.cast(tf.maximum(_count(counted), 1), loss.dtype)
-
-    def _counted(self, label: Any) -> Any:
-        """The rows that have a loss, bool [batch]: a class that training has not seen, -1, has no probability."""
-        if self.schema.objective.has_classes:
-            return tf.cast(label, tf.int32) >= 0
-        return tf.ones(tf.shape(label)[:1], tf.bool)
-
-    def _supervised_loss(self, scores: Submodels, label: Any, training: bool) -> Any:
-        """[batch]; in training the lower levels learn from the level above."""
-        objective = self.schema.objective
-        loss = supervised(objective, scores.scores[-1], tf.cast(label, scores.scores[-1].dtype))
-        if training and self._has_levels():
-            for low, target in zip(scores.scores, scores.targets, strict=False):
-                loss += supervised(objective, low, tf.cast(label, low.dtype), target)
-        return loss
-
-    def _implicit_loss(
-        self, inputs: Mapping[str, Any], rows: Any, seed: Any, training: bool
-    ) -> tuple[Any, Sequence[Extracted]]:
-        """The loss [batch] of each row's negatives, which differ from it in one group, and the rows' vectors."""
-        group, noise = self._required(self.implicit), self._required(self.noise)
-        (draw,) = noise.sample(rows, seed)
-        extracted, drawn = self._extract_with(inputs, {group: draw.values[0]}, training)
-        others = tf.constant([float(g != group) for g in range(len(self.groups))], self.compute_dtype)[None]
-        base, around = self._context(extracted, tf.tile(others, [tf.shape(rows)[0], 1]))
-        negatives = self._replace(base, around, [drawn[group]], tf.shape(draw.values[0]))
-        loss = tf.reduce_sum(self._supervised_loss(negatives, tf.zeros_like(negatives.scores[-1]), training), axis=1)
-        return tf.where(draw.present, loss, 0), extracted
-
-    def _required(self, part: Any) -> Any:
-        if part is None:
-            raise ValueError("the model has no noise to learn from; make its batches by model.dataset(encoded)")
-        return part
-
-    def _has_levels(self) -> bool:
-        return self.schema.model.levels.submodels > 1
+            labels = truth
+            row_vectors = self.extract(inputs, training, keyed=self.is_keyed)
+            losses = labelled_losses(self.schema, self.score(row_vectors, training), labels, training=training)
+            return mean_over_labelled(self.schema, losses, labels, weights), row_vectors
+        rows, labels = truth
+        (draw,) = _required(self.noise).sample(rows, seed)
+        vectors = self._extract_with_negatives(inputs, {self.implicit: draw.values[0]}, training)
+        negative_vectors, bias = vectors.negatives[self.implicit], self.bias_or_zero()
+        of_negatives = implicit_losses(
+            self.schema, self.implicit, draw, vectors.rows, negative_vectors, bias, training=training
+        )  # [batch]
+        losses = labelled_losses(self.schema, self.score(vectors.rows, training), labels, training=training)
+        losses += tf.where(labels > 0, of_negatives, 0)
+        return mean_over_labelled(self.schema, losses, labels, weights), vectors.rows
 
     def _noise_loss(
-        self, inputs: Mapping[str, Any], rows: Any, seed: Any, training: bool
-    ) -> tuple[Any, Sequence[Extracted]]:
-        """The mean loss over the rows, each against negatives of its target unit, and the rows' vectors."""
-        noise = self._required(self.noise)
-        draws = noise.sample(rows, seed)
-        targets = zip(noise.units, draws, strict=True)
-        values = {g: drawn for unit, draw in targets for g, drawn in zip(unit.groups, draw.values, strict=True)}
-        extracted, drawn = self._extract_with(inputs, values, training)
-        sizes = tf.stack([tf.shape(draw.rows)[0] for draw in draws])
-        ends = tf.cumsum(sizes)
-        kept = self._context_mask(noise, ends, seed, training)  # [batch, groups]
-        slices: list[Any]  # [units][groups]
-        if self.schema.objective.compares_candidates and len(self.groups) <= MOST_SUMS:
-            slices = list(zip(*(_parts(one, sizes) for one in extracted), strict=True))
-            masks = tf.split(kept, sizes)
-            units = [self._sum(unit.groups, *some) for unit, *some in zip(noise.units, slices, masks, strict=True)]
-        else:  # a unit's own groups alone: a slice of each group for each unit would be as many as groups squared
-            spans = zip(noise.units, tf.unstack(ends - sizes, num=len(draws)), tf.unstack(sizes), strict=True)
-            slices = [{g: _rows_of_unit(extracted[g], *span) for g in unit.groups} for unit, *span in spans]
-            base, context_ = self._context(extracted, kept)
-            bases = zip(*(tf.split(score, sizes) for score in base.scores), strict=True)
-            arounds = zip(*(_slices(level, sizes) for level in context_), strict=True)
-            units = [(Submodels(list(some), []), list(around)) for some, around in zip(bases, arounds, strict=True)]
-        total = 0.0
-        for unit, draw, some, (alone, around) in zip(noise.units, draws, slices, units, strict=True):
-            own = [some[g] for g in unit.groups]
-            loss = self._unit_loss(unit.groups, draw, alone, around, own, drawn, training)
-            total += tf.reduce_sum(tf.where(draw.present, loss, tf.zeros_like(loss)))
-        return total / tf.cast(tf.shape(rows)[0], kept.dtype), extracted
+        self, inputs: Inputs, rows: Tensor, seed: Tensor, training: bool
+    ) -> tuple[Tensor, Sequence[Extracted]]:
+        """The mean loss over the rows, each against drawn values of its target unit, and the rows' vectors."""
+        draws = _required(self.noise).sample(rows, seed)
+        return self.noise_loss_of_draws(inputs, draws, seed, training)
 
-    def _sum(self, unit: Sequence[int], some: Sequence[Extracted], kept: Any) -> tuple[Submodels, list[Level]]:
-        """`_context` of one unit's slice where rivals are compared with each other alone.
+    def noise_loss_of_draws(
+        self, inputs: Inputs, draws: Sequence[Draw], seed: Tensor, training: bool
+    ) -> tuple[Tensor, Sequence[Extracted]]:
+        """The mean loss of rows against given negatives, without L2, and the rows' vectors.
 
-        What they share cancels in their differences, so that no score is needed, nor the groups side by side; and each
-        slice of a group is used once, so that no gradients have to be added up.
+        Args:
+            inputs: Entries [batch, width] by group.
+            draws: For each unit of the noise its rows of the batch, in the order of the batch, and their negatives.
+            seed: Two integers, which decide what is dropped.
+            training: Whether the loss is to learn from.
+
         """
-        outside = [g for g in range(len(some)) if g not in unit]
-        sums = []
-        for levels in zip(*(self._merged(one.levels) for one in some), strict=True):
-            parts = zip(*(levels[g] for g in outside), strict=True)
-            weighted = [
-                None if part[0] is None else [x * kept[:, g : g + 1] for x, g in zip(part, outside, strict=True)]
-                for part in parts
-            ]
-            nothing = [[tf.zeros_like(levels[0].free)]]
-            sums.append(Level(*(None if part is None else tf.add_n(part) for part in weighted or nothing)))
-        return Submodels([tf.zeros_like(kept[:, 0])] * len(sums), []), sums
+        units = _required(self.noise).units
+        negative_values: dict[int, Tensor] = {}
+        for unit, draw in zip(units, draws, strict=True):
+            negative_values.update(zip(unit.groups, draw.values, strict=True))
+        vectors = self._extract_with_negatives(inputs, negative_values, training)
+        unit_sizes = tf.stack([tf.shape(draw.rows)[0] for draw in draws])  # [units]
+        keep = self._context_mask(unit_sizes, seed, training)  # [batch, groups]
+        loss = noise_loss(
+            self.schema, units, draws, vectors, keep, self.bias_or_zero(), self._offsets_or_none(), training=training
+        )
+        return loss, vectors.rows
 
-    def _context(self, extracted: Sequence[Extracted], kept: Any) -> tuple[Submodels, list[Level]]:
-        """The score of the groups that are kept [batch, groups], and the sum of their vectors."""
-        levels, linear = self._stack(extracted)
-        masked = [each(lambda x: x * kept[..., None], level) for level in levels]
-        linear = tf.reduce_sum(linear * kept, axis=1) + self._bias()
-        return submodels(masked, linear, self.schema.model.dependents), context(masked)
+    def _context_mask(self, unit_sizes: Tensor, seed: Tensor, training: bool) -> Tensor:
+        """The groups that are each row's context, [batch, groups]; see `noise_loss.context_mask`."""
+        dropout = self.schema.training.group_dropout if training else 0.0
+        units = _required(self.noise).units
+        return context_mask(units, unit_sizes, len(self.groups), self.compute_dtype, group_dropout=dropout, seed=seed)
 
-    def _context_mask(self, noise: Noise, ends: Any, seed: Any, training: bool) -> Any:
-        """1 for the groups that a row's target unit meets, [batch, groups]: neither in the unit nor dropped."""
-        outside = np.ones((len(noise.units), len(self.groups)), self.compute_dtype)
-        for u, unit in enumerate(noise.units):
-            outside[u, list(unit.groups)] = 0
-        kept = tf.gather(outside, tf.searchsorted(ends, tf.range(ends[-1]), side="right"))
-        rate = self.schema.training.group_dropout
-        if training and rate:
-            seeds = tf.random.split(tf.cast(seed, tf.int64), 3, alg="philox")
-            kept *= tf.cast(tf.random.stateless_uniform(tf.shape(kept), seeds[2]) >= rate, kept.dtype)
-        return kept
+    def _offsets_or_none(self) -> Tensor | None:
+        """What noise-contrastive estimation adds to scores, [groups]."""
+        return self.offsets if self.schema.objective.has_offsets else None
 
-    def _extract_with(
-        self, inputs: Mapping[str, Any], values: Mapping[int, Any], training: bool
-    ) -> tuple[list[Extracted], dict[int, Extracted]]:
-        """The rows' vectors, and some groups' for `values`: in one call, so that a key is looked up once."""
-        extracted, drawn = [], {}
-        for g, (name, extractor) in enumerate(zip(self.groups, self.extractors, strict=True)):
+    def _extract_with_negatives(
+        self, inputs: Inputs, negative_values: Mapping[int, Tensor], training: bool
+    ) -> BatchVectors:
+        """The vectors of the rows, and of the groups' drawn value ids.
+
+        An extractor is called once for both, so that it reads each distinct key once.
+        """
+        row_vectors, negative_vectors = [], {}
+        for g, name in enumerate(self.groups):
             entries = [inputs[name]]
-            if g in values:
-                entries.append(tf.gather(self.value_tables[g], tf.reshape(values[g], [-1]) + 1))
-            whole = self._run(extractor, _joined(entries), training)
-            rows, *more = _parts(whole, tf.stack([tf.shape(some)[0] for some in entries]))
-            extracted.append(rows)
-            if more:
-                drawn[g] = more[0]
-        return extracted, drawn
-
-    def _unit_loss(
-        self,
-        unit: tuple[int, ...],
-        draw: Draw,
-        base: Submodels,
-        around: list[Level],
-        own: Sequence[Extracted],
-        drawn: Mapping[int, Extracted],
-        training: bool,
-    ) -> Any:
-        """The loss of the rows [n] of one unit's slice: the other groups stay, the unit's values are replaced."""
-        positive = self._replace(base, around, own, (-1, 1))
-        negatives = self._replace(base, around, [drawn[g] for g in unit], tf.shape(draw.values[0]))
-        log_q = Noisy(draw.log_q_positive, draw.log_q)
-        objective = self.schema.objective
-        offset = self.offsets[unit[0]] if objective.has_offsets else 0.0
-        pairs = [Noisy(up[:, 0], down) for up, down in zip(positive.scores, negatives.scores, strict=True)]
-        targets = [Noisy(up[:, 0], down) for up, down in zip(positive.targets, negatives.targets, strict=True)]
-        loss = self_supervised(objective, pairs[-1], log_q, draw.hits, offset)
-        if training and self._has_levels():
-            for low, target in zip(pairs, targets, strict=False):
-                loss += self_supervised(objective, low, log_q, draw.hits, offset, target)
-        return loss
+            if g in negative_values:
+                value_ids = tf.reshape(negative_values[g], [-1])
+                entries.append(tf.gather(self.value_tables[g], value_ids + 1))
+            vectors = self.extract_group(g, join_entries(entries), training=training)
+            parts = split_rows(vectors, tf.stack([tf.shape(part)[0] for part in entries]))
+            row_vectors.append(parts[0])
+            if g in negative_values:
+                negative_vectors[g] = parts[1]
+        return BatchVectors(row_vectors, negative_vectors)
 
     # --- many groups ------------------------------------------------------------------------------------------------
 
     @property
     def has_many(self) -> bool:
-        """Whether a step reads all groups at once: many lookups, of which nothing but pairs is asked for."""
-        schema = self.schema
-        plain = self.head is None and self.implicit is None and not schema.objective.has_classes
-        plain = plain and len(self.partners) == len(self.groups) >= MANY and schema.training.l2_over != "tables"
+        """Whether a step can read all groups at once: many plain lookups, of which only pairs are needed."""
+        schema, noise = self.schema, self.schema.noise
+        if self.head is not None or self.implicit is not None or schema.objective.has_classes:
+            return False
+        if not len(self.partners) == len(self.groups) >= self.min_many_groups or schema.training.l2_over == "tables":
+            return False
         if schema.target is None:
-            noise = schema.noise
-            drawn = 1 if noise.sharing == "record" else noise.negatives  # read for each row where rows share them
-            size = schema.training.batch_size * drawn * self.dims[-1] * NUMBER
-            plain = plain and not noise.joint and size <= MOST_SHARED
-        return plain and are_plain(self.extractors)
+            copies = 1 if noise.sharing == "record" else noise.negatives  # of each negative that rows share
+            size = schema.training.batch_size * copies * self.dims[-1] * BYTES_OF_WEIGHT
+            if noise.joint or size > MAX_NEGATIVE_BYTES:
+                return False
+        return are_plain(self.extractors)
 
-    def _many(self) -> ManyLookups:
-        return ManyLookups(self.extractors, self.schema.model.bias)
+    def _read_many_groups(self, entries: Tensor, truth: Truth, seed: Tensor) -> ReadBatch:
+        """Read the vectors of entries [batch, groups] and, without a target, of negatives."""
+        lookups = ManyLookups(self.extractors, self.schema.model.bias)
+        if self.schema.target is not None:
+            return read_rows(lookups, entries)
+        noise, values = _required(self.noise), _required(self.joined_values)
+        return read_rows_and_negatives(lookups, entries, truth, noise, values, seed)
 
-    def _read_many(self, inputs: Mapping[str, Any], truth: Any, seed: Any) -> ManyStep:
-        """Read the vectors of a batch's entries and, without a target, of its negatives."""
-        many, entries = self._many(), inputs[ENTRIES]  # [batch, groups]
-        places = tf.reshape(many.places(entries, tf.zeros_like(entries) + tf.range(len(self.groups))), [-1])
-        draws = own = None
-        if self.schema.target is None:
-            noise = self._required(self.noise)
-            draws = noise.sample_all(truth, seed)
-            own = tf.gather([unit.groups[0] for unit in noise.units], draws.unit)  # [batch]
-            if noise.sharing == "batch":
-                draws = draws._replace(
-                    values=tf.gather(draws.values, draws.unit), log_q=tf.gather(draws.log_q, draws.unit)
-                )
-            starts = tf.gather(self.flat_starts, own)[:, None]
-            drawn = tf.gather(self.flat_values, tf.cast(draws.values, tf.int64) + 1 + starts)  # [batch, negatives]
-            of = tf.zeros_like(drawn) + own[:, None]
-            places = tf.concat([places, tf.reshape(many.places(drawn, of), [-1])], axis=0)
-        read, slots = many.read(places)
-        batch = tf.size(entries)
-        slots_of_rows = tf.reshape(slots[:batch], [-1, len(self.groups)])
-        slots_drawn = None if draws is None else tf.reshape(slots[batch:], tf.shape(draws.values))
-        return ManyStep(many, read, slots_of_rows, draws, own, slots_drawn, seed)
-
-    def _many_gradients(self, inputs: Mapping[str, Any], truth: Any, weight: Any) -> tuple[Any, list[tuple[Any, Any]]]:
-        """The loss, and each variable's gradient; what was read is what it is taken of."""
-        step = self._read_many(inputs, truth, self._seed(0))
-        tables = {id(table) for table in (*step.many.tables, *(step.many.linear or ()))}
-        others = [variable for variable in self.trainable_variables if id(variable) not in tables]
-        read = [step.read.vectors, *([] if step.read.terms is None else [step.read.terms])]
-        with tf.GradientTape() as tape:
-            tape.watch(read)
-            loss = self._many_loss(step, truth, weight, True)
-        found = tape.gradient(loss, [*read, *(variable.value for variable in others)])
-        pairs: list[tuple[Any, Any]] = list(zip(found[len(read) :], others, strict=True))
-        terms = found[1] if len(read) > 1 else None
-        return loss, [
-            *step.many.gradients(step.read, found[0], terms), *(pair for pair in pairs if pair[0] is not None)
-        ]  # fmt: skip
-
-    def _many_loss(self, step: ManyStep, truth: Any, weight: Any, training: bool) -> Any:
-        """The loss of a batch that was read."""
-        spec, read = self.schema.training, step.read
-        if self.schema.target is None:
-            loss = self._many_noise_loss(step, training)
+    def _many_groups_loss(
+        self, batch: ReadBatch, truth: Truth, weights: Tensor | None, seed: Tensor, training: bool
+    ) -> Tensor:
+        """The loss of a batch whose vectors are read."""
+        if batch.negatives is not None:
+            keep = self._context_mask(batch.negatives.draws.sizes, seed, training)  # [batch, groups]
+            loss = many_groups_noise_loss(self.schema, batch, keep, self.bias_or_zero(), self._offsets_or_none())
         else:
-            loss = self._mean_loss(self._many_scores(step, training), truth, weight, training)
-        rows = tf.cast(_rows_of(truth), loss.dtype)
-        if training and spec.l2:
-            loss += spec.l2 / 2 * tf.reduce_sum(tf.reduce_sum(tf.square(read.vectors), axis=1) * read.counts) / rows
-        if training and spec.l2_linear and read.terms is not None:
-            loss += spec.l2_linear / 2 * tf.reduce_sum(tf.square(read.terms[:, 0]) * read.counts) / rows
+            masks = self.interaction_masks(tf.shape(batch.slots)[0]) if training else None
+            scores = row_scores(self.schema, batch, self.bias_or_zero(), masks)
+            losses = labelled_losses(self.schema, scores, truth, training=training)
+            loss = mean_over_labelled(self.schema, losses, truth, weights)
+        if training:
+            for penalty in many_groups_penalties(self.schema, batch.keys, _rows_of(truth)):
+                loss += penalty
         return loss
 
-    def _many_scores(self, step: ManyStep, training: bool) -> Submodels:
-        """The scores of a batch's rows."""
-        batch, there = tf.shape(step.slots)[0], tf.where(step.slots > 0)
-        places, rows = tf.gather_nd(step.slots, there) - 1, tf.cast(there[:, 0], tf.int32)
-        linear = tf.zeros([batch], step.read.vectors.dtype)
-        if step.read.terms is not None:
-            linear += tf.math.unsorted_segment_sum(tf.gather(step.read.terms[:, 0], places), rows, batch)
-        masks = self._interaction_masks(batch) if training else None
-        level = Keyed(step.read.vectors, Occurrences(places, rows))
-        return keyed_submodels([level], linear + self._bias(), self.schema.model.dependents, masks)
-
-    def _many_noise_loss(self, step: ManyStep, training: bool) -> Any:
-        """The mean loss over the rows, each against negatives of its target unit."""
-        noise, draws = self._required(self.noise), self._required(step.draws)
-        kept = self._context_mask(noise, tf.cumsum(draws.sizes), step.seed, training)  # [batch, groups]
-        vectors, drawn = rows_at(step.read.vectors, step.slots), rows_at(step.read.vectors, step.slots_drawn)
-        masked = [Level(vectors * kept[..., None])]
-        positive = tf.gather(vectors, step.own, batch_dims=1)[:, None]  # [batch, 1, dim]
-        linear, linear_positive, linear_drawn = (tf.zeros_like(x[..., 0]) for x in (masked[0].free, positive, drawn))
-        if step.read.terms is not None:
-            terms, linear_drawn = (rows_at(step.read.terms, x)[..., 0] for x in (step.slots, step.slots_drawn))
-            linear, linear_positive = terms * kept, tf.gather(terms, step.own, batch_dims=1)[:, None]
-        objective, dependents = self.schema.objective, self.schema.model.dependents
-        if objective.unit_candidates:
-            positive, drawn = (tf.math.l2_normalize(x, axis=-1, epsilon=1e-6) for x in (positive, drawn))
-        base = submodels(masked, tf.reduce_sum(linear, axis=1) + self._bias(), dependents)
-        around = context(masked)
-        up = replaced(base, [Level(positive)], around, linear_positive, dependents).scores[-1][:, 0]
-        down = replaced(base, [Level(drawn)], around, linear_drawn, dependents).scores[-1]
-        if objective.has_offsets:
-            offset = tf.gather(tf.convert_to_tensor(self.offsets), step.own)
-            up, down = up + offset, down + offset[:, None]
-        hits = draws.positive[:, None] == draws.values
-        loss = self_supervised(objective, Noisy(up, down), Noisy(draws.log_q_positive, draws.log_q), hits, 0.0)
-        loss = tf.where(draws.positive >= 0, loss, tf.zeros_like(loss))
-        return tf.reduce_sum(loss) / tf.cast(tf.shape(loss)[0], loss.dtype)
-
-    def _replace(self, base: Submodels, around: list[Level], unit: Sequence[Extracted], shape: Any) -> Submodels:
-        """Scores with candidates in place of a unit, whose groups have vectors [candidates, D_k] and linear terms.
-
-        `shape` is [n, k], or [K] if the rows share them.
-        """
-        dependents = self.schema.model.dependents
-        shape = tf.convert_to_tensor(shape)
-        levels, linear = self._stack(unit)  # [candidates, members, D_k]
-        if self.schema.objective.unit_candidates:
-            levels = [each(partial(tf.math.l2_normalize, axis=-1, epsilon=1e-6), level) for level in levels]
-        alone = [each(lambda x: tf.reshape(x, tf.concat([shape, x.shape[1:]], 0)), level) for level in levels]
-        linear = tf.reshape(linear, tf.concat([shape, [len(unit)]], 0))
-        if len(unit) == 1:
-            one = [each(lambda x: x[..., 0, :], level) for level in alone]
-            return replaced(base, one, around, linear[..., 0], dependents)
-        inside = submodels(alone, tf.reduce_sum(linear, axis=-1), dependents)  # pairs between the unit's own groups
-        scores = replaced(base, context(alone), around, tf.zeros_like(linear[..., 0]), dependents).scores
-        scores = [score + more for score, more in zip(scores, inside.scores, strict=True)]
-        return Submodels(scores, [tf.stop_gradient(score) for score in scores[1:]])
+    def _many_groups_gradients(
+        self, entries: Tensor, truth: Truth, weights: Tensor | None, seed: Tensor
+    ) -> tuple[Tensor, Gradients]:
+        """The loss, and each variable's gradient; those of tables are taken of the vectors that were read."""
+        lookups = ManyLookups(self.extractors, self.schema.model.bias)
+        table_ids = {id(table) for table in (*lookups.tables, *(lookups.linear or ()))}
+        dense_variables = [variable for variable in self.trainable_variables if id(variable) not in table_ids]
+        batch = self._read_many_groups(entries, truth, seed)
+        vectors_and_terms = [batch.keys.vectors, *([] if batch.keys.terms is None else [batch.keys.terms])]
+        with tf.GradientTape() as tape:
+            tape.watch(vectors_and_terms)
+            loss = self._many_groups_loss(batch, truth, weights, seed, True)
+        sources = [*vectors_and_terms, *(variable.value for variable in dense_variables)]
+        of_vectors, *dense_gradients = tape.gradient(loss, sources)
+        of_terms = None if batch.keys.terms is None else dense_gradients.pop(0)
+        pairs: Gradients = list(lookups.gradients(batch.keys, of_vectors, of_terms))
+        pairs += _with_gradient(dense_gradients, dense_variables)
+        return loss, pairs
 
     # --- Keras ------------------------------------------------------------------------------------------------------
 
     def compile(self, optimizer: Any = None, **kwargs: Any) -> None:
-        """As Keras'; the schema's optimizer unless another is given. XLA has no row-sparse updates."""
+        """As that of Keras, with the schema's optimizer as the default, and without XLA.
+
+        Args:
+            optimizer: Any optimizer of Keras. Those of `feat2vec.optimizers` update the rows of a batch alone.
+            **kwargs: Those of `keras.Model.compile`. `jit_compile` is ignored: XLA has no row-sparse updates.
+
+        """
         if optimizer is None:
-            chosen = self.schema.training.optimizer
-            optimizer = optimizers.named(chosen.type, chosen.learning_rate, self.schema.training.batch_size)
+            options = self.schema.training.optimizer
+            optimizer = optimizers.named(options.type, options.learning_rate, self.schema.training.batch_size)
         super().compile(optimizer=optimizer, **{**kwargs, "jit_compile": False})
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
@@ -404,47 +306,61 @@ class Feat2Vec(Scores):
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
-    def fit(self, x: Any = None, y: Any = None, *, shuffle: bool = False, **kwargs: Any) -> Any:
-        """As Keras'; `dataset` has shuffled the batches."""
+    def fit(self, x: Any = None, y: Any = None, *, shuffle: bool = False, **kwargs: Any) -> keras.callbacks.History:
+        """As that of Keras; batches are not shuffled here, as `dataset` shuffles rows."""
         return super().fit(x, y, shuffle=shuffle, **kwargs)
 
     @property
-    def metrics(self) -> list[Any]:
+    def metrics(self) -> list[keras.metrics.Metric]:
         """The mean loss."""
         return [self.loss_tracker]
 
-    def train_step(self, data: Any) -> dict[str, Any]:
-        """Update the weights for a batch."""
-        inputs, truth, weight = keras.utils.unpack_x_y_sample_weight(data)
-        if ENTRIES in inputs:
-            loss, pairs = self._many_gradients(inputs, truth, weight)
-        else:
-            with tf.GradientTape() as tape:
-                loss = self.step_loss(inputs, truth, weight, self._seed(0), True)
-            gradients = tape.gradient(loss, [variable.value for variable in self.trainable_variables])
-            pairs = [(g, v) for g, v in zip(gradients, self.trainable_variables, strict=True) if g is not None]
+    def train_step(self, data: Any) -> dict[str, Tensor]:
+        """Update the weights by a batch; returns the mean loss of the epoch."""
+        inputs, truth, weights = keras.utils.unpack_x_y_sample_weight(data)
+        loss, gradients = self._loss_and_gradients(inputs, truth, weights, self.step_seed(SeedOf.NOISE))
         if self.schema.training.l2 and self.schema.training.l2_over == "tables":  # every row has a gradient
-            pairs = [(tf.convert_to_tensor(g), v) for g, v in pairs]
-        if isinstance(self.optimizer, optimizers.RowSparse):  # outside of the condition, where repeated ids are known
-            pairs = [(sum_duplicates(g) if isinstance(g, tf.IndexedSlices) else g, v) for g, v in pairs]
+            gradients = [(tf.convert_to_tensor(gradient), variable) for gradient, variable in gradients]
+        if isinstance(self.optimizer, optimizers.RowSparse):
+            # Here and not in the optimizer: inside of `tf.cond`, ids cannot be known to be distinct.
+            gradients = [
+                (sum_duplicates(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient, variable)
+                for gradient, variable in gradients
+            ]
         step = tf.cast(self.optimizer.iterations.value, tf.int64)
-        failed = tf.where((self.failed_at < 0) & ~tf.math.is_finite(loss), step, self.failed_at)
-        self.failed_at.assign(failed)
-        tf.cond(failed < 0, lambda: self._apply(pairs), lambda: False)
+        failed_at = tf.where((self.failed_at < 0) & ~tf.math.is_finite(loss), step, self.failed_at)
+        self.failed_at.assign(failed_at)
+        tf.cond(failed_at < 0, lambda: self._apply(gradients), lambda: False)
         self.loss_tracker.update_state(loss, sample_weight=_rows_of(truth))
         return {"loss": self.loss_tracker.result()}
 
-    def _apply(self, pairs: Sequence[tuple[Any, Any]]) -> bool:
-        self.optimizer.apply_gradients(pairs)
+    def _loss_and_gradients(
+        self, inputs: Inputs, truth: Truth, weights: Tensor | None, seed: Tensor
+    ) -> tuple[Tensor, Gradients]:
+        """The loss of a batch, and the gradients of the variables that it depends on."""
+        if ENTRIES in inputs:
+            return self._many_groups_gradients(inputs[ENTRIES], truth, weights, seed)
+        with tf.GradientTape() as tape:
+            loss = self.step_loss(inputs, truth, weights, seed, True)
+        gradients = tape.gradient(loss, [variable.value for variable in self.trainable_variables])
+        return loss, _with_gradient(gradients, self.trainable_variables)
+
+    def _apply(self, gradients: Gradients) -> bool:
+        """Update the weights; True, as the branches of a `tf.cond` return something."""
+        self.optimizer.apply_gradients(gradients)
         return True
 
-    def test_step(self, data: Any) -> dict[str, Any]:
-        """The loss of a batch, with the same negatives in every epoch."""
-        inputs, truth, weight = keras.utils.unpack_x_y_sample_weight(data)
-        seed = tf.stack([tf.cast(self.schema.training.seed * PURPOSES + 1, tf.int64), self._batches_seen])
+    def test_step(self, data: Any) -> dict[str, Tensor]:
+        """Add the loss of a batch; returns the mean loss. Each validation has the same negatives."""
+        inputs, truth, weights = keras.utils.unpack_x_y_sample_weight(data)
+        seed = self.step_seed(SeedOf.VALIDATION, self._batches_seen)
         self._batches_seen.assign_add(1)
-        rows = _rows_of(truth) if self.implicit is not None else _count(self._counted(truth))
-        self.loss_tracker.update_state(self.step_loss(inputs, truth, weight, seed, False), sample_weight=rows)
+        loss = self.step_loss(inputs, truth, weights, seed, False)
+        if self.implicit is not None:
+            rows = _rows_of(truth)
+        else:
+            rows = tf.math.count_nonzero(has_label(self.schema, truth), dtype=tf.int32)
+        self.loss_tracker.update_state(loss, sample_weight=rows)
         return {"loss": self.loss_tracker.result()}
 
     def reset_metrics(self) -> None:
@@ -452,11 +368,22 @@ class Feat2Vec(Scores):
         super().reset_metrics()
         self._batches_seen.assign(0)
 
-    # --- batches ----------------------------------------------------------------------------------------------------
+    # --- training rows ----------------------------------------------------------------------------------------------
 
     def learn_from(self, encoded: Encoded) -> None:
-        """Draw negatives from the values of training rows, weigh classes by them, begin at their target's mean."""
-        self.learnt_from = encoded
+        """Take from the training rows what does not change by steps.
+
+        That is the start of the bias, at the target's mean; the weights of classes; and the noise, which draws values
+        of these rows.
+
+        Args:
+            encoded: The training rows.
+
+        Raises:
+            UserError: If the schema weighs a class that there is not, or draws from groups of one value each.
+
+        """
+        self.training_rows = encoded
         self.class_weights = _class_weights(self.schema.objective, encoded)
         if self.schema.model.bias and encoded.target is not None and not float(self.bias):
             self.bias.assign(self.schema.objective.starting_bias(encoded.target))
@@ -467,35 +394,61 @@ class Feat2Vec(Scores):
         ]
         self.take_values(value_tables(encoded), [encoded.values[name].counts for name in self.groups], joints)
 
-    def take_values(self, tables: Sequence[Any], counts: Sequence[Any], joints: Sequence[Joint] = ()) -> None:
-        """Draw negatives from value tables (as `value_tables` gives them) with counts [values]."""
-        noise, targets = self.schema.noise, self.schema.noise.targets
+    def take_values(
+        self,
+        tables: Sequence[npt.NDArray[Any]],
+        counts: Sequence[npt.NDArray[np.integer[Any]]],
+        joints: Sequence[Joint] = (),
+    ) -> None:
+        """Make the noise, which draws values of these tables.
+
+        Args:
+            tables: Each group's entries with value id v in row v + 1, as `value_tables` gives them.
+            counts: Of each group how often each value occurs, [values].
+            joints: The tuples of values of each joint set.
+
+        """
+        options = self.schema.noise
         self.value_tables = [tf.Variable(table, trainable=False) for table in tables]
+        self.joined_values = join_values(self.value_tables) if self._can_join(self.value_tables) else None
         self.joints = list(joints)
         tuples = [(joint.groups, joint.values(), joint.counts) for joint in joints]
-        _refuse_one_value(
-            self.groups, counts, tuples, targets if self.implicit is None else [self.groups[self.implicit]]
-        )
-        several = [self.groups.index(name) for name in targets or self.groups]
+        target_names = list(options.targets or self.groups) if self.implicit is None else [self.groups[self.implicit]]
+        _refuse_one_value(self.groups, counts, tuples, target_names)
+        shares = None
+        if options.targets and isinstance(options.targets, dict):
+            shares = [options.targets.get(name, 0.0) for name in self.groups]
         self.noise = Noise(
             counts,
             self.params(),
-            noise.alpha_groups,
-            noise.alpha_values,
-            noise.negatives,
-            noise.sharing,
+            options.alpha_groups,
+            options.alpha_values,
+            options.negatives,
+            options.sharing,
             tuples,
-            several if self.implicit is None else [self.implicit],
-            [targets.get(name, 0.0) for name in self.groups] if targets and isinstance(targets, dict) else None,
+            [self.groups.index(name) for name in target_names],
+            shares,
         )
         if self.schema.objective.has_offsets and not np.any(self.offsets.numpy()):
-            offsets = np.zeros(len(self.groups), np.float32)
-            for unit in self.noise.units:
-                offsets[unit.groups[0]] = unit.mean_log_q + math.log(noise.negatives)
-            self.offsets.assign(offsets)
+            self.offsets.assign(_start_of_offsets(self.noise, len(self.groups)))
 
     def dataset(self, encoded: Encoded, batch_size: int | None = None, shuffle: bool = True) -> tf.data.Dataset:
-        """Batches for `fit` (shuffled) or `evaluate` (in order). The first one made is what the noise is drawn from."""
+        """Batches for `fit` (shuffled) or `evaluate` (in order).
+
+        A model that has no training rows yet takes these by `learn_from`. To evaluate other rows first, call
+        `learn_from` yourself.
+
+        Args:
+            encoded: The rows.
+            batch_size: The rows of a batch, at most; that of the schema by default.
+            shuffle: Whether each epoch has another order.
+
+        Returns:
+            A dataset whose every iteration is one epoch.
+
+        """
+        if self.training_rows is None and self.noise is None:
+            self.learn_from(encoded)
         return self.batches(encoded, batch_size, shuffle).dataset()
 
     def batches(
@@ -503,64 +456,106 @@ class Feat2Vec(Scores):
     ) -> Batches:
         """What `dataset` makes its batches of.
 
-        With `together` the entries of many groups (see `has_many`) are one array, which `train_step` and `test_step`
-        take and nothing else does.
+        Args:
+            encoded: The rows.
+            batch_size: The rows of a batch, at most; that of the schema by default.
+            shuffle: Whether each epoch has another order.
+            together: Whether the entries of many groups (see `has_many`) are one array, which only `train_step`,
+                `test_step` and `step_loss` take.
+
+        Returns:
+            The batches of each epoch.
+
+        Raises:
+            ValueError: If the rows have no target to learn, or the model has not learnt from rows yet.
+
         """
-        labelled = self.schema.target is not None
-        target, weight = encoded.target, encoded.weight
+        has_target, target = self.schema.target is not None, encoded.target
         if self.implicit is not None and target is None:
             target = np.ones(len(encoded), np.float32)
-        if labelled and target is None:
+        if has_target and target is None:
             raise ValueError(f"the rows have no target, {self.schema.target!r}, to learn from")
-        if self.learnt_from is None and self.noise is None:
-            self.learn_from(encoded)
-        if self.noise is not None and encoded is self.learnt_from:
+        if self.training_rows is None and self.noise is None:
+            raise ValueError(NO_TRAINING_ROWS)
+        are_training_rows = self.noise is not None and encoded is self.training_rows
+        if are_training_rows:
             tables = self.value_tables
         else:
             tables = [tf.Variable(table, trainable=False) for table in value_tables(encoded)]
-        if labelled and self.class_weights is not None:
-            of_class = self.class_weights[np.asarray(target, np.int32)]
-            weight = of_class if weight is None else of_class * weight
-        training, starts = self.schema.training, None
-        named = dict(zip(self.groups, tables, strict=True))
-        if together and self.has_many and all(table.shape[1] == 1 for table in tables):
-            flat, starts = _one_below_the_other(tables)
-            named = {ENTRIES: flat}
-            if self.noise is not None and encoded is self.learnt_from:
-                self.flat_values, self.flat_starts = flat, starts
+        inputs, starts = dict(zip(self.groups, tables, strict=True)), None
+        if together and self._can_join(tables):
+            joined = self.joined_values if are_training_rows and self.joined_values is not None else join_values(tables)
+            inputs, starts = {ENTRIES: joined.entries}, joined.starts
         return Batches(
             encoded.rows,
-            named,
-            batch_size or training.batch_size,
-            [] if labelled else self.joints,
-            target=target if labelled else None,
-            weight=weight if labelled else None,
+            inputs,
+            batch_size or self.schema.training.batch_size,
+            [] if has_target else self.joints,
+            target=target if has_target else None,
+            weight=self._row_weights(encoded, target) if has_target else None,
             keep_rows=self.noise is not None,
             shuffle=shuffle,
-            seed=training.seed,
+            seed=self.schema.training.seed,
             starts=starts,
         )
 
+    def _can_join(self, tables: Sequence[tf.Variable]) -> bool:
+        """Whether a step can read the entries of these value tables as one array."""
+        return self.has_many and all(table.shape[1] == 1 for table in tables)
 
-def _one_below_the_other(tables: Sequence[Any]) -> tuple[Any, npt.NDArray[np.int64]]:
-    """Entries of one id each, of all groups, as one table [values], and where each group's begin."""
-    sizes = np.array([table.shape[0] for table in tables], np.int64)
-    return tf.Variable(tf.concat(list(tables), axis=0)[:, 0], trainable=False), np.cumsum(sizes) - sizes
+    def _row_weights(self, encoded: Encoded, target: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+        """What the loss of each row is multiplied by, [rows]: its own weight times that of its class."""
+        if self.class_weights is None:
+            return encoded.weight
+        of_class = self.class_weights[np.asarray(target, np.int32)]
+        return of_class if encoded.weight is None else of_class * encoded.weight
+
+
+NO_TRAINING_ROWS = "the model has not learnt from rows yet; call model.learn_from(encoded) with the training rows first"
+
+
+def _required(value: Required | None) -> Required:
+    """A part that `learn_from` makes."""
+    if value is None:
+        raise ValueError(NO_TRAINING_ROWS)
+    return value
+
+
+def _with_gradient(gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> Gradients:
+    """The gradients that are not None, with their variables."""
+    pairs = zip(gradients, variables, strict=True)
+    return [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+
+
+def _rows_of(truth: Truth) -> Tensor:
+    """The number of rows of a batch."""
+    return tf.shape(truth[0] if isinstance(truth, tuple) else truth)[0]
 
 
 def _refuse_one_value(
-    groups: Sequence[str], counts: Sequence[Any], tuples: Sequence[Any], targets: Sequence[str] | Mapping[str, float]
+    groups: Sequence[str],
+    counts: Sequence[npt.NDArray[np.integer[Any]]],
+    tuples: Sequence[Any],
+    target_names: Sequence[str],
 ) -> None:
-    """Noise needs a group, or a joint set, of several values to draw from."""
-    drawn = {name: np.count_nonzero(count) for name, count in zip(groups, counts, strict=True)}
-    joined = [(" with ".join(groups[g] for g in members), np.count_nonzero(count)) for members, _, count in tuples]
-    some = {name: values for name, values in drawn.items() if name in (targets or groups)} | dict(joined)
-    if max(some.values()) < 2:
-        each = "has one value" if len(some) == 1 else "have one value each"
+    """Raise if no target group, and no joint set, has two values to draw from."""
+    values = {name: np.count_nonzero(count) for name, count in zip(groups, counts, strict=True) if name in target_names}
+    for members, _, count in tuples:
+        values[" with ".join(groups[g] for g in members)] = np.count_nonzero(count)
+    if max(values.values()) < 2:
+        have = "has one value" if len(values) == 1 else "have one value each"
         raise UserError(
-            f"noise: {', '.join(some)} {each}, and to tell rows from noise takes two or more; "
+            f"noise: {', '.join(values)} {have}, and to tell rows from noise takes two or more; "
             "give rows that differ, or another group to draw from"
         )
+
+
+def _start_of_offsets(noise: Noise, groups: int) -> Floats:
+    """The mean of log(k Q2) in each target unit, at its first group: [groups]. Logits begin near 0."""
+    offsets = np.zeros(groups, np.float32)
+    for unit in noise.units:
+        offsets[unit.groups[0]] = unit.mean_log_q + math.log(noise.negatives)
+    return offsets
 
 
 def _class_weights(objective: ObjectiveSpec, encoded: Encoded) -> npt.NDArray[np.float32] | None:
@@ -578,43 +573,3 @@ def _class_weights(objective: ObjectiveSpec, encoded: Encoded) -> npt.NDArray[np
         if name not in names:
             raise UserError(f"objective.class_weights: there is no class {name!r}{suggest(name, names)}")
     return np.array([given.get(name, 1.0) for name in names], np.float32)
-
-
-def _rows_of(truth: Any) -> Any:
-    """The number of rows of a batch."""
-    return tf.shape(truth[0] if isinstance(truth, tuple) else truth)[0]
-
-
-def _count(mask: Any) -> Any:
-    return tf.math.count_nonzero(mask, dtype=tf.int32)
-
-
-def _joined(entries: Sequence[Any]) -> Any:
-    """Entries one below the other; narrower bags, of training rows, are padded."""
-    width = max(some.shape[1] for some in entries)
-    return tf.concat([tf.pad(x, [[0, 0], [0, width - x.shape[1]]]) if x.shape[1] < width else x for x in entries], 0)
-
-
-def _slices(level: Level, sizes: Any) -> list[Level]:
-    """A level's rows in slices."""
-    parts = [[None] * sizes.shape[0] if part is None else tf.split(part, sizes) for part in level]
-    return [Level(*pair) for pair in zip(*parts, strict=True)]
-
-
-def _rows_of_unit(extracted: Extracted, start: Any, size: Any) -> Extracted:
-    """A group's rows from `start` on, without what L2 counts."""
-    levels = [each(lambda x: x[start : start + size], level) for level in extracted.levels]
-    linear = None if extracted.linear is None else extracted.linear[start : start + size]
-    return Extracted(tuple(levels), linear, 0.0, 0.0)
-
-
-def _parts(extracted: Extracted, sizes: Any) -> list[Extracted]:
-    """A group's rows in slices; the first has all that L2 counts."""
-    levels = zip(*(_slices(level, sizes) for level in extracted.levels), strict=True)
-    linear = [None] * sizes.shape[0] if extracted.linear is None else tf.split(extracted.linear, sizes)
-    rest = [0.0] * (sizes.shape[0] - 1)
-    squares = zip([extracted.square, *rest], [extracted.linear_square, *rest], strict=True)
-    return [Extracted(some, terms, *pair) for some, terms, pair in zip(levels, linear, squares, strict=True)]
-
-
-__all__ = ["Feat2Vec", "Joint"]

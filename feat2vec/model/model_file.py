@@ -1,8 +1,8 @@
-"""`model.keras`: Keras' file of a model, whose tables are written and read in pieces.
+"""`model.keras`: a model in the file format of Keras, with tables that are written and read in pieces.
 
 The file is what `model.save` writes, without the optimizer's slots, and what `keras.models.load_model` loads. Keras
-alone would hold all weights three times to write or to read it. What a model that is read is follows from the run's
-own schema; see `tables.py`.
+itself would hold all weights three times to write or read it. A model that is read here is built from the run's own
+schema, not from what the file says of itself; see `weights_file`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import re
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import h5py
 import numpy as np
@@ -24,61 +25,88 @@ from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import RESTORE, UserError
 from feat2vec.model.sizes import key_sizes, least_weights
-from feat2vec.model.weights_file import WEIGHTS, Lookup, ModelFile, StoredArrays, layers_of, readable
+from feat2vec.model.weights_file import (
+    WEIGHTS,
+    Lookup,
+    ModelFile,
+    StoredArrays,
+    damage_as_user_error,
+    extractor_groups,
+)
 from feat2vec.writing import scratch_folder
 from feat2vec.writing.digests import BLOCK_BYTES
 
 if TYPE_CHECKING:
     import keras
 
+    from feat2vec.model.extractors import Extractor
     from feat2vec.model.keras_model import Feat2Vec
 
+Container: TypeAlias = "keras.layers.Layer | list[Any] | tuple[Any, ...] | dict[Any, Any]"
 METADATA, NO_DATE = "metadata.json", "1980-01-01@00:00:00"
 SCRATCH = ".model"  # the folder, beside the file, in which Keras writes what is not a table
+BESIDE_GROUPS = "what stands beside the groups"  # in messages: the weights of bias, classes and head
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
 
 
 def write_model(model: Feat2Vec, path: Path) -> None:
     """Write a model that `keras.models.load_model` loads, without its optimizer's slots."""
+    with scratch_folder(path.parent, SCRATCH) as folder:
+        _save_without_tables(model, folder)
+        _write_tables(model, folder / WEIGHTS)
+        _remove_date(folder / METADATA)
+        _pack(folder, path)
+
+
+def _save_without_tables(model: Feat2Vec, folder: Path) -> None:
+    """Let Keras write all but the tables and the optimizer's slots."""
     from feat2vec.model.large_variables import tables_aside
 
-    slots = getattr(model, "optimizer", None)
-    with scratch_folder(path.parent, SCRATCH) as folder:
-        try:
-            if slots is not None:
-                slots.saves_slots = False
-            with tables_aside():
-                model.save(folder, zipped=False)
-        finally:
-            if slots is not None:
-                del slots.saves_slots
-        _write_tables(model, folder / WEIGHTS)
-        _without_date(folder / METADATA)
-        with zipfile.ZipFile(path, "w") as archive:
-            for file in sorted(file for file in folder.rglob("*") if file.is_file()):
-                info = zipfile.ZipInfo(file.relative_to(folder).as_posix())  # dated 1980
-                with file.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
-                    shutil.copyfileobj(source, target, BLOCK_BYTES)
-
-
-def _without_date(path: Path) -> None:
-    """Take the time of saving out of what Keras says of the file, so that equal models have equal bytes."""
-    facts = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**facts, "date_saved": NO_DATE}), encoding="utf-8")
+    optimizer = getattr(model, "optimizer", None)  # Keras gives a model none before `compile`
+    try:
+        if optimizer is not None:
+            optimizer.saves_slots = False
+        with tables_aside():
+            model.save(folder, zipped=False)
+    finally:
+        if optimizer is not None:
+            del optimizer.saves_slots
 
 
 def _write_tables(model: Feat2Vec, path: Path) -> None:
+    """Write the tables in place of the empty ones that Keras wrote."""
     from feat2vec.model.large_variables import pieces
 
     with h5py.File(path, "r+") as file:
-        layers = dict(layers_of(file))
+        groups = dict(extractor_groups(file))
         for extractor in model.extractors:
             for key, variable in extractor.saved_tables().items():
-                group = layers[extractor.name]
-                del group[key]  # Keras wrote an empty one
+                group = groups[extractor.name]
+                del group[key]
                 dataset = group.create_dataset(key, tuple(variable.shape), np.float32)
                 for rows, values in pieces(variable):
                     if values.size:
                         dataset[rows] = values
+
+
+def _remove_date(path: Path) -> None:
+    """Replace the time of saving by a fixed one, so that equal models have equal bytes."""
+    metadata = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**metadata, "date_saved": NO_DATE}), encoding="utf-8")
+
+
+def _pack(folder: Path, path: Path) -> None:
+    """Write the files of a folder as a zip archive, not compressed, as Keras does."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+            info = zipfile.ZipInfo(file.relative_to(folder).as_posix())  # dated 1980
+            with file.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
+                shutil.copyfileobj(source, target, BLOCK_BYTES)
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
 
 
 def read_model(path: Path, encoder: Encoder, *, sealed: bool = False, groups: Sequence[str] | None = None) -> Feat2Vec:
@@ -86,9 +114,12 @@ def read_model(path: Path, encoder: Encoder, *, sealed: bool = False, groups: Se
 
     Args:
         path: A file that `write_model` or `Feat2Vec.save` wrote.
-        encoder: The run's own; its schema must be the one in the file.
-        sealed: Whether the file's digest was checked. If not, the sums within the archive are.
-        groups: Those whose tables are read; the tables of others hold anything. None is all of them.
+        encoder: That of the run. Its schema must be the one in the file.
+        sealed: Whether the file's digest has been checked. If not, the archive's checksums are checked.
+        groups: The groups whose tables are read, by default all. Other tables are left uninitialized.
+
+    Returns:
+        A model with the weights of the file.
 
     Raises:
         UserError: If the file is damaged, belongs to another run, or holds weights that are not finite.
@@ -100,8 +131,8 @@ def read_model(path: Path, encoder: Encoder, *, sealed: bool = False, groups: Se
     from feat2vec.model.large_variables import tables_aside
     from feat2vec.model.network import shapes_of
 
-    with readable(path), ModelFile(path, encoder.schema, sealed=sealed) as file, tables_aside():
-        _refuse_too_few(path, file.held, encoder)
+    with damage_as_user_error(path), ModelFile(path, encoder.schema, sealed=sealed) as file, tables_aside():
+        _refuse_too_few(path, file.size, encoder)
         classes = 0 if encoder.classes is None else len(encoder.classes.keys)
         model = Feat2Vec(encoder.schema.resolved(), shapes_of(encoder), classes)
         model.encoder = encoder
@@ -113,41 +144,44 @@ def read_model(path: Path, encoder: Encoder, *, sealed: bool = False, groups: Se
     return model
 
 
-def _refuse_too_few(path: Path, held: int, encoder: Encoder) -> None:
+def _refuse_too_few(path: Path, size: int, encoder: Encoder) -> None:
     """Raise, before any weight is made, if the file cannot hold as many as schema and vocabularies ask for."""
     needed = least_weights(encoder)
-    if held < needed:
+    if size < needed:
         raise UserError(
-            f"{path}: holds {held:,} numbers, and the schema and vocabularies beside it ask for {needed:,}; {RESTORE}"
+            f"{path}: holds {size:,} numbers, and the schema and vocabularies beside it ask for {needed:,}; {RESTORE}"
         )
 
 
 @dataclass
-class _Place:
-    """A layer, whose weights it holds, and the paths by which Keras may have saved it."""
+class _SavedLayer:
+    """A layer, what its weights are called in messages, and the paths at which Keras may have saved them."""
 
     layer: keras.layers.Layer
     owner: str
     paths: list[str] = field(default_factory=list)
 
 
-def _load_weights(path: Path, model: Feat2Vec, stored: Any, groups: Sequence[str]) -> None:
-    """Give every layer its arrays, and the extractors of some groups their tables; Keras' layers say what they lack."""
-    names = {id(extractor): name for name, extractor in _by_group(model)}
-    owners = {key: f"the group {name!r}" for key, name in names.items()}
-    places: dict[int, _Place] = {}
-    _find_layers(model, "", "what stands beside the groups", owners, frozenset(), places)
-    for key, place in places.items():
-        found = None
-        for at in place.paths:
-            found = _group_at(stored, f"{at}/vars".removeprefix("/")) or found
-        arrays = StoredArrays(path, place.owner, found or {})
-        place.layer.load_own_variables(arrays)
-        if names.get(key) in groups:
-            _load_tables(place.layer, arrays)
+def _load_weights(path: Path, model: Feat2Vec, weights: h5py.Group, groups: Sequence[str]) -> None:
+    """Give each layer its arrays, and the extractors of these groups their tables.
+
+    A layer that lacks an array raises, as Keras has it.
+    """
+    group_names = {id(extractor): name for name, extractor in zip(model.groups, model.extractors, strict=True)}
+    owners = {key: f"the group {name!r}" for key, name in group_names.items()}
+    layers: dict[int, _SavedLayer] = {}
+    _collect_layers(model, "", BESIDE_GROUPS, owners, frozenset(), layers)
+    for key, saved in layers.items():
+        arrays_of_layer = None
+        for layer_path in saved.paths:
+            arrays_of_layer = _group_at(weights, f"{layer_path}/vars".removeprefix("/")) or arrays_of_layer
+        arrays = StoredArrays(path, saved.owner, arrays_of_layer or {})
+        saved.layer.load_own_variables(arrays)
+        if group_names.get(key) in groups:
+            _load_tables(saved.layer, arrays)
 
 
-def _load_tables(extractor: Any, arrays: StoredArrays) -> None:
+def _load_tables(extractor: Extractor, arrays: StoredArrays) -> None:
     """Read an extractor's tables into memory that becomes the variables'."""
     from feat2vec.model.large_variables import empty
     from feat2vec.model.optimizers import resource_of
@@ -158,39 +192,48 @@ def _load_tables(extractor: Any, arrays: StoredArrays) -> None:
         resource_of(variable).assign(tensor)
 
 
-def _by_group(model: Feat2Vec) -> Iterator[tuple[str, keras.layers.Layer]]:
-    return zip(model.groups, model.extractors, strict=True)
-
-
-def _find_layers(
-    item: Any, path: str, owner: str, owners: Mapping[int, str], above: frozenset[int], places: dict[int, _Place]
+def _collect_layers(
+    item: Container,
+    path: str,
+    owner: str,
+    owners: Mapping[int, str],
+    above: frozenset[int],
+    layers: dict[int, _SavedLayer],
 ) -> None:
-    """Collect the layers below an attribute, with their paths: attributes' names, and in lists the classes' names."""
-    if id(item) in above:
-        return
-    above = above | {id(item)}
+    """Collect a layer and those inside of it, with the paths by which Keras saves them.
+
+    Args:
+        item: A layer, or a container of layers.
+        path: Its own path: the names of attributes, and inside of containers those of classes.
+        owner: What the weights are called in messages.
+        owners: Other names for the weights of some layers, by id.
+        above: The ids of the items that it is inside of; a layer may refer to one of them.
+        layers: What is collected, by id.
+
+    """
     import keras
 
+    if id(item) in above:
+        return
     if isinstance(item, keras.layers.Layer):
         owner = owners.get(id(item), owner)
-        places.setdefault(id(item), _Place(item, owner)).paths.append(path)
+        layers.setdefault(id(item), _SavedLayer(item, owner)).paths.append(path)
         children = list(vars(item).items())
     else:
-        children = list(_named(item.values() if isinstance(item, dict) else item))
+        children = list(_children_of_container(item.values() if isinstance(item, dict) else item))
     for name, child in children:
         if isinstance(child, keras.layers.Layer | list | tuple | dict):
-            _find_layers(child, f"{path}/{name}".removeprefix("/"), owner, owners, above, places)
+            _collect_layers(child, f"{path}/{name}".removeprefix("/"), owner, owners, above | {id(item)}, layers)
 
 
-def _named(items: Any) -> Iterator[tuple[str, Any]]:
-    """What a list or dictionary holds, by the names that Keras saves it under: dense, dense_1, ..."""
+def _children_of_container(items: Iterable[Any]) -> Iterator[tuple[str, Container]]:
+    """The layers and containers in a list or dictionary, by the names under which Keras saves them: dense, dense_1."""
     import keras
 
     seen: Counter[str] = Counter()
     for item in items:
         if isinstance(item, keras.layers.Layer):
-            name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", type(item).__name__)
-            name = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+            name = _snake_case(type(item).__name__)
         elif isinstance(item, list | tuple | dict):
             name = "container"
         else:
@@ -199,55 +242,81 @@ def _named(items: Any) -> Iterator[tuple[str, Any]]:
         seen[name] += 1
 
 
-def _group_at(stored: Any, path: str) -> Any:
-    """A group of the file, None where there is none."""
+def _snake_case(name: str) -> str:
+    """A class name as Keras writes it in paths: LookupExtractor is lookup_extractor."""
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def _group_at(weights: h5py.Group, path: str) -> h5py.Group | None:
+    """The group of the file at a path, None where there is none."""
+    item = weights
     for name in path.split("/"):
-        stored = stored[name] if isinstance(stored, h5py.Group) and name in stored else None
-    return stored if isinstance(stored, h5py.Group) else None
+        item = item[name] if isinstance(item, h5py.Group) and name in item else None
+    return item if isinstance(item, h5py.Group) else None
+
+
+# --- a model that stays in its file ---------------------------------------------------------------------------------
 
 
 class StoredModel:
-    """A run's model that stays in its file: a lookup's tables are read alone, of other groups a model without tables.
+    """A run's model that stays in its file, from which tables are read when they are needed.
 
-    It has what `space.candidates` and its like ask of a model.
+    It has what `space` asks of a `Feat2Vec`. A lookup's tables are read without TensorFlow; for other groups a model is
+    built that has no tables but theirs.
+
+    Args:
+        path: The file.
+        encoder: That of the run.
+        sealed: Whether the file's digest has been checked.
+
     """
 
     def __init__(self, path: Path, encoder: Encoder, *, sealed: bool) -> None:
         self.path, self.encoder, self.schema, self.sealed = path, encoder, encoder.schema, sealed
         self.groups = list(self.schema.groups)
-        self._parts: dict[str, Feat2Vec] = {}
+        self._models: dict[str, Feat2Vec] = {}
 
     def is_lookup(self, group: str) -> bool:
-        """Whether a group's vectors are its keys'."""
-        return self.schema.groups[group].extractor.type == "lookup" or self.part(group).is_lookup(group)
+        """Whether a group has a vector for each key, not for each entry of its training rows."""
+        return self._is_plain_lookup(group) or self.part(group).is_lookup(group)
 
     def lookup(self, group: str) -> Lookup:
         """A lookup group's tables."""
-        if self.schema.groups[group].extractor.type != "lookup":
+        if not self._is_plain_lookup(group):
             return self.part(group).lookup(group)
-        codec, layer = self.encoder.codecs[group], f"group_{self.groups.index(group)}"
+        codec = self.encoder.codecs[group]
         assert isinstance(codec, ItemsCodec)
         sizes, dims = key_sizes(codec, self.schema), self.schema.model.levels.dims
-        with readable(self.path), ModelFile(self.path, self.schema, sealed=self.sealed) as file:
-            arrays = file.lookup_layer(layer)
-            shapes = list(zip(sizes, dims, strict=True))
+        with self._open() as file:
+            arrays = file.lookup_layer(f"group_{self.groups.index(group)}")
+            shapes = zip(sizes, dims, strict=True)
             tables = [arrays.table(str(level), shape) for level, shape in enumerate(shapes)]
             linear = arrays.table(str(len(tables)), (sizes[0], 1))[:, 0] if self.schema.model.bias else None
         return Lookup(tables, linear)
 
     def part(self, group: str) -> Feat2Vec:
-        """A model that has no other group's tables."""
-        if group not in self._parts:
-            self._parts[group] = read_model(self.path, self.encoder, sealed=self.sealed, groups=[group])
-        return self._parts[group]
+        """A model that has the tables of this group, and no others."""
+        if group not in self._models:
+            self._models[group] = read_model(self.path, self.encoder, sealed=self.sealed, groups=[group])
+        return self._models[group]
 
     def whole(self) -> Feat2Vec:
-        """The model with every group's tables."""
+        """The model with the tables of all groups."""
         return read_model(self.path, self.encoder, sealed=self.sealed)
 
     def bias_value(self) -> float:
-        """What every score has."""
+        """The number that every score has, 0 without bias."""
         if not self.schema.model.bias:
             return 0.0
-        with readable(self.path), ModelFile(self.path, self.schema, sealed=self.sealed) as file:
-            return float(file.own()["0"])
+        with self._open() as file:
+            return float(file.model_arrays()["0"])
+
+    def _is_plain_lookup(self, group: str) -> bool:
+        """Whether the group's extractor is `lookup` itself; one that derives from it has a type of its own."""
+        return self.schema.groups[group].extractor.type == "lookup"
+
+    @contextmanager
+    def _open(self) -> Iterator[ModelFile]:
+        with damage_as_user_error(self.path), ModelFile(self.path, self.schema, sealed=self.sealed) as file:
+            yield file

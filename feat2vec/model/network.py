@@ -1,9 +1,15 @@
-"""A row's score: its groups' vectors, their pairs, and what the schema adds to them."""
+"""`ScoreModel`: the weights of a schema, and the score of a row.
+
+    entries -> extractors -> groups' vectors -> scores of their pairs -> bias and head -> score
+
+`Feat2Vec`, which derives from it, adds how the weights are learnt.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +21,50 @@ from keras import ops
 from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.model.extractors import Extracted, Extractor, LookupExtractor, Shape, build_extractor
+from feat2vec.model.group_vectors import add_groups, map_level, stack_columns, stack_linear, stack_vectors
 from feat2vec.model.large_variables import copy_to
 from feat2vec.model.mlp import MlpHead
-from feat2vec.model.pair_scores import Level, Submodels, context, replaced, submodels
-from feat2vec.model.pair_scores_by_key import Keyed, added, column, keyed_submodels, merged, side_by_side
+from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
+from feat2vec.model.pair_scores_by_key import keyed_submodels
 from feat2vec.model.sizes import key_sizes
 from feat2vec.model.weights_file import Lookup
 from feat2vec.schema.options import Mlp, Schema
 from feat2vec.schema.reading import schema_of
 
+Inputs = Mapping[str, Tensor]  # {group: entries [rows, width]}
+SEEDS_PER_STEP = 8  # the schema's seed s has the seeds 8 s to 8 s + 7, one for each purpose
+SEED_STRIDE = 1 << 40  # between draws of one purpose in the same step; there are fewer steps
 
-class Scores(keras.Model):
-    """A schema's weights: `call` takes {group: entries} and returns each row's score."""
+
+class SeedOf(IntEnum):
+    """What the random draws of a step are for."""
+
+    NOISE = 0
+    VALIDATION = 1
+    INTERACTION_DROPOUT = 2
+    EXTRACTORS = 3
+    HEAD = 4
+
+
+class ScoreModel(keras.Model):
+    """A schema's weights: `call` takes {group: entries} and returns each row's score.
+
+    Args:
+        schema: The schema as YAML, every default filled in.
+        shapes: What each group's layer has to know of the data; see `shapes_of`.
+        classes: The number of classes of a softmax objective.
+        **kwargs: Those of `keras.Model`.
+
+    """
 
     def __init__(self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, **kwargs: Any) -> None:
-        super().__init__(**{"name": "feat2vec", **kwargs})  # not counted up by Keras: a saved model's bytes hold it
-        # The text may come from a file: plugins that it names have to be imported already, by the user's own schema.
+        # Keras would number the names of models, and a saved model has its name in its bytes.
+        super().__init__(**{"name": "feat2vec", **kwargs})
+        # The text may come from a file. Plugins that it names have to be imported already, by the user's own schema.
         self.schema: Schema = schema_of(schema)
-        self.shapes = {name: Shape(int(s[0]), tuple(s[1]), bool(s[2])) for name, s in shapes.items()}
+        self.shapes = {
+            name: Shape(int(width), tuple(sizes), bool(weighted)) for name, (width, sizes, weighted) in shapes.items()
+        }
         self.classes = classes
         self.dims = self.schema.model.levels.dims
         model = self.schema.model
@@ -43,8 +75,8 @@ class Scores(keras.Model):
         self.groups = list(self.schema.groups)
         self.partners = [[self.groups.index(name) for name in names] for names in self.schema.partners]
         self.encoder: Encoder | None = None
+        self.head: MlpHead | None = None
         head = self.schema.head
-        self.head = None
         if isinstance(head, Mlp):
             self.head = MlpHead(
                 head.hidden, head.inputs, head.dropout, head.normalize, outputs=classes or 1, name="head"
@@ -52,7 +84,7 @@ class Scores(keras.Model):
 
     @property
     def implicit(self) -> int | None:
-        """The group that negatives of labelled rows are drawn of."""
+        """The group of which rows with a target have drawn negatives, None without implicit negatives."""
         name = self.schema.objective.implicit_group
         return None if name is None else self.groups.index(name)
 
@@ -76,61 +108,74 @@ class Scores(keras.Model):
             self.head.build([(None, len(self.partners), dim) for dim in self.dims])
         self.built = True
 
-    def call(self, inputs: Mapping[str, Any], training: bool = False) -> Any:
-        """Scores [batch] of rows, or [batch, classes] for an objective that has classes."""
+    def call(self, inputs: Inputs, training: bool = False) -> Tensor:
+        """Scores [batch] of rows, or [batch, classes] for a softmax objective."""
         return self.submodels(inputs, training).scores[-1]
 
-    def submodels(self, inputs: Mapping[str, Any], training: bool = False) -> Submodels:
+    def submodels(self, inputs: Inputs, training: bool = False) -> Submodels:
         """The scores at every level."""
-        return self._submodels(self.extract(inputs, training), training)
+        return self.score(self.extract(inputs, training), training)
 
-    def extract(self, inputs: Mapping[str, Any], training: bool = False, *, keyed: bool = False) -> list[Extracted]:
-        """Each group's vectors; with `keyed` those of lookups are columns, for `_submodels` only."""
-        pairs = zip(self.groups, self.extractors, strict=True)
-        return [self._run(extractor, inputs[name], training, keyed=keyed) for name, extractor in pairs]
+    def extract(self, inputs: Inputs, training: bool = False, *, keyed: bool = False) -> list[Extracted]:
+        """Each group's vectors; with `keyed` those of lookups are columns, for `score` only."""
+        return [
+            self.extract_group(g, inputs[name], training=training, keyed=keyed) for g, name in enumerate(self.groups)
+        ]
 
-    def vectors(self, group: str, entries: Any) -> Extracted:
+    def vectors(self, group: str, entries: Tensor) -> Extracted:
         """A group's vectors for entries [batch, width]."""
-        return self._run(self.extractors[self.groups.index(group)], entries, training=False)
+        return self.extract_group(self.groups.index(group), entries, training=False)
 
     @property
     def is_keyed(self) -> bool:
-        """Whether a labelled step can read its vectors once a key: nothing but the pairs' sum needs them."""
+        """Whether the scores of labelled rows can be taken from the distinct keys' vectors.
+
+        They can where only sums over pairs of groups are needed, in float32: squares of shorter numbers overflow.
+        """
         plain = self.head is None and not self.schema.objective.has_classes and self.implicit is None
-        return plain and self.compute_dtype == "float32"  # squares of shorter numbers overflow
+        return plain and self.compute_dtype == "float32"
 
     def is_lookup(self, group: str) -> bool:
-        """Whether a group's vectors are its keys', not the entries' of its training rows."""
+        """Whether a group has a vector for each key, not for each entry of its training rows."""
         return isinstance(self.extractors[self.groups.index(group)], LookupExtractor)
 
     def lookup(self, group: str) -> Lookup:
-        """A lookup group's tables, where they are, not copied unless training has written to them."""
+        """A lookup group's tables, as views of the variables' memory."""
         extractor = self.extractors[self.groups.index(group)]
         linear = np.asarray(memoryview(extractor.linear.value.value()))[:, 0] if self.schema.model.bias else None
         return Lookup([np.asarray(memoryview(table.value.value())) for table in extractor.tables], linear)
 
-    def part(self, group: str) -> Scores:
+    def part(self, group: str) -> ScoreModel:
         """A model that has this group: this one. See `StoredModel`."""
         del group
         return self
 
-    def whole(self) -> Scores:
-        """A model that has every group: this one."""
+    def whole(self) -> ScoreModel:
+        """A model that has every group: this one. See `StoredModel`."""
         return self
 
     def bias_value(self) -> float:
-        """What every score has."""
+        """The number that every score has, 0 without bias."""
         return float(self.bias.numpy()) if self.schema.model.bias else 0.0
 
-    def head_score(self, extracted: Sequence[Extracted]) -> Any:
+    def head_score(self, extracted: Sequence[Extracted]) -> Tensor:
         """What the head adds to the pairs' score, outside of training: [batch], or [batch, classes]."""
-        return self._head(self._stack(self._partners(extracted))[0], None, training=False)
+        partners = self._add_together(extracted)
+        return self._head_score(
+            stack_vectors(partners, truncated=self.schema.model.levels.nested), None, training=False
+        )
 
-    def start_from(self, other: Scores, *, freeze: bool) -> None:
-        """Begin with the vectors that another model has for these groups; linear terms are new. Frozen ones stay."""
+    def start_from(self, source: ScoreModel, *, freeze: bool) -> None:
+        """Copy the vectors that another model has for these groups; linear terms stay new.
+
+        Args:
+            source: A model that has all of these groups.
+            freeze: Whether the copied weights stay as they are in training.
+
+        """
         for name, extractor in zip(self.groups, self.extractors, strict=True):
-            known = vector_weights(other.extractors[other.groups.index(name)])
-            for variable, value in zip(vector_weights(extractor), known, strict=True):
+            source_weights = vector_weights(source.extractors[source.groups.index(name)])
+            for variable, value in zip(vector_weights(extractor), source_weights, strict=True):
                 copy_to(variable, value)
                 variable.trainable = not freeze
 
@@ -138,117 +183,106 @@ class Scores(keras.Model):
         """The number of weights of each group's extractor."""
         return [extractor.params() for extractor in self.extractors]
 
-    def _run(self, extractor: Extractor, entries: Any, training: bool, *, keyed: bool = False) -> Extracted:
-        place = tf.constant([0, 1 << 40], tf.int64)
-        return run_extractor(
-            extractor,
-            entries,
-            training,
-            lambda: self._seed(3) + place * self.extractors.index(extractor),
-            keyed=keyed,
-        )
+    # --- the parts of a score ---------------------------------------------------------------------------------------
 
-    def _submodels(self, extracted: Sequence[Extracted], training: bool) -> Submodels:
-        dependents, extracted = self.schema.model.dependents, self._partners(extracted)
-        if any(one.columns for one in extracted):
-            keyed, linear = self._side_by_side(extracted)
-            masks = self._interaction_masks(tf.shape(linear)[0]) if training else None
-            return keyed_submodels(keyed, linear + self._bias(), dependents, masks)
-        levels, linear = self._stack(extracted)
-        masks = self._interaction_masks(tf.shape(linear)[0]) if training else None
+    def extract_group(self, group: int, entries: Tensor, *, training: bool, keyed: bool = False) -> Extracted:
+        """A group's vectors for entries [rows, width], in training with dropout."""
+
+        def seed() -> Tensor:
+            return self.step_seed(SeedOf.EXTRACTORS) + tf.constant([0, SEED_STRIDE], tf.int64) * group
+
+        return run_extractor(self.extractors[group], entries, training, seed, keyed=keyed)
+
+    def score(self, extracted: Sequence[Extracted], training: bool) -> Submodels:
+        """The scores at every level, from each group's vectors."""
+        partners = self._add_together(extracted)
+        if any(partner.columns for partner in partners):
+            return self._score_by_key(partners, training)
+        levels = stack_vectors(partners, truncated=self.schema.model.levels.nested)  # [batch, partners, D_k]
+        linear = stack_linear(partners, bias=self.schema.model.bias)  # [batch, partners]
+        masks = self.interaction_masks(tf.shape(linear)[0]) if training else None
         if self.schema.objective.has_classes:
-            around = context(levels)
-            nothing = [ops.zeros_like(around[0].free[:, 0])] * len(levels)
-            scores = replaced(
-                Submodels(nothing, nothing[1:]), self._class_levels(), around, self.class_bias, dependents
-            )
+            scores = self._score_classes(levels)
         else:
-            scores = submodels(levels, tf.reduce_sum(linear, axis=1) + self._bias(), dependents, masks)
-        return scores if self.head is None else add_to_top(scores, self._head(levels, masks, training))
+            total_linear = tf.reduce_sum(linear, axis=1) + self.bias_or_zero()  # [batch]
+            scores = submodels(levels, total_linear, self.schema.model.dependents, masks)
+        return scores if self.head is None else add_to_top(scores, self._head_score(levels, masks, training))
 
-    def _interaction_masks(self, batch: Any) -> list[Any] | None:
-        """Factors of the interaction vector's coordinates, 0 where they are dropped.
+    def _score_by_key(self, partners: Sequence[Extracted], training: bool) -> Submodels:
+        """The scores from the distinct keys' vectors."""
+        levels = stack_columns(partners, truncated=self.schema.model.levels.nested)
+        if self.schema.model.bias:
+            linear = tf.add_n([partner.linear for partner in partners])  # [batch]
+        else:
+            column = next(partner.columns[0] for partner in partners if partner.columns)
+            linear = tf.zeros(tf.shape(column.free), self.compute_dtype)
+        masks = self.interaction_masks(tf.shape(linear)[0]) if training else None
+        return keyed_submodels(levels, linear + self.bias_or_zero(), self.schema.model.dependents, masks)
 
-        The rate is the top level's. A sum of fewer coordinates suffers more, so that a lower level's odds of being
-        dropped are smaller in proportion to its rank.
+    def _score_classes(self, levels: Sequence[Level]) -> Submodels:
+        """The scores of the classes, [batch, classes]: each is a candidate for one more group."""
+        row_sums = context(levels)  # [batch, D_k]
+        no_scores = [ops.zeros_like(row_sums[0].free[:, 0])] * len(levels)  # pairs of the row are the same for all
+        rows = Submodels(no_scores, no_scores[1:])
+        return replaced(rows, self._class_levels(), row_sums, self.class_bias, self.schema.model.dependents)
+
+    def interaction_masks(self, batch: Tensor) -> list[Tensor] | None:
+        """Factors of the interaction vector's coordinates, [batch, D_k] a level: 0 where a coordinate is dropped.
+
+        The schema's rate is that of the top level. Of a sum of fewer coordinates each counts more, so the odds of
+        dropping one at a lower level are smaller, in proportion to its rank.
         """
-        top = self.schema.training.interaction_dropout
-        if not top:
+        top_rate = self.schema.training.interaction_dropout
+        if not top_rate:
             return None
         masks = []
-        for i, dim in enumerate(self.dims):
-            share = 1.0 if self.schema.model.levels.nested else dim / self.dims[-1]
-            rate = top * share / (1 - top + top * share)
-            seed = self._seed(2) + tf.constant([0, 1 << 40], tf.int64) * i
+        for level, dim in enumerate(self.dims):
+            odds_ratio = 1.0 if self.schema.model.levels.nested else dim / self.dims[-1]
+            rate = top_rate * odds_ratio / (1 - top_rate + top_rate * odds_ratio)
+            seed = self.step_seed(SeedOf.INTERACTION_DROPOUT) + tf.constant([0, SEED_STRIDE], tf.int64) * level
             kept = tf.random.stateless_uniform([batch, dim], seed) >= rate
             masks.append(tf.cast(kept, self.compute_dtype) / (1 - rate))
         return masks
 
-    def _head(self, levels: Sequence[Level], masks: Sequence[Any] | None, training: bool) -> Any:
+    def _head_score(self, levels: Sequence[Level], masks: Sequence[Tensor] | None, training: bool) -> Tensor:
         """What the head adds: [batch], or [batch, classes]."""
         assert self.head is not None
-        added = self.head(levels, masks, training=training, seed=self._seed(4) if training else None)
-        return added if self.schema.objective.has_classes else added[:, 0]
+        outputs = self.head(levels, masks, training=training, seed=self.step_seed(SeedOf.HEAD) if training else None)
+        return outputs if self.schema.objective.has_classes else outputs[:, 0]
 
-    def _bias(self) -> Any:
+    def bias_or_zero(self) -> Tensor | float:
+        """The variable that every score has, 0 without bias."""
         return self.bias if self.schema.model.bias else 0.0
 
     def _class_levels(self) -> list[Level]:
-        """A class is a value of the top level."""
+        """The classes' vectors, [classes, D_k]: a class is a value of the top level."""
         if self.schema.model.levels.nested:
             return [Level(vectors.value) for vectors in self.class_vectors]
         below = [Level(tf.zeros_like(vectors), vectors.value) for vectors in self.class_vectors[:-1]]
         return [*below, Level(self.class_vectors[-1].value)]
 
-    def _partners(self, extracted: Sequence[Extracted]) -> list[Extracted]:
-        """What meets in pairs: the groups, those that are `together` added up. L2 counts them before that."""
-        each = ([extracted[g] for g in some] for some in self.partners)
-        return [some[0] if len(some) == 1 else added_up(some) for some in each]
+    def _add_together(self, extracted: Sequence[Extracted]) -> list[Extracted]:
+        """The partners, which meet in pairs: each is a group, or the sum of groups that are `together`."""
+        partners = []
+        for members in self.partners:
+            groups = [extracted[g] for g in members]
+            partners.append(groups[0] if len(groups) == 1 else add_groups(groups))
+        return partners
 
-    def _stack(self, extracted: Sequence[Extracted]) -> tuple[list[Level], Any]:
-        """Groups, or partners, side by side: levels [batch, groups, D_k] and linear terms [batch, groups]."""
-        levels = []
-        for parts in zip(*(self._merged(one.levels) for one in extracted), strict=True):
-            free = tf.stack([part.free for part in parts], axis=1)
-            dependent = None if parts[0].dependent is None else tf.stack([part.dependent for part in parts], axis=1)
-            levels.append(Level(free, dependent))
-        if not self.schema.model.bias:
-            return levels, tf.zeros(tf.shape(levels[0].free)[:2], levels[0].free.dtype)
-        return levels, tf.stack([one.linear for one in extracted], axis=1)
-
-    def _side_by_side(self, extracted: Sequence[Extracted]) -> tuple[list[Keyed], Any]:
-        """The groups' columns at each level, and their linear terms' sum [batch]."""
-        levels = []
-        each_level = zip(*(one.columns or map(column, one.levels) for one in extracted), strict=True)
-        for k, columns in enumerate(each_level):
-            if self.schema.model.levels.nested:
-                columns = tuple(map(merged, columns))
-            levels.append(side_by_side(columns, sparse=k > 0))
-        if not self.schema.model.bias:
-            return levels, tf.zeros(tf.shape(columns[0].free), self.compute_dtype)
-        return levels, tf.add_n([one.linear for one in extracted])
-
-    def _merged(self, levels: Sequence[Level]) -> list[Level]:
-        """With truncation a level's free and dependent parts are one."""
-        if not self.schema.model.levels.nested:
-            return list(levels)
-        return [level if level.dependent is None else Level(level.free + level.dependent) for level in levels]
-
-    def _seed(self, purpose: int) -> Any:
-        """Two integers for the draws of a step."""
-        optimizer = getattr(self, "optimizer", None)  # Keras gives a model none before `compile`
-        step = 0 if optimizer is None else optimizer.iterations.value
-        return tf.stack([tf.cast(self.schema.training.seed * PURPOSES + purpose, tf.int64), tf.cast(step, tf.int64)])
+    def step_seed(self, purpose: SeedOf, step: Tensor | None = None) -> Tensor:
+        """Two integers for the draws of a step; without `step`, of the optimizer's next one."""
+        if step is None:
+            optimizer = getattr(self, "optimizer", None)  # Keras gives a model none before `compile`
+            step = 0 if optimizer is None else optimizer.iterations.value
+        purpose_seed = self.schema.training.seed * SEEDS_PER_STEP + purpose
+        return tf.stack([tf.cast(purpose_seed, tf.int64), tf.cast(step, tf.int64)])
 
     # --- saving -----------------------------------------------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
         """What `from_config` needs; the encoder travels as an asset."""
-        return {
-            "schema": self.schema.resolved(),
-            "shapes": {k: list(v) for k, v in self.shapes.items()},
-            "classes": self.classes,
-        }
+        shapes = {name: list(shape) for name, shape in self.shapes.items()}
+        return {"schema": self.schema.resolved(), "shapes": shapes, "classes": self.classes}
 
     def get_build_config(self) -> dict[str, Any]:
         """Nothing: the config says it all."""
@@ -275,31 +309,10 @@ class Scores(keras.Model):
             self.encoder = encoder
 
 
-PURPOSES = 8  # that random draws of one step may have
-
-
-def each(change: Callable[[Any], Any], level: Level) -> Level:
-    """A level with both of its parts changed."""
-    return Level(*(None if part is None else change(part) for part in level))
-
-
-def added_up(some: Sequence[Extracted]) -> Extracted:
-    """Groups whose vectors and linear terms add up to one's."""
-    linear = None if some[0].linear is None else tf.add_n([one.linear for one in some])
-    if any(one.columns for one in some):
-        each_level = zip(*(one.columns or map(column, one.levels) for one in some), strict=True)
-        return Extracted((), linear, 0.0, columns=tuple(map(added, each_level)))
-    levels = []
-    for parts in zip(*(one.levels for one in some), strict=True):
-        dependent = [part.dependent for part in parts if part.dependent is not None]
-        levels.append(Level(tf.add_n([part.free for part in parts]), tf.add_n(dependent) if dependent else None))
-    return Extracted(tuple(levels), linear, 0.0)
-
-
-def add_to_top(scores: Submodels, more: Any) -> Submodels:
-    """The model's own score, and what the level below it learns from, with something added."""
-    targets = scores.targets and [*scores.targets[:-1], scores.targets[-1] + tf.stop_gradient(more)]
-    return Submodels([*scores.scores[:-1], scores.scores[-1] + more], targets)
+def add_to_top(scores: Submodels, addend: Tensor) -> Submodels:
+    """Scores with something added to that of the top level, and to what the level below learns from."""
+    targets = scores.targets and [*scores.targets[:-1], scores.targets[-1] + tf.stop_gradient(addend)]
+    return Submodels([*scores.scores[:-1], scores.scores[-1] + addend], targets)
 
 
 def run_extractor(
@@ -316,16 +329,16 @@ def run_extractor(
     gain = extractor.spec.get("gain", 1.0)
     if gain != 1:
         columns = tuple(column._replace(vectors=column.vectors * gain) for column in extracted.columns)
-        levels = tuple(each(lambda x: x * gain, level) for level in extracted.levels)
+        levels = tuple(map_level(lambda part: part * gain, level) for level in extracted.levels)
         return extracted._replace(levels=levels, columns=columns)
     return extracted
 
 
 def vector_weights(extractor: Extractor) -> list[Any]:
-    """All that an extractor's vectors are made of: its weights without those of the linear term."""
-    linear = getattr(extractor, "linear", None)
-    others = {id(weight) for weight in getattr(linear, "weights", [linear])}
-    return [weight for weight in extractor.weights if id(weight) not in others]
+    """An extractor's weights without those of the linear term: what its vectors are made of."""
+    linear = getattr(extractor, "linear", None)  # a variable, a layer or None
+    linear_ids = {id(weight) for weight in getattr(linear, "weights", [linear])}
+    return [weight for weight in extractor.weights if id(weight) not in linear_ids]
 
 
 def shapes_of(encoder: Encoder) -> dict[str, Shape]:
@@ -339,4 +352,4 @@ def shapes_of(encoder: Encoder) -> dict[str, Shape]:
     return shapes
 
 
-__all__ = ["Scores", "add_to_top", "each", "run_extractor", "shapes_of", "vector_weights"]
+__all__ = ["ScoreModel", "SeedOf", "add_to_top", "run_extractor", "shapes_of", "vector_weights"]

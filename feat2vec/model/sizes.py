@@ -1,4 +1,4 @@
-"""How many weights a model has, before any of them is made."""
+"""The number of a model's weights, before any of them is made: for the memory check, and for a file's least size."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from feat2vec.encode.encoder import Encoder
 from feat2vec.schema.extractor_options import Lookup, Numeric, TextCnn, Vector
 from feat2vec.schema.options import Mlp, Schema
 
-NUMBER = 4  # bytes of a weight
-SLOTS = {"adagrad": 1, "adam": 2}
-TEXT_CNN: Mapping[str, Any] = {"token_dim": 0, "filters": 0, "widths": ()}  # another text extractor has others
-BUILT_IN = (Lookup, TextCnn, Numeric, Vector)  # extractors whose weights are known
+BYTES_OF_WEIGHT = 4
+SLOTS = {"adagrad": 1, "adam": 2}  # numbers that an optimizer keeps for each weight
+TEXT_CNN: Mapping[str, Any] = {"token_dim": 0, "filters": 0, "widths": ()}  # options that other text extractors lack
+BUILT_IN = (Lookup, TextCnn, Numeric, Vector)  # the options of extractors whose weights are known
 
 
 def key_sizes(codec: ItemsCodec, schema: Schema) -> tuple[int, ...]:
-    """How many keys reach each level; those of the first and the unseen one."""
+    """The number of keys that reach each level; the first level also counts the unseen key."""
     levels = schema.model.levels
-    top = levels.of_counts(codec.vocabulary.counts)
-    first, *others = (int((top >= level).sum()) for level in range(1, len(levels) + 1))
-    return (first + 1, *others)
+    top_levels = levels.of_counts(codec.vocabulary.counts)  # [keys]
+    first, *higher = (int((top_levels >= level).sum()) for level in range(1, len(levels) + 1))
+    return (first + 1, *higher)
 
 
 def least_weights(encoder: Encoder) -> int:
-    """How many numbers a model's weights are at least; what a plugin's extractors hold is not known."""
+    """The least number of weights that a model of this encoder has. Those of a plugin's extractors are not known."""
     schema, dims = encoder.schema, encoder.schema.model.levels.dims
     total = 0
     for name, codec in encoder.codecs.items():
-        spec = schema.groups[name].extractor
-        if type(spec) in BUILT_IN:
-            total += group_weights(spec, codec, schema, dims)[0]
+        options = schema.groups[name].extractor
+        if type(options) in BUILT_IN:
+            total += group_weights(options, codec, schema, dims)[0]
     if schema.objective.has_classes and encoder.classes is not None:
         total += len(encoder.classes.keys) * sum(dims)
     if isinstance(schema.head, Mlp):
@@ -41,22 +41,32 @@ def least_weights(encoder: Encoder) -> int:
 
 
 def group_weights(spec: Any, codec: Codec, schema: Schema, dims: Sequence[int]) -> tuple[int, str, str]:
-    """The number of weights of a group's extractor, what they are, and the options that make them fewer."""
-    units = " + ".join(f"{dim:,}" for dim in dims)
+    """The number of weights of a group's extractor, what they are, and the option that makes them fewer.
+
+    Args:
+        spec: The options of the extractor.
+        codec: How the group is encoded.
+        schema: The schema that the group is of.
+        dims: The rank of each level.
+
+    """
+    shown_dims = " + ".join(f"{dim:,}" for dim in dims)
     if isinstance(codec, ItemsCodec) and spec.encoding == "items":
         sizes = key_sizes(codec, schema)
         count = sum(size * dim for size, dim in zip(sizes, dims, strict=True))
-        return count, f"{sizes[0]:,} keys of {units} numbers", "max_size, to keep fewer keys"
+        return count, f"{sizes[0]:,} keys of {shown_dims} numbers", "max_size, to keep fewer keys"
     if isinstance(codec, ItemsCodec):
-        token_dim, filters, widths = (getattr(spec, key, of) for key, of in TEXT_CNN.items())
-        windows = sum(widths) * token_dim * filters
-        count = len(codec.vocabulary) * token_dim + windows + filters * len(widths) * sum(dims)
-        return count, f"{len(codec.vocabulary):,} tokens of {token_dim:,} numbers, {filters:,} filters", "token_dim"
-    layers = [codec.width, *getattr(spec, "hidden", ())]
-    shown = ", ".join(f"{size:,}" for size in layers)
-    return layer_weights([*layers, sum(dims)]), f"layers of {shown} and {units} units", "hidden, with fewer units"
+        token_dim, filters, widths = (getattr(spec, option, default) for option, default in TEXT_CNN.items())
+        tokens = len(codec.vocabulary)
+        convolutions = sum(widths) * token_dim * filters
+        count = tokens * token_dim + convolutions + filters * len(widths) * sum(dims)
+        return count, f"{tokens:,} tokens of {token_dim:,} numbers, {filters:,} filters", "token_dim"
+    widths = [codec.width, *getattr(spec, "hidden", ())]
+    shown_widths = ", ".join(f"{width:,}" for width in widths)
+    count = layer_weights([*widths, sum(dims)])
+    return count, f"layers of {shown_widths} and {shown_dims} units", "hidden, with fewer units"
 
 
-def layer_weights(sizes: Sequence[int]) -> int:
-    """How many weights dense layers of these widths have, without their biases."""
-    return sum(before * after for before, after in pairwise(sizes))
+def layer_weights(widths: Sequence[int]) -> int:
+    """The number of weights of dense layers, without their biases; `widths` begins with that of the input."""
+    return sum(inputs * outputs for inputs, outputs in pairwise(widths))

@@ -1,8 +1,8 @@
-"""The weights in `model.keras`, read in pieces, without TensorFlow: a table alone if no more is asked for.
+"""The weights in `model.keras`, read in pieces and without TensorFlow: one table alone if no more is needed.
 
-The file is a zip archive: `config.json` (the schema, which has to be the run's), `model.weights.h5`, and the encoder's
-files. Keras would build whatever `config.json` names and unpack the archive into TMPDIR; here it is read in its place,
-and nothing in it names code.
+The file is a zip archive: `config.json` (with the schema, which must be the run's), `model.weights.h5`, and the files
+of the encoder. Keras would build whatever `config.json` names, and unpack the archive into TMPDIR. Here the weights are
+read from within the archive, and nothing in it names code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 import h5py
 import numpy as np
@@ -26,15 +26,19 @@ from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import schema_of
 from feat2vec.writing.digests import BLOCK_BYTES
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 CONFIG, WEIGHTS, ASSETS = "config.json", "model.weights.h5", "assets/encoder/"
-MOST_SHOWN = 150  # characters of what is wrong with a schema
-LARGEST_CONFIG = 64 << 20  # bytes
-LOCAL_HEADER = struct.Struct("<4s22xHH")  # a zip member's own header: its mark, and how long its name and extras are
-PIECE = 4 << 20  # bytes that are read at a time
+MAX_SHOWN = 150  # characters of what is wrong with a schema
+MAX_CONFIG_BYTES = 64 << 20
+BYTES_PER_READ = 4 << 20
+LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: its signature, and the lengths of its name and extra field
+SIGNATURE = b"PK\x03\x04"
 
 
 class Lookup(NamedTuple):
-    """What a lookup has learnt: a table for each level, the first with the unseen key's row, and linear terms."""
+    """The weights of a lookup: a table for each level, the first with the unseen key's row, and linear terms."""
 
     tables: list[Array]  # [|F_k|, D_k] each
     linear: Array | None  # [|F_1|], None without bias
@@ -45,49 +49,48 @@ class ModelFile:
 
     Args:
         path: A file that `write_model` or Keras wrote.
-        schema: The run's own; it must be the one in the file.
-        sealed: Whether the file's digest was checked. If not, the sums within the archive are.
+        schema: That of the run; it must be the one in the file.
+        sealed: Whether the file's digest has been checked. If not, the archive's checksums are checked.
 
     Raises:
         UserError: If the file belongs to another run.
-        Exception: What a damaged file makes `zipfile`, `json` and `h5py` raise; `readable` puts it into words.
+        Exception: What a damaged file makes `zipfile`, `json` and `h5py` raise; see `damage_as_user_error`.
 
     """
 
     def __init__(self, path: Path, schema: Schema, *, sealed: bool = False) -> None:
         self.path = path
-        with ExitStack() as opened:
-            file: BinaryIO = opened.enter_context(path.open("rb"))
-            archive = opened.enter_context(zipfile.ZipFile(file))
+        with ExitStack() as stack:
+            file: BinaryIO = stack.enter_context(path.open("rb"))
+            archive = stack.enter_context(zipfile.ZipFile(file))
             check_schema(path, archive, schema)
             if not sealed:
-                _check_sums(path, file, archive)
-            self.weights = opened.enter_context(h5py.File(_member(file, archive.getinfo(WEIGHTS)), "r"))
-            self.held = sum(_sizes(self.weights))  # numbers, in arrays of this very file
-            self.opened = opened.pop_all()
+                _check_checksums(path, file, archive)
+            self.weights = stack.enter_context(h5py.File(_open_member(file, archive.getinfo(WEIGHTS)), "r"))
+            self.size = sum(_array_sizes(self.weights))  # the number of numbers in its arrays
+            self._open_files = stack.pop_all()
 
     def __enter__(self) -> ModelFile:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.opened.close()
+        self._open_files.close()
 
     def lookup_layer(self, name: str) -> StoredArrays:
-        """The arrays of an extractor, by the name that its layer has: `group_0`, `group_1`, ..."""
-        for layer, group in layers_of(self.weights):
+        """The arrays of an extractor, by the name of its layer: `group_0`, `group_1`, ..."""
+        for layer, group in extractor_groups(self.weights):
             if layer == name:
                 return StoredArrays(self.path, name, group)
         raise ValueError(f"{WEIGHTS} has no layer {name!r}")
 
-    def own(self) -> StoredArrays:
+    def model_arrays(self) -> StoredArrays:
         """The arrays of the model itself, which belong to no layer."""
-        group = self.weights.get("vars", {})
-        return StoredArrays(self.path, "what stands beside the groups", group)
+        return StoredArrays(self.path, "what stands beside the groups", self.weights.get("vars", {}))
 
 
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """What reading a damaged file raises, as words."""
+def damage_as_user_error(path: Path) -> Iterator[None]:
+    """Raise a `UserError` in place of what reading a damaged file raises."""
     try:
         yield
     except FileNotFoundError:
@@ -110,12 +113,12 @@ def _damaged(path: Path, error: BaseException) -> UserError:
 # --- what is in the archive -----------------------------------------------------------------------------------------
 
 
-class _Window(io.RawIOBase):
-    """A part of a file that is open, as a file."""
+class FileSlice(io.RawIOBase):
+    """Some bytes of an open file, as a file to read: `size` of them from `start` on."""
 
     def __init__(self, file: BinaryIO, start: int, size: int) -> None:
         super().__init__()
-        self.file, self.start, self.size, self.at = file, start, size, 0
+        self.file, self.start, self.size, self.position = file, start, size, 0
 
     def readable(self) -> bool:
         return True
@@ -124,79 +127,87 @@ class _Window(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self.at
+        return self.position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self.at = max(offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.at, io.SEEK_END: self.size}[whence], 0)
-        return self.at
+        self.position = max(offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.size}[whence], 0)
+        return self.position
 
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")[: max(self.size - self.at, 0)]
-        self.file.seek(self.start + self.at)
+    def readinto(self, buffer: Buffer) -> int:
+        view = memoryview(buffer).cast("B")[: max(self.size - self.position, 0)]
+        self.file.seek(self.start + self.position)
         count = self.file.readinto(view)  # type: ignore[attr-defined]
-        self.at += count
+        self.position += count
         return int(count)
 
 
-def _member(file: BinaryIO, info: zipfile.ZipInfo) -> _Window:
-    """A member of an archive where it stands in the file: it is not compressed, as Keras writes it."""
+def _open_member(file: BinaryIO, info: zipfile.ZipInfo) -> FileSlice:
+    """A member of an archive, read from within the file; Keras does not compress it."""
     if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 or info.file_size != info.compress_size:
         raise ValueError(f"{info.filename} is compressed or encrypted, which Keras never does")
     file.seek(info.header_offset)
-    mark, name, extra = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
-    start = info.header_offset + LOCAL_HEADER.size + name + extra
-    if mark != b"PK\x03\x04" or start + info.file_size > file.seek(0, io.SEEK_END):
+    signature, name_length, extra_length = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
+    start = info.header_offset + LOCAL_HEADER.size + name_length + extra_length
+    if signature != SIGNATURE or start + info.file_size > file.seek(0, io.SEEK_END):
         raise ValueError(f"{info.filename} is not whole")
-    return _Window(file, start, info.file_size)
+    return FileSlice(file, start, info.file_size)
 
 
 def check_schema(path: Path, archive: zipfile.ZipFile, schema: Schema) -> None:
-    """The schema that the model was made of is the run's own."""
+    """Raise if the schema in a model's archive is another than that of the run."""
     info = archive.getinfo(CONFIG)
-    if info.file_size > LARGEST_CONFIG:
+    if info.file_size > MAX_CONFIG_BYTES:
         raise ValueError(f"{CONFIG} has {info.file_size:,} bytes")
     text = json.loads(archive.read(info))["config"]["schema"]
     if not isinstance(text, str):
         raise ValueError(f"{CONFIG} holds no schema")
     try:
-        made_of = schema_of(text, f"{path}: {CONFIG}")
+        schema_of_model = schema_of(text, f"{path}: {CONFIG}")
     except UserError as error:
-        raise UserError(error.problems[0][: len(str(path)) + MOST_SHOWN], RESTORE) from None
-    if made_of == schema:
+        raise UserError(error.problems[0][: len(str(path)) + MAX_SHOWN], RESTORE) from None
+    if schema_of_model == schema:
         return
-    before, now = made_of.model_dump(mode="json"), schema.model_dump(mode="json")
-    keys = ", ".join(key for key in now if before[key] != now[key])
+    options_of_model, options = schema_of_model.model_dump(mode="json"), schema.model_dump(mode="json")
+    keys = ", ".join(key for key in options if options_of_model[key] != options[key])
     raise UserError(
         f"{path}: was trained with another schema than the schema.yaml beside it ({keys} differ); {RESTORE}"
     )
 
 
-def _check_sums(path: Path, file: BinaryIO, archive: zipfile.ZipFile) -> None:
-    """In a run without digests, the archive tells whether the weights and the encoder's files are those of training."""
+def _check_checksums(path: Path, file: BinaryIO, archive: zipfile.ZipFile) -> None:
+    """Raise if the weights, or the encoder's files beside the model, are not those that the archive has checksums of.
+
+    It is done for runs of before, which have no digests.
+    """
     for info in archive.infolist():
         name = info.filename
-        if name == WEIGHTS and _sum_of(_member(file, info)) != info.CRC:
+        if name == WEIGHTS and _crc32_of(_open_member(file, info)) != info.CRC:
             raise ValueError(f"the checksum of {WEIGHTS} is wrong")
-        beside = path.parent / name.removeprefix(ASSETS)
-        if name.startswith(ASSETS) and name.endswith(".parquet") and ".." not in name and beside.is_file():
-            with beside.open("rb") as part:
-                if _sum_of(part) != info.CRC:
-                    raise UserError(f"{beside}: is not the file that {path.name} was trained with; {RESTORE}")
+        encoder_file = path.parent / name.removeprefix(ASSETS)
+        is_encoder_file = name.startswith(ASSETS) and name.endswith(".parquet") and ".." not in name
+        if is_encoder_file and encoder_file.is_file():
+            with encoder_file.open("rb") as opened:
+                if _crc32_of(opened) != info.CRC:
+                    raise UserError(f"{encoder_file}: is not the file that {path.name} was trained with; {RESTORE}")
 
 
-def _sum_of(file: Any) -> int:
-    """The CRC-32 of a file."""
-    total, buffer = 0, bytearray(BLOCK_BYTES)
+class _Readable(Protocol):
+    def readinto(self, buffer: bytearray, /) -> int | None: ...
+
+
+def _crc32_of(file: _Readable) -> int:
+    """The CRC-32 of the rest of a file."""
+    checksum, buffer = 0, bytearray(BLOCK_BYTES)
     while count := file.readinto(buffer):
-        total = zlib.crc32(memoryview(buffer)[:count], total)
-    return total
+        checksum = zlib.crc32(memoryview(buffer)[:count], checksum)
+    return checksum
 
 
 # --- weights --------------------------------------------------------------------------------------------------------
 
 
-def layers_of(weights: Any) -> Iterator[tuple[str, Any]]:
-    """The name that Keras gave each extractor, and the group of the file that holds its variables."""
+def extractor_groups(weights: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
+    """For each extractor the name of its layer, and the HDF5 group that holds its variables."""
     extractors = weights.get("extractors", {})
     for key in extractors:
         group = extractors[key].get("vars") if isinstance(extractors[key], h5py.Group) else None
@@ -204,9 +215,9 @@ def layers_of(weights: Any) -> Iterator[tuple[str, Any]]:
             yield str(group.attrs.get("name", "")), group
 
 
-def _sizes(group: Any, seen: set[int] | None = None) -> Iterator[int]:
-    """How many numbers each array in a group of the file has; nothing in it has two names, or a name elsewhere."""
-    seen = {h5py.h5o.get_info(group.id).addr} if seen is None else seen
+def _array_sizes(group: h5py.Group, seen_addresses: set[int] | None = None) -> Iterator[int]:
+    """The size of each array in a group and those below it; raises if anything is a link, or has two names."""
+    seen = {h5py.h5o.get_info(group.id).addr} if seen_addresses is None else seen_addresses
     for name in group:
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             raise ValueError(f"{name} is a link")
@@ -216,24 +227,31 @@ def _sizes(group: Any, seen: set[int] | None = None) -> Iterator[int]:
             raise ValueError(f"{name} is a second name for what has one already")
         seen.add(address)
         if isinstance(item, h5py.Dataset):
-            yield _checked(item, name).size
+            _refuse_partial(item, name)
+            yield item.size
         elif isinstance(item, h5py.Group):
-            yield from _sizes(item, seen)
+            yield from _array_sizes(item, seen)
 
 
-def _checked(dataset: Any, name: str) -> Any:
-    """An array that is in the file itself, as large as it says it is."""
+def _refuse_partial(dataset: h5py.Dataset, name: str) -> None:
+    """Raise if an array is not in the file itself, or the file holds less of it than its shape says."""
     if dataset.shape is None or dataset.external or dataset.is_virtual or dataset.chunks is not None:
         raise ValueError(f"{name} is no plain array")
     if dataset.dtype.hasobject or dataset.nbytes != dataset.id.get_storage_size():
         raise ValueError(f"{name} holds less than its shape, {dataset.shape}, says")
-    return dataset
 
 
 class StoredArrays(Mapping[str, Array]):
-    """The arrays of a layer, each read when it is asked for, all of them finite."""
+    """The arrays of a layer by name, each read from the file at each access; raises if one is not finite.
 
-    def __init__(self, path: Path, owner: str, group: Any) -> None:
+    Args:
+        path: The file, for messages.
+        owner: What the arrays are called in messages.
+        group: The HDF5 group that holds them.
+
+    """
+
+    def __init__(self, path: Path, owner: str, group: h5py.Group | Mapping[str, h5py.Dataset]) -> None:
         self.path, self.owner, self.group = path, owner, group
 
     def __len__(self) -> int:
@@ -245,35 +263,47 @@ class StoredArrays(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         dataset = self._dataset(name)
         array: Array = np.asarray(dataset[()])
-        if dataset.attrs.get("dtype") == "bfloat16":  # HDF5 has no such type
+        if dataset.attrs.get("dtype") == "bfloat16":  # stored as bytes, as HDF5 has no such type
             import ml_dtypes
 
             array = array.view(ml_dtypes.bfloat16)
         elif array.dtype.kind not in "fiu":
             raise ValueError(f"{name} holds {array.dtype}, no numbers")
         with np.errstate(over="ignore"):  # a larger type may hold numbers that a weight cannot
-            self._check(array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array)
+            self._refuse_not_finite(array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array)
         return array
 
     def table(self, name: str, shape: Sequence[int], out: Array | None = None) -> Array:
-        """A table, float32 of this shape, read a few rows at a time into `out` if it is given."""
+        """A table, float32 of this shape, read a few rows at a time.
+
+        Args:
+            name: The name of the array.
+            shape: The shape that it must have.
+            out: The array to read into; a new one by default.
+
+        Returns:
+            `out`, or the new array.
+
+        """
         dataset = self._dataset(name)
         if dataset.shape != tuple(shape) or dataset.dtype != np.float32:
             raise ValueError(f"{name} is {dataset.dtype} {dataset.shape} in place of float32 {tuple(shape)}")
         array: Array = np.empty(tuple(shape), np.float32) if out is None else out
-        step = max(PIECE // max(4 * int(np.prod(shape[1:])), 1), 1)
-        for at in range(0, shape[0], step):
-            rows = np.s_[at : at + step]
+        bytes_of_row = array.itemsize * int(np.prod(shape[1:]))
+        rows_per_read = max(BYTES_PER_READ // max(bytes_of_row, 1), 1)
+        for start in range(0, shape[0], rows_per_read):
+            rows = np.s_[start : start + rows_per_read]
             dataset.read_direct(array, rows, rows)
-            self._check(array[rows])
+            self._refuse_not_finite(array[rows])
         return array
 
-    def _dataset(self, name: str) -> Any:
+    def _dataset(self, name: str) -> h5py.Dataset:
         dataset = self.group[name]
         if not isinstance(dataset, h5py.Dataset):
             raise ValueError(f"{name} is no array")
-        return _checked(dataset, name)
+        _refuse_partial(dataset, name)
+        return dataset
 
-    def _check(self, array: Array) -> None:
+    def _refuse_not_finite(self, array: Array) -> None:
         if not is_finite(array):
             raise UserError(f"{self.path}: {self.owner} has weights that are not finite (NaN or infinity); {RESTORE}")

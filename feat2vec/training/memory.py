@@ -19,7 +19,7 @@ import pyarrow as pa
 from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.errors import UserError
-from feat2vec.model.sizes import NUMBER, SLOTS, group_weights, key_sizes, layer_weights
+from feat2vec.model.sizes import BYTES_OF_WEIGHT, SLOTS, group_weights, key_sizes, layer_weights
 from feat2vec.schema.options import BLOCK_ROWS, Mlp
 
 BASE = 820 << 20  # bytes that training 100 rows takes: Python, its modules, TensorFlow and a graph; measured
@@ -74,14 +74,14 @@ def _weights(encoder: Encoder) -> Iterator[Part]:
         counts = 0  # of each row's own steps
         if schema.training.optimizer.type == "adam" and isinstance(codec, ItemsCodec):
             counts = 8 * sum(key_sizes(codec, schema) if spec.encoding == "items" else [len(codec.vocabulary)])
-        yield Part(f"the group {name!r}, {what},", NUMBER * count * copies + counts, remedy)
+        yield Part(f"the group {name!r}, {what},", BYTES_OF_WEIGHT * count * copies + counts, remedy)
     if schema.objective.has_classes and encoder.classes is not None:
         classes = len(encoder.classes.keys)
-        yield Part(f"{classes:,} classes", NUMBER * copies * classes * sum(dims), smaller)
+        yield Part(f"{classes:,} classes", BYTES_OF_WEIGHT * copies * classes * sum(dims), smaller)
     if isinstance(schema.head, Mlp):
         sizes = {"vectors": len(schema.partners) * sum(dims), "interactions": sum(dims)}
         layers = [sum(sizes[name] for name in schema.head.inputs), *schema.head.hidden]
-        yield Part("the head's layers", NUMBER * copies * layer_weights(layers), f"{smaller}, or head.hidden")
+        yield Part("the head's layers", BYTES_OF_WEIGHT * copies * layer_weights(layers), f"{smaller}, or head.hidden")
 
 
 def _held(encoded: Encoded) -> Iterator[Part]:
@@ -93,7 +93,7 @@ def _held(encoded: Encoded) -> Iterator[Part]:
         size += int(HELD * (keys + values.entries.nbytes + OF_VALUE * len(values.entries)))
     yield Part("keys and values", size, "keep fewer keys by max_size")
     block = min(len(encoded), BLOCK_ROWS)
-    yield Part(f"blocks of {block:,} rows", block * (COPIES * NUMBER * len(encoded.values) + OF_ROW), "")
+    yield Part(f"blocks of {block:,} rows", block * (COPIES * BYTES_OF_WEIGHT * len(encoded.values) + OF_ROW), "")
     yield Part("Python and TensorFlow", BASE, "")
 
 
@@ -104,7 +104,7 @@ def _candidates(encoded: Encoded) -> Part:
     rows = min(schema.training.batch_size, len(encoded))
     drawn = rows if noise.sharing == "record" else 1
     width = min(codec.width for codec in encoded.encoder.codecs.values())
-    size = int(noise.negatives * (drawn * (width + VECTORS * sum(dims)) + rows) * NUMBER)
+    size = int(noise.negatives * (drawn * (width + VECTORS * sum(dims)) + rows) * BYTES_OF_WEIGHT)
     for_each = f"for each of {rows:,} rows" if noise.sharing == "record" else f"shared by {rows:,} rows"
     remedy = "" if noise.sharing == "batch" else ", or noise.sharing: batch"
     return Part(

@@ -256,6 +256,7 @@ class Trainer(keras.callbacks.Callback):
             model.start_from(start.run.model, freeze=start.freeze)
         self.short = len(rows) * self.spec.epochs <= SHORT
         together = self.short or len(model.groups) >= MOST_APART
+        model.learn_from(rows)
         self.batches = model.batches(rows, together=together)
         self.held = None if held is None else model.batches(held, shuffle=False, together=together)
         self.steps = self.batches.steps

@@ -48,6 +48,7 @@ def trained(rows: Encoded, together: bool) -> tuple[list[Any], dict[str, list[fl
     """The weights after two epochs, and the losses."""
     model = Feat2Vec.from_encoder(rows.encoder)
     model.compile(optimizers.named(rows.encoder.schema.training.optimizer.type, 0.1))
+    model.learn_from(rows)
     batches, held = (model.batches(rows, shuffle=some, together=together) for some in (True, False))
     assert (list(batches.tables) == [ENTRIES]) == together
     done = model.fit(batches.dataset(), validation_data=held.dataset(), epochs=2, verbose=0)
@@ -108,6 +109,7 @@ def test_operations_grow_with_the_groups_and_slowly(target: str) -> None:
         model = Feat2Vec.from_encoder(rows.encoder)
         model.compile()
         model.optimizer.build(model.trainable_variables)
+        model.learn_from(rows)
         batch = next(iter(model.batches(rows, together=True).dataset()))
         graph = tf.function(model.train_step).get_concrete_function(batch).graph.as_graph_def()
         return len(graph.node) + sum(len(function.node_def) for function in graph.library.function)

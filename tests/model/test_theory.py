@@ -1,6 +1,7 @@
 """What the papers prove about the model and its losses, by enumeration and by training to convergence, in float64.
 
-Theorem 1 and the two-step noise are in seed 000, the gradients of a batch in 001, PMI and GloVe in 003.
+Theorem 1 and the two-step noise are those of Armona, González-Brenes and Edezath. What skip-gram converges to is shown
+by Levy and Goldberg (2014), and GloVe is by Pennington, Socher and Manning (2014).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tensorflow as tf
 
 from feat2vec.encode.encoder import Encoded, fit
 from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.model.labelled_loss import has_level_losses
 from feat2vec.sampling.noise import Draw
 from feat2vec.schema.objectives import NegativeSampling, Noisy, self_supervised
 from feat2vec.schema.reading import read_schema
@@ -103,10 +105,9 @@ class Target:
         )
 
 
-def step_loss(model: Any, ids: Rows, draws: Sequence[Draw], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The project's own loss for draws that are given; `ids` are the draws' rows, one after the other."""
-    monkeypatch.setattr(model.noise, "sample", lambda _rows, _seed: list(draws))
-    return model.step_loss(entries(model, ids), tf.constant(ids), None, (0, 0), True)
+def step_loss(model: Any, ids: Rows, draws: Sequence[Draw]) -> Any:
+    """The project's own loss for given draws; `ids` are the draws' rows, one after the other."""
+    return model.noise_loss_of_draws(entries(model, ids), draws, (0, 0), training=True)[0]
 
 
 def gradients(loss: Callable[[], Any], model: Any) -> tuple[float, list[Floats]]:
@@ -140,11 +141,11 @@ def minimize(loss: Callable[[], Any], variables: Sequence[Any], steps: int, rate
         )
 
 
-# --- Theorem 1 (000) ------------------------------------------------------------------------------------------------
+# --- Theorem 1 (Armona et al.) --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("k", [1, 2])
-def test_theorem_1(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_theorem_1(k: int) -> None:
     """The expected self-supervised gradient is the Q1-weighted sum of those of the supervised models.
 
     One side enumerates what the sampler draws (a unit by Q1, k values by Q2) and scores it as training does; the other
@@ -164,7 +165,7 @@ def test_theorem_1(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
                 chance = unit.probability * math.exp(target.log_q[list(values)].sum())
                 draws = [target.draw(ids, np.tile(values, (len(ids), 1))) if t is target else empty
                          for t, empty in zip(targets, nobody, strict=True)]  # fmt: skip
-                total += chance * step_loss(model, ids, draws, monkeypatch)
+                total += chance * step_loss(model, ids, draws)
         return total
 
     def definition() -> Any:
@@ -187,10 +188,10 @@ def test_theorem_1(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-10)
 
 
-# --- the gradients of a batch (001) ---------------------------------------------------------------------------------
+# --- the gradients of a batch ---------------------------------------------------------------------------------------
 
 
-def test_gradients_of_seed_001() -> None:
+def test_gradients_of_couples_against_fake_ones() -> None:
     """The couples (6, i) against the fake ones (7, i), for i in {1, 2, 3, 5}."""
     rng = np.random.default_rng(0)
     w1, w2 = tf.Variable(rng.normal(size=(8, 3))), tf.Variable(rng.normal(size=(8, 3)))
@@ -216,7 +217,7 @@ def test_gradients_of_seed_001() -> None:
     np.testing.assert_allclose(to_w2, second, atol=1e-14)
 
 
-# --- skip-gram: PMI and log p (003) ---------------------------------------------------------------------------------
+# --- skip-gram: PMI and log p ---------------------------------------------------------------------------------------
 
 PAIRS = np.array([[6, 1, 1, 0], [1, 4, 2, 1], [2, 1, 1, 5], [1, 3, 1, 1]])  # N(word, context)
 
@@ -245,9 +246,7 @@ def every_negative(target: Target, ids: Rows, k: int) -> tuple[Rows, Draw]:
     return rows, target.draw(rows, index.astype(np.int64))
 
 
-def trained(
-    objective: str, k: int, units: Sequence[int], monkeypatch: pytest.MonkeyPatch
-) -> tuple[Any, Floats, Floats]:
+def trained(objective: str, k: int, units: Sequence[int]) -> tuple[Any, Floats, Floats]:
     """A model trained on noise for `units` (0 = word, 1 = context) in equal parts; scores and N, [words, contexts]."""
     model, encoded, ids = pairs_model(objective, k)
     targets = [Target(model, encoded, u, alpha=1.0) for u in range(2)]
@@ -256,7 +255,7 @@ def trained(
     if objective == "nce":
         model.offsets.assign(tf.zeros_like(model.offsets))
     tables = [variable.value for variable in model.trainable_variables if "offsets" not in variable.path]
-    minimize(lambda: step_loss(model, rows, [draw for _, draw in parts], monkeypatch), tables, steps=1500)
+    minimize(lambda: step_loss(model, rows, [draw for _, draw in parts]), tables, steps=1500)
     sizes = [len(encoded.values[name].counts) for name in ("word", "context")]
     counts = np.zeros(sizes)
     np.add.at(counts, (ids[:, 0], ids[:, 1]), 1)
@@ -265,7 +264,7 @@ def trained(
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_skip_gram_reaches_pmi(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skip_gram_reaches_pmi(k: int) -> None:
     """Noise on `context` only, alpha_2 = 1: the expected loss of a pair (w, c) is
 
         -p(w, c) log sigmoid(s) - k p(w) Q2(c) log sigmoid(-s),    Q2(c) = p(c),
@@ -273,7 +272,7 @@ def test_skip_gram_reaches_pmi(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with its minimum where p(w, c) sigmoid(-s) = k p(w) p(c) sigmoid(s), that is s = PMI(w, c) - log k. Where the pair
     has no count, s goes to -infinity.
     """
-    _, scores, counts = trained("negative_sampling", k, [1], monkeypatch)
+    _, scores, counts = trained("negative_sampling", k, [1])
     p = counts / counts.sum()
     seen = p > 0
     pmi = np.log(p[seen] / np.outer(p.sum(1), p.sum(0))[seen])
@@ -282,13 +281,13 @@ def test_skip_gram_reaches_pmi(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_nce_reaches_log_p(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nce_reaches_log_p(k: int) -> None:
     """The same with the logit s - log(k Q2(c)): it has the optimum log p(w, c) / (k p(w) Q2(c)), so s = log p(c | w).
 
     k and Q2 cancel, and sum_c exp(s) = 1: NCE normalizes by itself. It is the conditional of the group that the noise
     replaces, given the others; the joint log p only up to the others' log p(w), which no noise on `context` can see.
     """
-    _, scores, counts = trained("nce", k, [1], monkeypatch)
+    _, scores, counts = trained("nce", k, [1])
     seen = counts > 0
     conditional = counts / counts.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(scores[seen], np.log(conditional[seen]), atol=2e-3)
@@ -297,7 +296,7 @@ def test_nce_reaches_log_p(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.abs(scores[seen] - joint).max() > 0.5
 
 
-def test_nce_of_two_targets_is_between_two_conditionals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nce_of_two_targets_is_between_two_conditionals() -> None:
     """With noise on both groups one score has to serve log p(c | w) and log p(w | c).
 
     By Theorem 1 the gradients add. That of target i = c at s is
@@ -307,7 +306,7 @@ def test_nce_of_two_targets_is_between_two_conditionals(monkeypatch: pytest.Monk
     so the optimum is where the two sum to 0, between the two conditionals; it is neither of them, nor the joint log p
     up to a constant, unless p(w) = p(c).
     """
-    _, scores, counts = trained("nce", 1, [0, 1], monkeypatch)
+    _, scores, counts = trained("nce", 1, [0, 1])
     p = counts / counts.sum()
     words, contexts = p.sum(1), p.sum(0)
     for w, c in zip(*np.nonzero(p), strict=True):
@@ -325,7 +324,7 @@ def test_nce_of_two_targets_is_between_two_conditionals(monkeypatch: pytest.Monk
         assert math.isclose(scores[w, c], low, abs_tol=3e-3)
 
 
-# --- GloVe (003) ----------------------------------------------------------------------------------------------------
+# --- GloVe ----------------------------------------------------------------------------------------------------------
 
 
 def glove_model(counts: Floats, rank: int, n_max: float) -> tuple[Any, Any, Any]:
@@ -419,7 +418,7 @@ def rescored(model: Any, target: Target, ids: Rows, index: npt.NDArray[np.int64]
 @pytest.mark.parametrize("shared", [False, True], ids=["record", "batch"])
 @pytest.mark.parametrize("joint", [False, True], ids=["groups", "joint"])
 @pytest.mark.parametrize("kind", MODELS)
-def test_negatives_equal_whole_rows(kind: str, joint: bool, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_negatives_equal_whole_rows(kind: str, joint: bool, shared: bool) -> None:
     """A step's loss and gradient are those of rows that are scored whole; the loss also by loops in NumPy."""
     k, noise = (
         3,
@@ -439,13 +438,13 @@ def test_negatives_equal_whole_rows(kind: str, joint: bool, shared: bool, monkey
                 scores = [Noisy(s[:, 0], s[:, 1:]) for s in rescored(model, target, rows, index)]
                 above = [Noisy(*map(tf.stop_gradient, s)) for s in scores[1:]]
                 log_q = Noisy(draw.log_q_positive, draw.log_q)
-                each = itertools.zip_longest(scores, above) if model._has_levels() else [(scores[-1], None)]
+                each = itertools.zip_longest(scores, above) if has_level_losses(model.schema) else [(scores[-1], None)]
                 loss = sum(self_supervised(model.schema.objective, s, log_q, draw.hits, offset, t) for s, t in each)
                 total += tf.reduce_sum(tf.where(draw.present, loss, 0.0))
             return total / sum(len(rows) for _, rows, _, _ in parts)
 
         def step(model: Any = model, ids: Rows = ids, draws: list[Draw] = draws) -> Any:
-            return step_loss(model, ids, draws, monkeypatch)
+            return step_loss(model, ids, draws)
 
         (loss, got), (whole_loss, expected) = gradients(step, model), gradients(whole, model)
         assert math.isclose(loss, whole_loss, rel_tol=1e-12)
@@ -460,7 +459,7 @@ def looped(model: Any, parts: Any) -> float:
     objective = model.schema.objective
     for target, rows, index, draw in parts:
         levels = [scores.numpy() for scores in rescored(model, target, rows, index)]
-        levels = levels if model._has_levels() else levels[-1:]
+        levels = levels if has_level_losses(model.schema) else levels[-1:]
         offset = float(model.offsets[target.groups[0]]) if hasattr(model, "offsets") else 0.0
         for r in range(len(rows)):
             log_q = [draw.log_q_positive[r], *np.broadcast_to(draw.log_q, draw.hits.shape)[r]]

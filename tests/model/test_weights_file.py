@@ -20,7 +20,7 @@ import pytest
 import feat2vec
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.errors import UserError
-from feat2vec.model import weights_file as tables
+from feat2vec.model import weights_file
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.model_file import StoredModel, read_model, write_model
 from feat2vec.model.weights_file import WEIGHTS, ModelFile
@@ -163,13 +163,13 @@ def test_only_the_groups_own_table_is_read(tmp_path: Path, monkeypatch: pytest.M
     model.compile()
     write_run(tmp_path / "run", model, {}, [], {})
     read: list[int] = []
-    readinto = tables._Window.readinto
+    readinto = weights_file.FileSlice.readinto
 
     def counted(self: Any, buffer: Any) -> int:
         read.append(readinto(self, buffer))
         return read[-1]
 
-    monkeypatch.setattr(tables._Window, "readinto", counted)
+    monkeypatch.setattr(weights_file.FileSlice, "readinto", counted)
     run: Run = feat2vec.load(tmp_path / "run")
     run.vectors("b").most_similar("b7")
     assert 1 < sum(read) / (4 * keys * dim) < 1.1

@@ -152,8 +152,8 @@ def test_a_model_with_a_head_is_saved_and_loaded(run: feat2vec.Run, tmp_path: Pa
     with_head(run, trainable=False).save(tmp_path / "frozen.keras")
     frozen = keras.models.load_model(tmp_path / "frozen.keras")
     assert [weight.path.split("/")[0] for weight in frozen.trainable_variables] == ["head", "head"]
-    if run.schema.model.ranks is None:  # in a new process, `import feat2vec` is enough
-        code = "import sys, feat2vec, keras; print(keras.models.load_model(sys.argv[1]).count_params())"
+    if run.schema.model.ranks is None:  # in a new process, `import feat2vec.keras` is enough
+        code = "import sys, feat2vec.keras, keras; print(keras.models.load_model(sys.argv[1]).count_params())"
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / "head.keras")], capture_output=True, text=True
         )

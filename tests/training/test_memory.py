@@ -13,7 +13,7 @@ import feat2vec
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.sizes import NUMBER, least_weights
+from feat2vec.model.sizes import BYTES_OF_WEIGHT, least_weights
 from feat2vec.training import memory
 from feat2vec.training.memory import estimate, free_memory, refuse_too_large
 
@@ -61,7 +61,7 @@ def test_the_estimate_is_little_less_than_the_weights_and_slots(case: str, optim
     if optimizer == "adam":  # beside the slots each row of a table has a count of its steps
         told -= 8 * sum(int(weight.shape[0]) for weight in tables_of(Feat2Vec.from_encoder(rows.encoder)))
     made = sum(int(np.prod(weight.shape)) for weight in Feat2Vec.from_encoder(rows.encoder).weights)
-    assert 0.9 * made <= told / NUMBER / copies <= made
+    assert 0.9 * made <= told / BYTES_OF_WEIGHT / copies <= made
 
 
 @pytest.mark.parametrize("case", CASES)

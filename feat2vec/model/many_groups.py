@@ -1,0 +1,168 @@
+"""A training step that reads the vectors of all groups at once, for models of many plain lookups.
+
+Group by group, a step takes some hundred operations for each group, and each operation takes time before the first step
+(see `many_lookups`). Here the entries of all groups are one array [batch, groups], the distinct keys of all tables are
+read once, and scores and losses are computed for all target units together. The numbers are those of
+`labelled_loss` and `noise_loss`, but for the order of sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from feat2vec.model.candidate_scores import UNIT_EPSILON
+from feat2vec.model.many_lookups import ManyLookups, Read, rows_at
+from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
+from feat2vec.model.pair_scores_by_key import Keyed, Occurrences, keyed_submodels
+from feat2vec.sampling.noise import Draws, Noise
+from feat2vec.schema.objectives import Noisy, self_supervised
+from feat2vec.schema.options import Schema
+
+
+@dataclass(frozen=True)
+class JoinedValues:
+    """The value tables of all groups, of entries of one id each, as one table."""
+
+    entries: tf.Variable  # [values of all groups], each group's missing entry first
+    starts: npt.NDArray[np.int64]  # [groups], where the entries of each group begin
+
+
+class NegativeSlots(NamedTuple):
+    """The negatives of a batch."""
+
+    draws: Draws
+    target_groups: Tensor  # [batch], the group in which each row has negatives
+    slots: Tensor  # [batch, k], which vector each negative has, as in `ReadBatch.slots`
+
+
+class ReadBatch(NamedTuple):
+    """The vectors of a batch, each distinct key once."""
+
+    keys: Read
+    slots: Tensor  # [batch, groups], one more than the place of the vector among those of `keys`; 0 for none
+    negatives: NegativeSlots | None  # None where rows have a target
+
+
+def join_values(tables: Sequence[Tensor]) -> JoinedValues:
+    """Value tables [values, 1] below each other."""
+    sizes = np.array([table.shape[0] for table in tables], np.int64)
+    entries = tf.concat(list(tables), axis=0)[:, 0]
+    return JoinedValues(tf.Variable(entries, trainable=False), np.cumsum(sizes) - sizes)
+
+
+def read_rows(lookups: ManyLookups, entries: Tensor) -> ReadBatch:
+    """Read the vectors of rows, whose `entries` are [batch, groups]."""
+    keys, slots = lookups.read(_places_of_rows(lookups, entries))
+    return ReadBatch(keys, tf.reshape(slots, [-1, entries.shape[1]]), None)
+
+
+def read_rows_and_negatives(
+    lookups: ManyLookups, entries: Tensor, rows: Tensor, noise: Noise, values: JoinedValues, seed: Tensor
+) -> ReadBatch:
+    """Draw negatives for rows, and read the vectors of both.
+
+    Args:
+        lookups: The tables.
+        entries: [batch, groups].
+        rows: Value ids [batch, groups].
+        noise: What negatives are drawn by.
+        values: The entries of the values.
+        seed: Two integers.
+
+    """
+    groups = entries.shape[1]
+    row_places = _places_of_rows(lookups, entries)  # [batch * groups]
+    draws = noise.sample_all(rows, seed)
+    target_groups = tf.gather([unit.groups[0] for unit in noise.units], draws.unit)  # [batch]
+    if noise.sharing == "batch":  # [units, k] -> [batch, k]
+        draws = draws._replace(values=tf.gather(draws.values, draws.unit), log_q=tf.gather(draws.log_q, draws.unit))
+    value_starts = tf.gather(values.starts, target_groups)[:, None]  # [batch, 1]
+    negatives = tf.gather(values.entries, tf.cast(draws.values, tf.int64) + 1 + value_starts)  # [batch, k]
+    negative_groups = tf.zeros_like(negatives) + target_groups[:, None]  # [batch, k]
+    negative_places = tf.reshape(lookups.places(negatives, negative_groups), [-1])
+    keys, slots = lookups.read(tf.concat([row_places, negative_places], axis=0))
+    row_slots = tf.reshape(slots[: tf.size(entries)], [-1, groups])
+    negative_slots = tf.reshape(slots[tf.size(entries) :], tf.shape(draws.values))
+    return ReadBatch(keys, row_slots, NegativeSlots(draws, target_groups, negative_slots))
+
+
+def _places_of_rows(lookups: ManyLookups, entries: Tensor) -> Tensor:
+    """Where the vectors of entries [batch, groups] are among those of all tables: [batch * groups]."""
+    groups = tf.zeros_like(entries) + tf.range(entries.shape[1])
+    return tf.reshape(lookups.places(entries, groups), [-1])
+
+
+def row_scores(schema: Schema, batch: ReadBatch, bias: Tensor, masks: Sequence[Tensor] | None) -> Submodels:
+    """The score of each row, [batch]; `masks` are as in `keyed_submodels`."""
+    rows = tf.shape(batch.slots)[0]
+    present = tf.where(batch.slots > 0)  # [occurrences, 2]: row and group
+    key_of, row_of = tf.gather_nd(batch.slots, present) - 1, tf.cast(present[:, 0], tf.int32)  # [occurrences]
+    linear = tf.zeros([rows], batch.keys.vectors.dtype)
+    if batch.keys.terms is not None:
+        terms = tf.gather(batch.keys.terms[:, 0], key_of)
+        linear += tf.math.unsorted_segment_sum(terms, row_of, rows)
+    vectors = Keyed(batch.keys.vectors, Occurrences(key_of, row_of))
+    return keyed_submodels([vectors], linear + bias, schema.model.dependents, masks)
+
+
+def many_groups_noise_loss(
+    schema: Schema, batch: ReadBatch, keep: Tensor, bias: Tensor, offsets: Tensor | None
+) -> Tensor:
+    """The mean loss of a batch's rows against their negatives, as `noise_loss.noise_loss`: scalar.
+
+    `keep` [batch, groups] is 1 for the groups of a row's context, `offsets` are [groups].
+    """
+    assert batch.negatives is not None
+    keys, slots = batch.keys, batch.slots
+    draws, target_groups, negative_slots = batch.negatives
+    objective, dependents = schema.objective, schema.model.dependents
+
+    vectors = rows_at(keys.vectors, slots)  # [batch, groups, rank]
+    context_vectors = [Level(vectors * keep[..., None])]
+    positives = tf.gather(vectors, target_groups, batch_dims=1)[:, None]  # [batch, 1, rank]
+    negatives = rows_at(keys.vectors, negative_slots)  # [batch, k, rank]
+    if keys.terms is None:
+        context_linear = tf.zeros_like(context_vectors[0].free[..., 0])  # [batch, groups]
+        positive_linear = tf.zeros_like(positives[..., 0])  # [batch, 1]
+        negative_linear = tf.zeros_like(negatives[..., 0])  # [batch, k]
+    else:
+        row_terms = rows_at(keys.terms, slots)[..., 0]
+        context_linear = row_terms * keep
+        positive_linear = tf.gather(row_terms, target_groups, batch_dims=1)[:, None]
+        negative_linear = rows_at(keys.terms, negative_slots)[..., 0]
+    if objective.unit_candidates:
+        positives = tf.math.l2_normalize(positives, axis=-1, epsilon=UNIT_EPSILON)
+        negatives = tf.math.l2_normalize(negatives, axis=-1, epsilon=UNIT_EPSILON)
+
+    context_scores = submodels(context_vectors, tf.reduce_sum(context_linear, axis=1) + bias, dependents)
+    context_sums = context(context_vectors)
+    positive_scores = replaced(context_scores, [Level(positives)], context_sums, positive_linear, dependents).scores[-1]
+    negative_scores = replaced(context_scores, [Level(negatives)], context_sums, negative_linear, dependents).scores[-1]
+    scores = Noisy(positive_scores[:, 0], negative_scores)
+    if offsets is not None:
+        offset = tf.gather(tf.convert_to_tensor(offsets), target_groups)  # [batch]
+        scores = Noisy(scores.positive + offset, scores.negatives + offset[:, None])
+    log_q = Noisy(draws.log_q_positive, draws.log_q)
+    hits = draws.positive[:, None] == draws.values  # [batch, k]
+    losses = self_supervised(objective, scores, log_q, hits, 0.0)
+    losses = tf.where(draws.positive >= 0, losses, tf.zeros_like(losses))  # [batch]
+    return tf.reduce_sum(losses) / tf.cast(tf.shape(losses)[0], losses.dtype)
+
+
+def many_groups_penalties(schema: Schema, keys: Read, rows: Tensor) -> list[Tensor]:
+    """What L2 adds to the loss of so many rows: a scalar for the vectors, and one for the linear terms."""
+    training, rows = schema.training, tf.cast(rows, keys.vectors.dtype)
+    penalties = []
+    if training.l2:
+        squares = tf.reduce_sum(tf.square(keys.vectors), axis=1)  # [keys]
+        penalties.append(training.l2 / 2 * tf.reduce_sum(squares * keys.counts) / rows)
+    if training.l2_linear and keys.terms is not None:
+        squares = tf.square(keys.terms[:, 0])  # [keys]
+        penalties.append(training.l2_linear / 2 * tf.reduce_sum(squares * keys.counts) / rows)
+    return penalties

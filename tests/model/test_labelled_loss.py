@@ -1,0 +1,214 @@
+"""The loss of rows with a target: weights, classes, levels, implicit negatives, L2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from feat2vec.encode.encoder import fit
+from feat2vec.errors import UserError
+from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.schema.reading import read_schema
+from tests.model.planted_rows import CASES, LOOKUPS, TABLE, UNTARGETED, encoded, one_batch
+
+
+def test_truncated_levels_have_no_losses_of_their_own() -> None:
+    for objective in ("nce", {"type": "glove", "target": "count"}):
+        case = {"objective": objective, "model": {"ranks": [2, 6], "level_sharing": "truncate"}}
+        rows = encoded(case, LOOKUPS)
+        model = Feat2Vec.from_encoder(rows.encoder)
+        inputs, truth = one_batch(model, rows)
+        seed = tf.constant([7, 8], tf.int64)
+        learning, validation = (float(model.step_loss(inputs, truth, None, seed, mode)) for mode in (True, False))
+        assert learning == pytest.approx(validation, rel=1e-6)
+
+
+def test_l2_is_half_lambda_times_the_mean_square_of_the_occurrences() -> None:
+    losses = []
+    for l2 in (0.0, 0.5):
+        rows = encoded({"objective": {"type": "regression", "target": "score"}, "training": {"l2": l2}}, LOOKUPS)
+        model = Feat2Vec.from_encoder(rows.encoder)
+        inputs, target = one_batch(model, rows)
+        losses.append(float(model.step_loss(inputs, target, None, tf.constant([0, 0], tf.int64), True)))
+        squares = sum(
+            float((table_.tables[0].numpy()[ids[ids > 0] - 1] ** 2).sum())
+            for table_, ids in zip(model.extractors, (inputs[name].numpy() for name in LOOKUPS), strict=True)
+        )
+    assert losses[1] - losses[0] == pytest.approx(0.25 * squares / len(rows), rel=1e-4)
+
+
+def test_weights_weigh_the_rows() -> None:
+    case = {"objective": {"type": "regression", "target": "score", "weight": "count"}}
+    rows = encoded(case, LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    inputs, target, weight = one_batch(model, rows)
+    found = float(model.step_loss(inputs, target, weight, tf.constant([0, 0], tf.int64), False))
+    each = (model(inputs).numpy() - TABLE["score"].to_numpy()) ** 2 * TABLE["count"].to_numpy()
+    assert found == pytest.approx(each.mean(), rel=1e-5)
+
+
+def labelled_loss(case: dict[str, Any], *, training: bool = True) -> tuple[float, Feat2Vec, Any]:
+    """The loss of the whole table, and what it is of."""
+    rows = encoded(case, LOOKUPS)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    inputs, truth, *weight = one_batch(model, rows)
+    loss = model.step_loss(inputs, truth, weight[0] if weight else None, tf.constant([5, 6], tf.int64), training)
+    return float(loss), model, (inputs, truth, *weight)
+
+
+def test_classes_weigh_what_the_schema_says() -> None:
+    label = TABLE["label"].to_numpy()
+    given = {"0": 0.5, "1": 3.0}
+    for objective, weights in (
+        ({"class_weights": given}, np.where(label > 0, 3.0, 0.5)),
+        ({"class_weights": {"1": 4.0}}, np.where(label > 0, 4.0, 1.0)),
+        ({"class_weights": "balanced"}, len(label) / 2 / np.where(label > 0, label.sum(), (1 - label).sum())),
+        ({"class_weights": given, "weight": "count"}, np.where(label > 0, 3.0, 0.5) * TABLE["count"].to_numpy()),
+    ):
+        loss, model, (inputs, *_) = labelled_loss({"objective": {"type": "logistic", "target": "label", **objective}})
+        scores = model(inputs).numpy().astype(float)
+        each = np.logaddexp(0, np.where(label > 0, -scores, scores))
+        assert loss == pytest.approx((weights * each).mean(), rel=1e-5)
+
+
+def test_balanced_classes_weigh_the_same_together_in_other_rows_as_well() -> None:
+    rows = encoded({"objective": {"type": "softmax", "target": "place", "class_weights": "balanced"}}, UNTARGETED)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    _, target, weight = one_batch(model, rows)
+    sums = np.bincount(target.numpy(), weight.numpy())
+    np.testing.assert_allclose(sums, len(rows) / len(sums), rtol=1e-5)
+    held = rows.encoder.encode(TABLE.slice(0, 20))
+    _, other, of_other = next(iter(model.dataset(held, 20, shuffle=False)))
+    by_class = dict(zip(target.numpy().tolist(), weight.numpy().tolist(), strict=True))
+    assert [by_class[c] for c in other.numpy().tolist()] == of_other.numpy().tolist()
+
+
+def test_a_class_that_is_none_cannot_be_weighed() -> None:
+    rows = encoded({"objective": {"type": "softmax", "target": "place", "class_weights": {"p9": 2.0}}}, UNTARGETED)
+    with pytest.raises(UserError, match="class_weights: there is no class 'p9'"):
+        Feat2Vec.from_encoder(rows.encoder).dataset(rows)
+
+
+@pytest.mark.parametrize("sharing", ["record", "batch"])
+@pytest.mark.parametrize("model", [{"dim": 4, "bias": True}, {"ranks": [2, 4], "bias": True}])
+def test_implicit_negatives_of_positive_rows_are_negative_sampling(model: dict[str, Any], sharing: str) -> None:
+    noise = {"negatives": 3, "sharing": sharing}
+    objective = {"type": "logistic", "target": "none", "implicit": "who"}
+    all_present = [i for i, who in enumerate(TABLE["who"].to_pylist()) if who is not None]
+    table = TABLE.take(all_present)
+    losses = []
+    for case in (
+        {"objective": objective, "noise": noise},
+        {"objective": "negative_sampling", "noise": {**noise, "targets": ["who"]}},
+    ):
+        rows = fit(read_schema({"version": 1, "groups": LOOKUPS, "model": model, **case}), table)
+        made = Feat2Vec.from_encoder(rows.encoder)
+        inputs, truth = one_batch(made, rows)
+        losses.append(float(made.step_loss(inputs, truth, None, tf.constant([5, 6], tf.int64), True)))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_negatives_are_those_of_rows_with_a_1() -> None:
+    case = {"objective": {"type": "logistic", "target": "label", "implicit": "who"}, "model": {"dim": 4}}
+    case["noise"] = {"negatives": 3}
+    loss, model, (inputs, (ids, label)) = labelled_loss(case)
+    assert model.noise is not None
+    (draw,) = model.noise.sample(ids, tf.constant([5, 6], tf.int64))
+    who = model.extractors[0].tables[0].numpy().astype(float)
+    around = sum(model.vectors(name, inputs[name]).levels[0].free.numpy().astype(float) for name in ("tags", "place"))
+    others = model({**inputs, "who": tf.zeros_like(inputs["who"])}).numpy().astype(float)
+    keys = model.value_tables[0].numpy()[draw.values[0].numpy() + 1][..., 0]  # [rows, k]
+    total = np.logaddexp(0, np.where(label.numpy() > 0, -1, 1) * model(inputs).numpy()).sum()
+    for r in range(len(keys)):
+        if label[r] > 0 and bool(draw.present[r]):
+            total += sum(np.logaddexp(0, others[r] + around[r] @ who[key - 1]) for key in keys[r])
+    assert loss == pytest.approx(total / len(keys), rel=1e-5)
+
+
+def test_l2_over_tables_is_of_every_weight_and_touches_every_row() -> None:
+    objective = {"objective": {"type": "logistic", "target": "label"}, "model": {"bias": True, "dim": 4}}
+    plain, *_ = labelled_loss(objective)
+    optimizer = {"type": "adam", "learning_rate": 0.01}
+    case = {**objective, "training": {"l2": 0.5, "l2_over": "tables", "optimizer": optimizer}}
+    loss, model, batch = labelled_loss(case)
+    tables = [w for extractor in model.extractors for w in extractor.weights]
+    squares = sum(float((table_.numpy().astype(float) ** 2).sum()) for table_ in tables)
+    assert loss - plain == pytest.approx(0.25 * squares, rel=1e-4)
+    model.compile()
+    model.optimizer.build(model.trainable_variables)
+    before = [table_.numpy() for table_ in tables]
+    model.train_step(tuple(tf.nest.map_structure(lambda x: x[:2], part) for part in batch))
+    # Adam's first step has the size of the learning rate wherever there is a gradient: everywhere but at zero
+    for old, table_ in zip(before, tables, strict=True):
+        moved = old != table_.numpy()
+        assert moved[old != 0].all()
+
+
+@pytest.mark.parametrize(
+    ("objective", "start"),
+    [
+        ({"type": "regression", "target": "score"}, TABLE["score"].to_numpy().mean()),
+        ({"type": "glove", "target": "count"}, np.log(TABLE["count"].to_numpy()).mean()),
+        ({"type": "logistic", "target": "label"}, np.log(1 / (1 / TABLE["label"].to_numpy().mean() - 1))),
+    ],
+)
+def test_a_bias_begins_at_the_targets_mean(objective: Any, start: float) -> None:
+    _, model, _ = labelled_loss({"objective": objective, "model": {"bias": True}})
+    assert float(model.bias) == pytest.approx(start, rel=1e-5)
+
+
+def test_l2_linear_is_of_the_linear_terms_of_each_row() -> None:
+    losses = []
+    for l2 in (0.0, 0.5):
+        case = {"objective": {"type": "regression", "target": "score"}, "training": {"l2_linear": l2}}
+        rows = encoded({**case, "model": {"bias": True}}, LOOKUPS)
+        model = Feat2Vec.from_encoder(rows.encoder)
+        for extractor in model.extractors:
+            extractor.linear.assign(np.arange(extractor.linear.shape[0], dtype=np.float32)[:, None] / 10)
+        inputs, target = one_batch(model, rows)
+        losses.append(float(model.step_loss(inputs, target, None, tf.constant([0, 0], tf.int64), True)))
+        squares = sum(
+            float((extractor.linear.numpy()[ids[ids > 0] - 1] ** 2).sum())
+            for extractor, ids in zip(model.extractors, (inputs[name].numpy() for name in LOOKUPS), strict=True)
+        )
+    assert losses[1] - losses[0] == pytest.approx(0.25 * squares / len(rows), rel=1e-4)
+
+
+def test_validation_is_of_the_whole_model_alone() -> None:
+    case = {"objective": {"type": "logistic", "target": "label"}, "model": {"ranks": [2, 4]}}
+    label = TABLE["label"].to_numpy()
+    for training in (True, False):
+        loss, model, (inputs, *_) = labelled_loss(case, training=training)
+        low, top = (scores.numpy().astype(float) for scores in model.submodels(inputs).scores)
+        expected = np.logaddexp(0, np.where(label > 0, -top, top))
+        if training:
+            above = 1 / (1 + np.exp(-top))
+            expected += above * np.logaddexp(0, -low) + (1 - above) * np.logaddexp(0, low)
+        assert loss == pytest.approx(expected.mean(), rel=1e-5)
+    glove = {"objective": {"type": "glove", "target": "count"}, "model": {"ranks": [2, 4]}}
+    loss, model, (inputs, *_) = labelled_loss(glove, training=False)
+    count, top = TABLE["count"].to_numpy(), model.submodels(inputs).scores[-1].numpy()
+    assert loss == pytest.approx(((count / 100) ** 0.75 * (np.log(count) - top) ** 2).mean(), rel=1e-4)
+    assert labelled_loss(glove)[0] > loss
+
+
+def test_a_class_that_training_has_not_seen_has_no_loss() -> None:
+    rows = encoded(CASES["softmax"], UNTARGETED)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.compile()
+    new = TABLE.slice(0, 40)
+    strange = pa.array([p if i % 4 else "elsewhere" for i, p in enumerate(new["place"].to_pylist())])
+    new = new.set_column(new.schema.get_field_index("place"), "place", strange)
+    seen = new.filter(pa.array([i % 4 != 0 for i in range(40)]))
+    found, expected = (
+        model.evaluate(model.dataset(rows.encoder.encode(part), batch_size=7, shuffle=False), verbose=0)
+        for part in (new, seen)
+    )
+    assert np.isfinite(found)
+    assert found == pytest.approx(expected, rel=1e-5)
+    none = model.dataset(rows.encoder.encode(new.take([0, 4, 8])), shuffle=False)
+    assert model.evaluate(none, verbose=0) == 0
