@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import keras
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -194,3 +195,22 @@ def test_the_package_trains_by_a_call() -> None:
     for _ in range(2):  # no module of the package may take the name
         assert callable(feat2vec.train)
         assert feat2vec.train is train
+
+
+def test_a_run_holds_its_encoder_once_and_keras_reads_its_model(trained: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(trained / "model.keras") as file:
+        assert sorted(file.namelist()) == ["config.json", "metadata.json", "model.weights.h5"]
+    run, model = feat2vec.load(trained), keras.models.load_model(trained / "model.keras")
+    rows = run.fitted.encode(TABLE)
+    scores = model.predict(model.dataset(rows, shuffle=False), verbose=0)
+    np.testing.assert_allclose(scores, run.predict(TABLE)["score"], rtol=1e-6)
+    model.fit(model.dataset(rows), verbose=0)  # it is compiled
+    assert any(np.any(a.numpy() != b.numpy()) for a, b in zip(model.weights, run.model.weights, strict=True))
+    unsealed = {key: value for key, value in run.manifest.items() if key not in (PARTS, SEAL)}
+    without_digests = Path(shutil.copytree(trained, tmp_path / "run"))
+    (without_digests / "manifest.json").write_text(json.dumps(unsealed))
+    message = r"manifest\.json: has lost the digests of the run's files; restore"
+    with pytest.raises(UserError, match=message):
+        _ = feat2vec.load(without_digests).model
+    with pytest.raises(UserError, match=message):
+        feat2vec.load(without_digests).vectors("a")

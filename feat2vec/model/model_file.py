@@ -1,8 +1,8 @@
 """`model.keras`: Keras' file of a model, whose tables are written and read in pieces.
 
-The file is what `model.save` writes, without the optimizer's slots, and what `keras.models.load_model` loads. Keras
-alone would hold all weights three times to write or to read it. What a model that is read is follows from the run's
-own schema; see `tables.py`.
+The file is what `model.save` writes, without the optimizer's slots and the encoder, and what `keras.models.load_model`
+loads. Keras alone would hold all weights three times to write or to read it. What a model that is read is follows from
+the run's own schema; see `weights_file.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ SCRATCH = ".model"  # the folder, beside the file, in which Keras writes what is
 
 
 def write_model(model: Feat2Vec, path: Path) -> None:
-    """Write a model that `keras.models.load_model` loads, without its optimizer's slots."""
+    """Write a model that `keras.models.load_model` loads, without its optimizer's slots and without its encoder.
+
+    The file is a part of a run, and the run's folder holds the encoder: `model.encoder` is None after
+    `keras.models.load_model`. `Encoder.load(folder)` reads it.
+    """
     from feat2vec.model.large_variables import tables_aside
 
     slots = getattr(model, "optimizer", None)

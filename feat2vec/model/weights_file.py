@@ -1,8 +1,8 @@
 """The weights in `model.keras`, read in pieces, without TensorFlow: a table alone if no more is asked for.
 
-The file is a zip archive: `config.json` (the schema, which has to be the run's), `model.weights.h5`, and the encoder's
-files. Keras would build whatever `config.json` names and unpack the archive into TMPDIR; here it is read in its place,
-and nothing in it names code.
+The file is a zip archive: `config.json` (the schema, which has to be the run's) and `model.weights.h5`; in runs without
+digests, a copy of the encoder's files too. Keras would build whatever `config.json` names and unpack the archive into
+TMPDIR; here it is read in its place, and nothing in it names code.
 """
 
 from __future__ import annotations
@@ -82,6 +82,12 @@ class ModelFile:
         """The arrays of the model itself, which belong to no layer."""
         group = self.weights.get("vars", {})
         return StoredArrays(self.path, "what stands beside the groups", group)
+
+
+def holds_encoder(path: Path) -> bool:
+    """Whether a model's file has a copy of the encoder, as those of runs without digests do."""
+    with readable(path), zipfile.ZipFile(path) as archive:
+        return any(name.startswith(ASSETS) for name in archive.namelist())
 
 
 @contextmanager

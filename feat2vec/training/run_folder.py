@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError, refuse_stray_bytes
 from feat2vec.model.model_file import StoredModel, read_model, write_model
+from feat2vec.model.weights_file import holds_encoder
 from feat2vec.schema.options import Schema
 from feat2vec.writing import folder_place, new_folder, partial_folder
 from feat2vec.writing.run_files import MODEL, PARTS, RESTORE, check_manifest, check_parts, in_a_line, read_json, sealed
@@ -57,10 +58,14 @@ class TrainedRun:
 
     @cached_property
     def model(self) -> Feat2Vec:
-        """The trained model, for use; to train it on, load `model.keras` with Keras, which compiles it."""
+        """The trained model, for use.
+
+        To train it further, load `model.keras` with `keras.models.load_model`, which compiles it. The run's encoder is
+        `fitted`; `model.keras` has no copy of it.
+        """
         if self.in_training is not None:
             return self.in_training
-        check_parts(self.folder, self.manifest, [MODEL])
+        self._check_model_file()
         return read_model(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
 
     @property
@@ -70,8 +75,18 @@ class TrainedRun:
 
     @cached_property
     def _stored(self) -> StoredModel:
-        check_parts(self.folder, self.manifest, [MODEL])
+        self._check_model_file()
         return StoredModel(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
+
+    def _check_model_file(self) -> None:
+        """Raise if nothing shows that the model's file and the encoder beside it belong together.
+
+        A run has the digests of all its files. One that was written before there were digests has a copy of the encoder
+        in the model's file instead, which `read_model` compares.
+        """
+        check_parts(self.folder, self.manifest, [MODEL])
+        if PARTS not in self.manifest and not holds_encoder(self.folder / MODEL):
+            raise UserError(f"{self.folder / 'manifest.json'}: has lost the digests of the run's files; {RESTORE}")
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
