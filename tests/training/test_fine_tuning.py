@@ -170,7 +170,8 @@ def test_the_objective_follows_from_the_column(values: list[Any], expected: str,
 def test_an_interrupted_one_is_resumed(plain: feat2vec.Run, tmp_path: Path) -> None:
     import keras
 
-    from feat2vec.training.train import Start, train_into
+    from feat2vec.training.train import train_into
+    from feat2vec.training.warm_start import WarmStart
 
     rows, made = table(120, 1), ["training.epochs=3"]
     whole = plain.finetune(rows, "good", tmp_path / "whole", freeze=True, settings=made, quiet=True)
@@ -183,7 +184,7 @@ def test_an_interrupted_one_is_resumed(plain: feat2vec.Run, tmp_path: Path) -> N
 
     again = schema_of(plain.schema, open_table(rows), "good", settings=made)
     with pytest.raises(KeyboardInterrupt):
-        train_into(tmp_path / "cut", again, rows, quiet=True, start=Start(plain, True), callbacks=[Stop()])
+        train_into(tmp_path / "cut", again, rows, quiet=True, start=WarmStart(plain, True), callbacks=[Stop()])
     assert (partial_folder(tmp_path / "cut") / "checkpoint.npz").exists()
     options: dict[str, Any] = {"settings": made, "quiet": True, "resume": True}
     with pytest.raises(UserError, match=r"start\.freeze: True before, False now"):
