@@ -19,7 +19,7 @@ from feat2vec.schema.options import BLOCK_ROWS, Logistic, Mlp, Schema, Softmax
 from feat2vec.training.process_memory import free_memory, resident_memory
 
 # Constants that are measured: see tools/bench_memory.py.
-BASE_BYTES = 820 << 20  # what training 100 rows takes: Python, its modules, TensorFlow and a graph
+BASE_BYTES = 740 << 20  # what `feat2vec train` of 100 rows takes: Python, its modules, TensorFlow and a graph
 VALUES_FACTOR = 2.0  # times the bytes of keys, values and the noise's tables, with what is left of making them
 NEGATIVE_FACTOR = 2.5  # times the vector of a negative, of 300 rows with 10,000 and 20,000 negatives each
 
