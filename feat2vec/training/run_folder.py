@@ -69,12 +69,13 @@ class TrainedRun:
         return read_model(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
 
     @property
-    def learnt(self) -> Feat2Vec | StoredModel:
-        """The model if it has been read, else what reads no more of its file than is needed."""
-        return self.model if "model" in vars(self) else self._stored
+    def vector_source(self) -> Feat2Vec | StoredModel:
+        """What vectors are read from: the model if it is in memory, else its file, read only as far as needed."""
+        is_in_memory = "model" in self.__dict__  # where `cached_property` keeps it
+        return self.model if is_in_memory else self._stored_model
 
     @cached_property
-    def _stored(self) -> StoredModel:
+    def _stored_model(self) -> StoredModel:
         self._check_model_file()
         return StoredModel(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
 
