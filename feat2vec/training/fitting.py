@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from feat2vec.encode.encoder import Encoded
 from feat2vec.model import optimizers
@@ -136,7 +137,9 @@ class Fitting:
             self.reporter.close()
         self.patience.restore_best_weights()
 
-    def _fit_epochs(self, callbacks: Sequence[keras.callbacks.Callback], validation_data: Any) -> None:
+    def _fit_epochs(
+        self, callbacks: Sequence[keras.callbacks.Callback], validation_data: tf.data.Dataset | None
+    ) -> None:
         """Fit the rest of an epoch that was interrupted, or all epochs that are left.
 
         The two need a call each: an interrupted epoch has fewer steps, and in one call all epochs have the same number.

@@ -32,12 +32,20 @@ PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A trained run: `fitted`, the encoder, for rows, `model` for vectors and scores."""
+    """A trained run, whose parts are read when they are first needed.
+
+    Args:
+        folder: The run's folder.
+        manifest: What its manifest.json says.
+        metrics: What its metrics.json says.
+        in_training: A model that no folder holds yet, instead of all these.
+
+    """
 
     folder: Path
     manifest: Mapping[str, Any]
     metrics: Mapping[str, Any]
-    in_training: Feat2Vec | None = None  # a model that no folder holds yet, to be measured as a run is
+    in_training: Feat2Vec | None = None
 
     @classmethod
     def of_model(cls, model: Feat2Vec) -> Self:
@@ -121,10 +129,10 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if not (folder / "manifest.json").is_file():
         what = "is no run (it has no manifest.json)" if folder.exists() else "does not exist"
         partial = partial_folder(folder)
-        more = (
-            f"; {partial} was not finished, `feat2vec train ... --resume` goes on with it" if partial.exists() else ""
-        )
-        raise UserError(f"{folder}: {what}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{more}")
+        hint = ""
+        if partial.exists():
+            hint = f"; {partial} was not finished, `feat2vec train ... --resume` goes on with it"
+        raise UserError(f"{folder}: {what}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{hint}")
     try:
         manifest = read_json(folder / "manifest.json")
         if manifest["format"] != FORMAT:
@@ -150,20 +158,29 @@ def write_run(
     history: Sequence[Mapping[str, Any]],
     learnt_from: Mapping[str, Any],
 ) -> None:
-    """Write a run into a folder that does not exist, whole or not at all."""
+    """Write a run into a folder that does not exist, or nothing if that fails.
+
+    Args:
+        folder: The folder.
+        model: The trained model with its encoder, which is stored beside the model's file.
+        metrics: What metrics.json says.
+        history: The numbers of each epoch.
+        learnt_from: Digests of what the run is learnt from, for the manifest.
+
+    """
     if model.encoder is None:
         raise ValueError("the model has no encoder")
     versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
     manifest = {"format": FORMAT, "versions": versions, **learnt_from, "seed": model.schema.training.seed}
-    with new_folder(folder_place(folder, "run")) as made:
-        model.encoder.write(made)
-        write_model(model, made / MODEL)
-        _write_json(made / "metrics.json", metrics)
-        with (made / "history.csv").open("w", newline="", encoding="utf-8") as file:
+    with new_folder(folder_place(folder, "run")) as new_run:
+        model.encoder.write(new_run)
+        write_model(model, new_run / MODEL)
+        _write_json(new_run / "metrics.json", metrics)
+        with (new_run / "history.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(history[-1]) if history else ["epoch"])
             writer.writeheader()
             writer.writerows(history)
-        _write_json(made / "manifest.json", sealed(manifest, made))
+        _write_json(new_run / "manifest.json", sealed(manifest, new_run))
 
 
 def _write_json(path: Path, facts: Mapping[str, Any]) -> None:

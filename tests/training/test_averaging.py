@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from feat2vec.evaluation import tasks as evaluate
@@ -33,11 +34,11 @@ class Halt(keras.callbacks.Callback):
         self.model.stop_training |= epoch == self.epoch
 
 
-@pytest.mark.parametrize(("halt", "held"), [(Halt(executions=3), None), (Halt(epoch=1), table(90, 1))])
-def test_a_users_callback_ends_training_with_the_average(halt: Halt, held: Any) -> None:
+@pytest.mark.parametrize(("halt", "validation_rows"), [(Halt(executions=3), None), (Halt(epoch=1), table(90, 1))])
+def test_a_users_callback_ends_training_with_the_average(halt: Halt, validation_rows: pa.Table | None) -> None:
     seen = WeightsOfEpochs()
     settings = ["training.batch_size=16", "training.patience=0"]  # 32 steps, two executions an epoch
-    run = train(AVERAGED, table(500), None, held, quiet=True, callbacks=[halt, seen], settings=settings)
+    run = train(AVERAGED, table(500), None, validation_rows, quiet=True, callbacks=[halt, seen], settings=settings)
     assert run.metrics["epochs"] == len(run.history) == 2
     for variable, mean in zip(run.model.trainable_variables, seen.epochs[-1], strict=True):
         np.testing.assert_array_equal(variable.numpy(), mean)
@@ -45,30 +46,33 @@ def test_a_users_callback_ends_training_with_the_average(halt: Halt, held: Any) 
 
 @pytest.mark.slow
 def test_averaging_keeps_the_mean_of_epochs_that_fade() -> None:
-    rows, held, seen, means = table(300), table(90, 1), WeightsOfEpochs(), WeightsOfEpochs()
+    rows, validation_rows = table(300), table(90, 1)
+    seen, means = WeightsOfEpochs(), WeightsOfEpochs()
     plain = ["training.epochs=4", "training.patience=0"]
-    train(SCHEMA, rows, validation=held, quiet=True, callbacks=[seen], settings=plain)
-    run = train(AVERAGED, rows, validation=held, quiet=True, callbacks=[means], settings=plain)
-    for epoch, found in enumerate(means.epochs):
+    train(SCHEMA, rows, validation=validation_rows, quiet=True, callbacks=[seen], settings=plain)
+    run = train(AVERAGED, rows, validation=validation_rows, quiet=True, callbacks=[means], settings=plain)
+    for epoch, averages in enumerate(means.epochs):
         fading = 0.6 ** np.arange(epoch, -1, -1)
-        for of_epochs, mean in zip(zip(*seen.epochs[: epoch + 1], strict=True), found, strict=True):
-            np.testing.assert_allclose(mean, np.average(of_epochs, axis=0, weights=fading), atol=1e-6)
+        # For each variable its values at the ends of these epochs.
+        values_by_variable = zip(*seen.epochs[: epoch + 1], strict=True)
+        for values, average in zip(values_by_variable, averages, strict=True):
+            np.testing.assert_allclose(average, np.average(values, axis=0, weights=fading), atol=1e-6)
     for variable, mean in zip(run.model.trainable_variables, means.epochs[-1], strict=True):
         np.testing.assert_array_equal(variable.numpy(), mean)
     assert not np.allclose(means.epochs[-1][0], seen.epochs[-1][0])
 
 
 def test_what_is_validated_is_the_average(tmp_path: Path) -> None:
-    held = table(90, 1)
+    validation_rows = table(90, 1)
     run = train(
         {**LABELLED, "training": {**LABELLED["training"], "averaging": 0.8}},
         table(300),
         tmp_path / "run",
-        held,
+        validation_rows,
         quiet=True,
     )
-    found = evaluate.predict(run, held)
-    assert found["log_loss"] == pytest.approx(run.history[run.metrics["kept_epoch"] - 1]["val_loss"], rel=1e-5)
+    metrics = evaluate.predict(run, validation_rows)
+    assert metrics["log_loss"] == pytest.approx(run.history[run.metrics["kept_epoch"] - 1]["val_loss"], rel=1e-5)
 
 
 def filled(model: Any, value: float) -> None:

@@ -89,11 +89,11 @@ def test_arrays_that_are_none_of_the_trainings_are_refused(arrays: dict[str, Any
 def test_an_altered_checkpoint_reads_as_the_same_or_is_refused(tmp_path: Path) -> None:
     path, rng = tmp_path / "c.npz", random.Random(0)
     write_checkpoint(path, PROGRESS, ARRAYS)
-    content, whole = path.read_bytes(), checked(path)
+    content, unaltered = path.read_bytes(), checked(path)
     for _ in range(300):
         path.write_bytes(mutated(content, path.name, rng))
         try:
-            same = checked(path) == whole
+            same = checked(path) == unaltered
         except UserError as error:
             same = len(str(error).replace(str(path), "").splitlines()) == 1
         assert same

@@ -30,13 +30,13 @@ def test_facts_and_arrays_come_back(tmp_path: Path) -> None:
 
 
 def test_arrays_are_written_and_read_in_pieces(tmp_path: Path) -> None:
-    whole = np.arange(70, dtype=np.float32).reshape(10, 7)
-    streamed = Streamed(whole.shape, whole.dtype, (whole[at : at + 3] for at in range(0, 10, 3)))
+    array = np.arange(70, dtype=np.float32).reshape(10, 7)
+    streamed = Streamed(array.shape, array.dtype, (array[at : at + 3] for at in range(0, 10, 3)))
     write_checkpoint(tmp_path / "c.npz", {}, {"a": streamed})
     with open_checkpoint(tmp_path / "c.npz", bytes_per_read=64) as checkpoint:
         pieces = list(checkpoint.pieces("a"))
     assert [rows for rows, _ in pieces] == [slice(at, at + 2) for at in range(0, 10, 2)]
-    np.testing.assert_array_equal(np.concatenate([piece for _, piece in pieces]), whole)
+    np.testing.assert_array_equal(np.concatenate([piece for _, piece in pieces]), array)
 
 
 def test_an_altered_byte_is_noticed(tmp_path: Path) -> None:

@@ -27,26 +27,26 @@ from tests.training.tables import CASES, SCHEMA, same, table
     "case", ["averaged", pytest.param("noise", marks=pytest.mark.slow), pytest.param("labels", marks=pytest.mark.slow)]
 )
 def test_an_interrupted_run_resumes_to_the_same_bytes(case: str, tmp_path: Path) -> None:
-    rows, held = table(500), table(90, 1)
+    rows, validation_rows = table(500), table(90, 1)
     settings = ["training.checkpoint_minutes=1e-9", "training.batch_size=16"]  # 32 steps, two executions an epoch
-    whole = train(CASES[case], rows, tmp_path / "whole", held, settings=settings, quiet=True)
+    uninterrupted = train(CASES[case], rows, tmp_path / "whole", validation_rows, settings=settings, quiet=True)
     for executions in (1, 2, 5):
         with pytest.raises(StopError):
             train(
                 CASES[case],
                 rows,
                 tmp_path / "run",
-                held,
+                validation_rows,
                 settings=settings,
                 quiet=True,
                 resume=executions > 1,
                 callbacks=[StopAt(executions)],
             )
     assert not (tmp_path / "run").exists()
-    run = train(CASES[case], rows, tmp_path / "run", held, settings=settings, quiet=True, resume=True)
-    assert same(whole, run)
-    again = train(CASES[case], rows, tmp_path / "run", held, settings=settings, quiet=True, resume=True)
-    assert same(whole, again)
+    run = train(CASES[case], rows, tmp_path / "run", validation_rows, settings=settings, quiet=True, resume=True)
+    assert same(uninterrupted, run)
+    again = train(CASES[case], rows, tmp_path / "run", validation_rows, settings=settings, quiet=True, resume=True)
+    assert same(uninterrupted, again)
 
 
 def test_resuming_another_schema_or_other_data_is_refused(tmp_path: Path) -> None:
@@ -59,10 +59,10 @@ def test_resuming_another_schema_or_other_data_is_refused(tmp_path: Path) -> Non
         train(SCHEMA, table(300), tmp_path / "run", settings=["training.epochs=3"], resume=True, quiet=True)
     with pytest.raises(UserError, match=r"data\.rows: 300 before, 299 now"):
         train(SCHEMA, table(300)[:299], tmp_path / "run", settings=quick, resume=True, quiet=True)
-    other = table(300)
-    place = other["place"].to_pylist()
+    rows = table(300)
+    place = rows["place"].to_pylist()
     place[0], place[1] = place[1], place[0]
-    swapped = other.set_column(2, "place", pa.array(place))
+    swapped = rows.set_column(2, "place", pa.array(place))
     with pytest.raises(UserError, match=r"data\.place: \w+ before, \w+ now"):
         train(SCHEMA, swapped, tmp_path / "run", settings=quick, resume=True, quiet=True)
     with pytest.raises(UserError, match="validation: none before, given now"):
@@ -86,7 +86,7 @@ def test_resuming_from_an_altered_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StopError):
         train(schema, rows, tmp_path / "run", callbacks=[StopAt(2)], **options)
     facts, arrays = read_checkpoint(path)
-    for changed, others, match in (
+    for changed_facts, changed_arrays, match in (
         ({"epoch": 10**12}, {}, r"was altered or belongs to another training \(`epoch` is no whole number up to 2\)"),
         ({}, {"state 0": np.zeros((9, 9), np.float32)}, r"\(state 0 is float32 \(9, 9\) in place of"),
         ({"schema": 5}, {}, "does not say which schema it was trained with"),
@@ -94,7 +94,7 @@ def test_resuming_from_an_altered_checkpoint_is_refused(tmp_path: Path) -> None:
         ({"data": {"rows": "x" * 999}}, {}, r"data\.rows: x{37}\.\.\. before, 300 now"),
         ({"data": None}, {}, "data: none before, given now"),
     ):
-        write_checkpoint(path, {**facts, **changed}, {**arrays, **others})
+        write_checkpoint(path, {**facts, **changed_facts}, {**arrays, **changed_arrays})
         with pytest.raises(UserError, match=match) as caught:
             train(schema, rows, tmp_path / "run", resume=True, **options)
         lines = str(caught.value).replace(str(tmp_path), "").splitlines()

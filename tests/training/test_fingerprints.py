@@ -15,16 +15,17 @@ TABLE = pa.table({"a": ["x", "y", "z", "x"], "b": ["p", "q", None, "q"]})
 def test_a_fingerprint_tells_which_group_changed() -> None:
     schema = read_schema({**SCHEMA, "objective": {"type": "regression", "target": "y"}})
     table = TABLE.append_column("y", pa.array([1.0, 2.0, 3.0, 4.0]))
-    whole = fingerprints(fit(schema, table))
-    assert whole == fingerprints(fit(schema, table))
+    expected = fingerprints(fit(schema, table))
+    assert expected == fingerprints(fit(schema, table))
     for column, values, changed in (
         ("a", ["x", "y", "w", "x"], "a"),
         ("a", ["y", "x", "z", "x"], "a"),
         ("b", ["p", "q", "q", None], "b"),
         ("y", [1.0, 2.0, 3.0, 5.0], "the target"),
     ):
-        other = fingerprints(fit(schema, table.set_column(table.column_names.index(column), column, pa.array(values))))
-        assert [key for key in whole if whole[key] != other[key]] == [changed]
+        changed_table = table.set_column(table.column_names.index(column), column, pa.array(values))
+        prints = fingerprints(fit(schema, changed_table))
+        assert [key for key in expected if expected[key] != prints[key]] == [changed]
 
 
 def test_differences_name_the_keys() -> None:

@@ -58,16 +58,16 @@ def test_the_estimate_is_little_less_than_the_weights_and_slots(case: str, optim
     estimated = sum(use.size for use in estimate(rows) if use.what.startswith(weights))
     if optimizer == "adam":  # beside the slots each row of a table has a count of its steps
         estimated -= 8 * sum(int(weight.shape[0]) for weight in tables_of(Feat2Vec.from_encoder(rows.encoder)))
-    made = sum(int(np.prod(weight.shape)) for weight in Feat2Vec.from_encoder(rows.encoder).weights)
-    assert 0.9 * made <= estimated / NUMBER / copies <= made
+    weight_count = sum(int(np.prod(weight.shape)) for weight in Feat2Vec.from_encoder(rows.encoder).weights)
+    assert 0.9 * weight_count <= estimated / NUMBER / copies <= weight_count
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_has_at_least_the_least_weights(case: str) -> None:
     """A file with fewer is refused before the model is made; it must never be one that training wrote."""
     encoder = encoded(**CASES[case]).encoder
-    made = sum(int(np.prod(weight.shape)) for weight in Feat2Vec.from_encoder(encoder).weights)
-    assert (0.1 if case == "mlp" else 0.9) * made <= least_weights(encoder) <= made
+    weight_count = sum(int(np.prod(weight.shape)) for weight in Feat2Vec.from_encoder(encoder).weights)
+    assert (0.1 if case == "mlp" else 0.9) * weight_count <= least_weights(encoder) <= weight_count
 
 
 def test_what_has_no_room_is_refused_with_what_is_largest() -> None:

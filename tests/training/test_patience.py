@@ -25,9 +25,9 @@ def test_early_stopping_restores_the_best_weights(tmp_path: Path) -> None:
     best = int(np.argmin(losses))
     assert len(losses) == best + 3 < 60
     assert run.metrics["kept_epoch"] == best + 1
-    held = run.fitted.encode(table(100, 1))
+    validation_rows = run.fitted.encode(table(100, 1))
     run.model.compile()
-    assert run.model.evaluate(run.model.dataset(held, shuffle=False), verbose=0) == pytest.approx(
+    assert run.model.evaluate(run.model.dataset(validation_rows, shuffle=False), verbose=0) == pytest.approx(
         losses[best], abs=1e-5
     )
     patient = train(

@@ -39,9 +39,9 @@ def test_a_run_is_a_folder_that_says_what_it_holds(tmp_path: Path, capfd: pytest
     assert {"loss", "val_loss"} <= set(run.history[0])
     assert {path.stem for path in (run.folder / "vocabulary").iterdir()} == {"who", "tags", "place", "title"}
     assert pq.read_table(run.folder / "vocabulary" / "who.parquet").column_names == ["key", "id", "count", "level"]
-    said = capfd.readouterr()
-    assert said.out == ""
-    lines = [line for line in said.err.splitlines() if line.startswith("epoch")]
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    lines = [line for line in printed.err.splitlines() if line.startswith("epoch")]
     assert len(lines) == 2
     assert all(word in lines[0] for word in ("epoch 1/2", "val_loss", "rows/s", "left"))
 
@@ -152,13 +152,13 @@ def test_a_mistake_leaves_nothing_behind(tmp_path: Path) -> None:
     softmax = {**SCHEMA, "groups": {k: v for k, v in SCHEMA["groups"].items() if k != "place"}}
     softmax["objective"] = {"type": "softmax", "target": "place"}
     strange = table(40).set_column(2, "place", pa.array(["nowhere"] * 40))
-    for held, message in (
+    for validation_rows, message in (
         (table(40).drop_columns(["place"]), "has no column 'place', which objective.target names"),
         (table(40).drop_columns(["tags"]), "has no column 'tags'"),
         (strange, "no row has a class of 'place' that training has seen"),
     ):
         with pytest.raises(UserError, match=message):
-            train(softmax, table(200), tmp_path / "run", held, quiet=True)
+            train(softmax, table(200), tmp_path / "run", validation_rows, quiet=True)
         assert list(tmp_path.iterdir()) == []
     train(softmax, table(200), tmp_path / "run", table(40), settings=["training.epochs=1"], quiet=True)
 
