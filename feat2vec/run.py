@@ -6,11 +6,11 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from feat2vec.encode.encoder import MEMORY
 from feat2vec.schema.options import Schema
-from feat2vec.training.memory import release_memory
+from feat2vec.training.process_memory import release_memory
 from feat2vec.training.run_folder import TrainedRun, read_facts
 from feat2vec.writing import discard_temporary, temporary_folder
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from feat2vec.export.export import Format
     from feat2vec.pages.explanation import Explanation
     from feat2vec.space.embed import Embedder
+    from feat2vec.space.geometry import Floats
     from feat2vec.space.predict import Predictor
     from feat2vec.space.vectors import Vectors
     from feat2vec.training.fine_tuning import HeadType, ObjectiveType
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 class Run(TrainedRun):
     """A trained run: search its vectors, embed and predict rows, export, explain, fine-tune.
 
+    `feat2vec.train`, `feat2vec.finetune` and `feat2vec.load` return runs.
+
     >>> feat2vec.load("runs/films")
     <Run 'films' in runs/films>
     """
@@ -36,51 +39,210 @@ class Run(TrainedRun):
     def __repr__(self) -> str:
         return f"<Run {self.schema.name!r} in {self.folder}>"
 
-    def finetune(
-        self, data: object, target: str, out: str | Path | None = None, validation: object = None, **options: Any
-    ) -> Run:
-        """A run that predicts a column of labelled rows, on this run's vectors: see `feat2vec.finetune`.
+    # --- vectors ----------------------------------------------------------------------------------------------------
 
-        >>> run.finetune(films, "hit", settings=["training.epochs=1"], quiet=True).schema.target
-        'hit'
+    def vectors(self, group: str, level: int | None = None) -> Vectors:
+        """The vectors of a group by key, to compare and search.
+
+        Args:
+            group: A group of the schema.
+            level: In a model with `ranks`, a space that all keys share; by default keys are compared at the lower of
+                their levels.
+
+        Returns:
+            The vectors. They can be indexed by key.
+
+        Raises:
+            UserError: There is no such group or level.
+
+        >>> directors = run.vectors("director")
+        >>> directors
+        <Vectors of 'director': 3 of 4 dimensions>
+        >>> "Ozu" in directors, directors["Ozu"].shape
+        (True, (4,))
+
         """
-        return finetune(self, data, target, out, validation, **options)
+        from feat2vec.space.vectors import vectors_of_group
+
+        return vectors_of_group(self, group, level)
+
+    def row_vectors(self, data: object, level: int | None = None) -> Vectors:
+        """The vectors of rows, by the names in the schema's `id` column.
+
+        A row's vector is the sum of the vectors of its groups. A run keeps no rows, so they are given.
+
+        Args:
+            data: A table: a file, a frame, ...
+            level: In a model with `ranks`, the space of the vectors.
+
+        Returns:
+            The vectors. They can be indexed by name.
+
+        Raises:
+            UserError: The schema has no `id`, or something is wrong with the table.
+
+        """
+        from feat2vec.space.vectors import vectors_of_rows
+
+        return vectors_of_rows(self, data, level)
+
+    @overload
+    def embed(
+        self,
+        rows: object,
+        groups: Sequence[str] | None = None,
+        level: int | None = None,
+        *,
+        by_group: Literal[False] = False,
+    ) -> Floats: ...
+
+    @overload
+    def embed(
+        self, rows: object, groups: Sequence[str] | None = None, level: int | None = None, *, by_group: Literal[True]
+    ) -> dict[str, Floats]: ...
+
+    def embed(
+        self, rows: object, groups: Sequence[str] | None = None, level: int | None = None, *, by_group: bool = False
+    ) -> Floats | dict[str, Floats]:
+        """Vectors of any rows: for each row the sum of the vectors of its groups.
+
+        Unseen values, missing groups and absent columns are fine; their vectors are zero or those of unseen values.
+
+        Args:
+            rows: A table: a file, a frame, a mapping of columns, ...
+            groups: The groups to add up, all if it is None.
+            level: In a model with `ranks`, the space of the vectors; by default 1, in which every value has a vector.
+            by_group: Return the vectors of each group instead of their sum.
+
+        Returns:
+            An array [rows, dim], or {group: array} with `by_group`.
+
+        Raises:
+            UserError: There is no such group or level, or something is wrong with the table.
+
+        >>> run.embed(films).shape, float(run.embed(films[["year"]], by_group=True)["director"].max())
+        ((60, 4), 0.0)
+
+        """
+        vectors: Floats | dict[str, Floats] = self.embedder(groups, level).embed(rows, by_group=by_group)
+        return vectors
+
+    def embedder(self, groups: Sequence[str] | None = None, level: int | None = None) -> Embedder:
+        """What `embed` uses, compiled once. `embedder().write(table, "vectors.parquet")` streams vectors to a file.
+
+        Args:
+            groups: As for `embed`.
+            level: As for `embed`.
+
+        Returns:
+            The embedder, the same one for the same arguments.
+
+        Raises:
+            UserError: There is no such group or level.
+
+        """
+        from feat2vec.space.embed import Embedder
+
+        key = (None if groups is None else tuple(groups), level)
+        if key not in self._embedders:
+            self._embedders[key] = Embedder(self.fitted, self.model, groups, level)
+        return self._embedders[key]
+
+    @cached_property
+    def _embedders(self) -> dict[tuple[tuple[str, ...] | None, int | None], Embedder]:
+        return {}
+
+    # --- scores -----------------------------------------------------------------------------------------------------
+
+    def predict(self, rows: object, level: int | None = None) -> dict[str, Any]:
+        """Predictions for any rows, as `feat2vec predict` writes them.
+
+        Args:
+            rows: A table: a file, a frame, a mapping of columns, ...
+            level: In a model with `ranks`, p predicts by the submodel B_{1,p}; the whole model by default.
+
+        Returns:
+            {column: array [rows]}: `score`, and by objective `probability`, `prediction`, ...
+
+        Raises:
+            UserError: There is no such level, or something is wrong with the table.
+
+        >>> run.predict(films)["score"].shape
+        (60,)
+
+        """
+        return self.predictor(level).predict(rows)
+
+    def predictor(self, level: int | None = None) -> Predictor:
+        """What `predict` uses, compiled once. `predictor().write(table, "scores.parquet")` streams to a file.
+
+        Args:
+            level: As for `predict`.
+
+        Returns:
+            The predictor, the same one for the same level.
+
+        Raises:
+            UserError: There is no such level.
+
+        """
+        from feat2vec.space.predict import Predictor
+
+        if level not in self._predictors:
+            self._predictors[level] = Predictor(self.fitted, self.model, level)
+        return self._predictors[level]
+
+    @cached_property
+    def _predictors(self) -> dict[int | None, Predictor]:
+        return {}
 
     def explain(self, rows: object, **options: Any) -> Explanation:
-        """A row's score, or two rows' similarity, as the sum of its parts: see `feat2vec.explain.explain`.
+        """A row's score, or the similarity of two rows, as the sum of its parts.
 
-        >>> found = run.explain({"director": "Ozu", "year": 1953})
-        >>> [part["groups"] for part in found.facts()["parts"]]
+        Args:
+            rows: A row as a mapping of columns to values, or a table.
+            options: The arguments of `feat2vec.explain.explain`: `index`, `to`, `to_index`, `class_name`, `level`.
+
+        Returns:
+            The parts, whose `facts()` are plain data and whose `page()` is HTML.
+
+        Raises:
+            UserError: Something is wrong with an argument or the row.
+
+        >>> explanation = run.explain({"director": "Ozu", "year": 1953})
+        >>> [part["groups"] for part in explanation.facts()["parts"]]
         [['director', 'year']]
+
         """
         from feat2vec.pages.explanation import explain
 
         return explain(self.model, self.fitted, rows, **options)
 
-    def embed(
-        self, rows: object, groups: Sequence[str] | None = None, level: int | None = None, *, by_group: bool = False
-    ) -> Any:
-        """Vectors [rows, dim] of any rows: the sum of the groups that are given, or of those in `groups`.
-
-        `by_group` gives {group: vectors} instead. Unseen values, missing groups and absent columns are fine. `level`
-        is for models with `ranks`; 1, in which every value has a vector, is the default.
-
-        >>> run.embed(films).shape, float(run.embed(films[["year"]], by_group=True)["director"].max())
-        ((60, 4), 0.0)
-        """
-        return self.embedder(groups, level).embed(rows, by_group=by_group)
+    # --- parts of other models --------------------------------------------------------------------------------------
 
     def encoder(
         self, *, trainable: bool = False, groups: Sequence[str] | None = None, level: int | None = None
     ) -> keras.Model:
-        """A plain Keras model from a batch of `dataset` to {group: vectors} and their sum, `row`.
+        """A plain Keras model from a batch of `dataset` to vectors, as a part of other models.
 
-        It is a copy: whatever trains it leaves the run as it is. Frozen (the default), its weights stay and it drops
-        nothing; with `trainable=True` gradients reach the tables, and what the schema drops in training is dropped.
+        It is a copy: to train it leaves the run as it is.
+
+        Args:
+            trainable: Let its weights learn, and drop in training what the schema drops. By default they are frozen
+                and nothing is dropped.
+            groups: The groups of its inputs, all if it is None.
+            level: In a model with `ranks`, the space of the vectors.
+
+        Returns:
+            A model whose outputs are {group: vectors [batch, dim]} and their sum, `row`.
+
+        Raises:
+            UserError: There is no such group or level.
 
         >>> vectors = run.encoder()(next(iter(run.dataset(films))))
-        >>> {name: tuple(some.shape) for name, some in vectors.items()}
+        >>> {name: tuple(tensor.shape) for name, tensor in vectors.items()}
         {'director': (60, 4), 'genre': (60, 4), 'year': (60, 4), 'row': (60, 4)}
+
         """
         from feat2vec.space.keras_models import encoder
 
@@ -97,15 +259,30 @@ class Run(TrainedRun):
         shuffle: bool = True,
         seed: int = 0,
     ) -> tf.data.Dataset:
-        """Batches for a model that `encoder` is a part of: ({group: entries}, label), without a target only the inputs.
+        """Batches for a model that `encoder` is a part of.
 
         A target of numbers is a label as it is (float32; a boolean is 0 or 1, a date counts days), one of text becomes
-        classes: int32, label i standing for `dataset.class_names[i]`, the most frequent first. Give these names as
-        `classes` to the dataset of other rows; `classes=True` makes classes of numbers.
+        classes: int32, label i standing for `dataset.class_names[i]`, the most frequent first.
+
+        Args:
+            rows: A table: a file, a frame, ...
+            target: The column of the labels, if any.
+            classes: The class names of another dataset, so that labels are the same; True makes classes of numbers.
+            groups: The groups of the inputs, all if it is None.
+            batch_size: Rows of a batch.
+            shuffle: Shuffle the rows anew in each epoch.
+            seed: Of the shuffling.
+
+        Returns:
+            A dataset of ({group: entries}, label); without a target, of the inputs alone.
+
+        Raises:
+            UserError: Something is wrong with an argument or the table.
 
         >>> inputs, hit = next(iter(run.dataset(films, target="hit", batch_size=20)))
         >>> sorted(inputs), hit.shape[0]
         (['director', 'genre', 'year'], 20)
+
         """
         from feat2vec.space.keras_models import dataset
 
@@ -113,62 +290,30 @@ class Run(TrainedRun):
             self.fitted, rows, target, classes=classes, groups=groups, batch_size=batch_size, shuffle=shuffle, seed=seed
         )
 
-    def predict(self, rows: object, level: int | None = None) -> dict[str, Any]:
-        """What the run says of any rows, by name: `probability`, `prediction`, ..., as `feat2vec predict` writes it.
+    def finetune(
+        self, data: object, target: str, out: str | Path | None = None, validation: object = None, **options: Any
+    ) -> Run:
+        """Learn a column of labelled rows from this run's vectors.
 
-        `level` p, in a model with `ranks`, is the submodel B_{1,p}.
+        Args:
+            data: Labelled rows.
+            target: The column to predict.
+            out: The new run's folder; a temporary one if none is given.
+            validation: Rows that the loss is measured on after each epoch.
+            options: The other arguments of `feat2vec.finetune`.
 
-        >>> run.predict(films)["score"].shape
-        (60,)
+        Returns:
+            The new run.
+
+        Raises:
+            UserError: Something is wrong with an argument or the table.
+            FailedError: The loss became infinite, or a file could not be written.
+
+        >>> run.finetune(films, "hit", settings=["training.epochs=1"], quiet=True).schema.target
+        'hit'
+
         """
-        return self.predictor(level).predict(rows)
-
-    def predictor(self, level: int | None = None) -> Predictor:
-        """What `predict` predicts by, compiled once: `predictor().write(table, "scores.parquet")` streams to a file."""
-        from feat2vec.space.predict import Predictor
-
-        if level not in self._predictors:
-            self._predictors[level] = Predictor(self.fitted, self.model, level)
-        return self._predictors[level]
-
-    @cached_property
-    def _predictors(self) -> dict[Any, Predictor]:
-        return {}
-
-    def embedder(self, groups: Sequence[str] | None = None, level: int | None = None) -> Embedder:
-        """What `embed` embeds by, compiled once: `embedder().write(table, "vectors.parquet")` streams to a file."""
-        from feat2vec.space.embed import Embedder
-
-        key = (groups if groups is None else tuple(groups), level)
-        if key not in self._embedders:
-            self._embedders[key] = Embedder(self.fitted, self.model, groups, level)
-        return self._embedders[key]
-
-    @cached_property
-    def _embedders(self) -> dict[Any, Embedder]:
-        return {}
-
-    def vectors(self, group: str, level: int | None = None) -> Vectors:
-        """A group's vectors by key, to compare and search; in a model with ranks `level` picks a common space.
-
-        >>> directors = run.vectors("director")
-        >>> directors
-        <Vectors of 'director': 3 of 4 dimensions>
-        >>> "Ozu" in directors, directors["Ozu"].shape
-        (True, (4,))
-        """
-        from feat2vec.space.vectors import vectors_of_group
-
-        return vectors_of_group(self, group, level)
-
-    def row_vectors(self, data: object, level: int | None = None) -> Vectors:
-        """The vectors of rows as a whole, by the names in the schema's `id` column; a run keeps no rows, so give them.
-
-        They are the sums of the vectors of a row's groups.
-        """
-        from feat2vec.space.vectors import vectors_of_rows
-
-        return vectors_of_rows(self, data, level)
+        return finetune(self, data, target, out, validation, **options)
 
     def export(
         self,
@@ -180,20 +325,35 @@ class Run(TrainedRun):
         normalise: bool = False,
         force: bool = False,
     ) -> dict[str, Any]:
-        """Write vectors into the folder `out` for other tools, whole or not at all; returns what its manifest says.
+        """Write vectors as files of other tools. The folder appears when all files are complete.
 
-        `format` is parquet, npz, word2vec (text and binary), projector (TensorBoard's), faiss, saved_model (raw strings
-        and numbers in, vectors out, without feat2vec) or sql (pgvector). A model with `ranks` is exported at one
-        `level`: by default 1, in which every value has a vector, or the whole space with `level_sharing: truncate`.
-        `normalise` makes vectors of length 1; `force` replaces an earlier export.
+        Args:
+            format: parquet, npz, word2vec (text and binary), projector (TensorBoard's), faiss, saved_model (raw strings
+                and numbers in, vectors out, without feat2vec) or sql (pgvector).
+            out: The folder.
+            groups: The groups to export, all if it is None.
+            level: In a model with `ranks`, the space of the vectors: by default 1, in which every value has a vector,
+                or the whole space with `level_sharing: truncate`.
+            normalise: Make vectors of length 1.
+            force: Replace an earlier export.
+
+        Returns:
+            What the export's manifest.json says.
+
+        Raises:
+            UserError: Something is wrong with an argument or the place.
+            OSError: A file could not be written.
 
         >>> facts = run.export("npz", "vectors", ["director"])
         >>> facts["groups"]["director"]["rows"], np.load("vectors/director.npz")["vectors"].shape
         (3, (3, 4))
+
         """
         from feat2vec.export.export import export
 
-        return export(self.learnt, self.fitted, format, out, groups, level=level, normalise=normalise, force=force)
+        return export(
+            self.vector_source, self.fitted, format, out, groups, level=level, normalise=normalise, force=force
+        )
 
 
 def train(
@@ -239,7 +399,7 @@ def train(
     """
     from feat2vec.training.train import train_into
 
-    def fill(folder: Path) -> None:
+    def write(folder: Path) -> None:
         train_into(
             folder,
             schema,
@@ -253,7 +413,7 @@ def train(
             memory=memory,
         )
 
-    return _run_in(out, fill)
+    return _run_in(out, write)
 
 
 def finetune(
@@ -308,7 +468,7 @@ def finetune(
     """
     from feat2vec.training.fine_tuning import finetune_into
 
-    def fill(folder: Path) -> None:
+    def write(folder: Path) -> None:
         finetune_into(
             folder,
             run,
@@ -326,17 +486,17 @@ def finetune(
             memory=memory,
         )
 
-    return _run_in(out, fill)
+    return _run_in(out, write)
 
 
-def _run_in(out: str | Path | None, fill: Callable[[Path], None]) -> Run:
-    """The run that `fill` writes into a folder; a temporary one goes when the run is forgotten."""
+def _run_in(out: str | Path | None, write: Callable[[Path], None]) -> Run:
+    """The run that `write` writes into a folder. A temporary one is removed when the run is garbage-collected."""
     if out is not None:
-        fill(Path(out))
+        write(Path(out))
         return load(out)
     temporary = temporary_folder()
     try:
-        fill(temporary / "run")
+        write(temporary / "run")
         run = load(temporary / "run")
     except BaseException:
         discard_temporary(temporary)
@@ -364,6 +524,6 @@ def load(folder: str | Path) -> Run:
     folder = Path(folder)
     manifest, metrics = read_facts(folder)
     run = Run(folder, manifest, metrics)
-    _ = run.fitted  # what is wrong with it is said now
+    _ = run.fitted  # reading it checks it
     release_memory()
     return run

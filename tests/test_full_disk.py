@@ -15,7 +15,7 @@ from feat2vec.cli.console import exit_code
 from feat2vec.export.export import FORMATS
 from feat2vec.pages.report import report
 from feat2vec.run import Run, train
-from feat2vec.training import train as trainer
+from feat2vec.training import train as training
 from feat2vec.writing import write_text
 
 ROWS = pa.table({"director": [f"name {i % 300}" for i in range(600)], "cast": [f"c{i % 9}" for i in range(600)]})
@@ -74,7 +74,7 @@ def test_a_run_that_cannot_be_written_keeps_its_checkpoint(tmp_path: Path, monke
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(trainer, "write_run", full)
+    monkeypatch.setattr(training, "write_run", full)
     with pytest.raises(OSError, match=r"No space left on device; make room and add --resume.*run\.partial"):
         train(SCHEMA, ROWS, tmp_path / "run", quiet=True)
     assert (tmp_path / "run.partial" / "checkpoint.npz").exists()

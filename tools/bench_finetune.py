@@ -35,7 +35,8 @@ import pyarrow.parquet as pq
 import feat2vec
 from feat2vec.run import Run, load, train
 from feat2vec.training.fine_tuning import HeadType, schema_of
-from feat2vec.training.train import Start, train_into
+from feat2vec.training.train import train_into
+from feat2vec.training.warm_start import WarmStart
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
 GROUPS = ["title", "plot"]
@@ -66,7 +67,7 @@ def scratch(schema: Any, run: Run, rows: pa.Table, out: Path) -> Run:
     """The run's encoder, and vectors that are drawn anew."""
     drawn = feat2vec.Feat2Vec.from_encoder(replace(run.fitted, classes=None))
     anew = replace(run, in_training=drawn)
-    train_into(out, schema, rows, quiet=True, start=Start(anew))
+    train_into(out, schema, rows, quiet=True, start=WarmStart(anew))
     return load(out)
 
 

@@ -77,7 +77,7 @@ def told(path: str, data: str) -> dict[str, float]:
     import feat2vec
     from feat2vec.model import optimizers
     from feat2vec.model.keras_model import Feat2Vec
-    from feat2vec.training.memory import estimate
+    from feat2vec.training.memory_estimate import estimate
 
     rows = feat2vec.fit(path, data)
     model = Feat2Vec.from_encoder(rows.encoder)

@@ -46,7 +46,7 @@ def main() -> None:
     from feat2vec.encode.encoder import fit
     from feat2vec.model.keras_model import Feat2Vec
     from feat2vec.schema.reading import read_schema
-    from feat2vec.training.train import share_cores
+    from feat2vec.training.execution import share_cores
 
     schema = read_schema(options.schema, settings=options.settings)
     share_cores(schema)

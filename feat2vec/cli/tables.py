@@ -76,7 +76,7 @@ def check(schema: str | None, data: str | None, resolved: bool, as_json_schema: 
         say_text(checked.resolved())
     if data is not None:
         from feat2vec.encode.encoder import fit
-        from feat2vec.training.memory import refuse_too_large
+        from feat2vec.training.memory_estimate import refuse_too_large
 
         encoded = fit(checked, data)
         refuse_too_large(encoded)

@@ -219,7 +219,7 @@ class TableStart(keras.initializers.Initializer):
 
 @contextmanager
 def tables_aside() -> Iterator[None]:
-    """Within it tables are made without numbers, and Keras saves and loads models without them."""
+    """Within it tables are made without numbers; Keras saves and loads models without them and without encoders."""
     token = _ASIDE.set(True)
     try:
         yield
@@ -228,7 +228,7 @@ def tables_aside() -> Iterator[None]:
 
 
 def are_aside() -> bool:
-    """Whether tables are kept out of what Keras does."""
+    """Whether tables, and the encoder, are kept out of what Keras does."""
     return _ASIDE.get()
 
 

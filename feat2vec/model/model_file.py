@@ -1,8 +1,8 @@
 """`model.keras`: a model in the file format of Keras, with tables that are written and read in pieces.
 
-The file is what `model.save` writes, without the optimizer's slots, and what `keras.models.load_model` loads. Keras
-itself would hold all weights three times to write or read it. A model that is read here is built from the run's own
-schema, not from what the file says of itself; see `weights_file`.
+The file is what `model.save` writes, without the optimizer's slots and the encoder, and what `keras.models.load_model`
+loads. Keras itself would hold all weights three times to write or read it. A model that is read here is built from the
+run's own schema, not from what the file says of itself; see `weights_file`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,11 @@ BESIDE_GROUPS = "what stands beside the groups"  # in messages: the weights of b
 
 
 def write_model(model: Feat2Vec, path: Path) -> None:
-    """Write a model that `keras.models.load_model` loads, without its optimizer's slots."""
+    """Write a model that `keras.models.load_model` loads, without its optimizer's slots and without its encoder.
+
+    The file is a part of a run, and the run's folder holds the encoder: `model.encoder` is None after
+    `keras.models.load_model`. `Encoder.load(folder)` reads it.
+    """
     with scratch_folder(path.parent, SCRATCH) as folder:
         _save_without_tables(model, folder)
         _write_tables(model, folder / WEIGHTS)

@@ -22,7 +22,7 @@ from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.model.extractors import Extracted, Extractor, LookupExtractor, Shape, build_extractor
 from feat2vec.model.group_vectors import add_groups, map_level, stack_columns, stack_linear, stack_vectors
-from feat2vec.model.large_variables import copy_to
+from feat2vec.model.large_variables import are_aside, copy_to
 from feat2vec.model.mlp import MlpHead
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
 from feat2vec.model.pair_scores_by_key import keyed_submodels
@@ -294,8 +294,8 @@ class ScoreModel(keras.Model):
         self.build()
 
     def save_assets(self, dir_path: str) -> None:
-        """Write the encoder beside the weights."""
-        if self.encoder is not None:
+        """Write the encoder beside the weights; a run's `model.keras` has none, as its folder holds the encoder."""
+        if self.encoder is not None and not are_aside():
             folder = Path(dir_path) / "encoder"
             folder.mkdir()
             self.encoder.write(folder)

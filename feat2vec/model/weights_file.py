@@ -1,8 +1,8 @@
 """The weights in `model.keras`, read in pieces and without TensorFlow: one table alone if no more is needed.
 
-The file is a zip archive: `config.json` (with the schema, which must be the run's), `model.weights.h5`, and the files
-of the encoder. Keras would build whatever `config.json` names, and unpack the archive into TMPDIR. Here the weights are
-read from within the archive, and nothing in it names code.
+The file is a zip archive: `config.json` (with the schema, which must be the run's) and `model.weights.h5`; in runs
+without digests, a copy of the encoder's files too. Keras would build whatever `config.json` names, and unpack the archive
+into TMPDIR. Here the weights are read from within the archive, and nothing in it names code.
 """
 
 from __future__ import annotations
@@ -86,6 +86,12 @@ class ModelFile:
     def model_arrays(self) -> StoredArrays:
         """The arrays of the model itself, which belong to no layer."""
         return StoredArrays(self.path, "what stands beside the groups", self.weights.get("vars", {}))
+
+
+def holds_encoder(path: Path) -> bool:
+    """Whether a model's file has a copy of the encoder, as those of runs without digests do."""
+    with damage_as_user_error(path), zipfile.ZipFile(path) as archive:
+        return any(name.startswith(ASSETS) for name in archive.namelist())
 
 
 @contextmanager

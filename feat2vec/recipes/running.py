@@ -18,7 +18,7 @@ from feat2vec.recipes.rows import Parts, make_parts, sources_of
 from feat2vec.run import Run, load
 from feat2vec.table.table import open_table
 from feat2vec.terminal import printable, shortened
-from feat2vec.training.train import Training
+from feat2vec.training.train import TrainingRequest, check_finished_run, train_in_work_folder
 from feat2vec.writing import (
     FolderPlace,
     file_in,
@@ -87,11 +87,11 @@ def run_recipe(
             ours = (f"{path}: {problem}" if problem.startswith("rows: ") else problem for problem in error.problems)
             raise UserError(*ours) from None
         tables = parts.tables
-        training = Training(schema, tables.get("validation"), resume, force, quiet)
+        request = TrainingRequest(schema, tables.get("validation"), resume, force, quiet)
         if place is None:
-            training.finished(out, tables["train"])
+            check_finished_run(request, out, tables["train"])
         else:
-            training.within(partial, place, tables["train"])
+            train_in_work_folder(request, partial, place, tables["train"])
         steps = _Steps(recipe, load(out), parts, quiet, tell, check=rows is None)
         facts = steps.all_facts()
         facts |= {"seconds": round(time.perf_counter() - began, 1), "missed": steps.missed}

@@ -29,7 +29,7 @@ class Batches:
 
     A table of more than `block` rows is shuffled in two steps: chunks of neighbouring rows, then the rows of as many
     chunks as fill a block. An epoch is a multiple of `steps_at_once` batches, for Keras'
-    `steps_per_execution`. `epoch` and `step` say where the next iteration of `dataset()` begins; it counts on.
+    `steps_per_execution`. The next iteration of `dataset()` begins at `start_at(epoch, step)`; it counts on.
     """
 
     def __init__(
@@ -55,6 +55,10 @@ class Batches:
         self.steps = self.steps_at_once * executions  # of nearly equal size, so that no batch is a few rows
         self.block = max(block // batch_size, 1) * batch_size
         self.epoch = self.step = 0
+
+    def start_at(self, epoch: int, step: int) -> None:
+        """Let the next iteration of `dataset()` begin at a step of an epoch."""
+        self.epoch, self.step = epoch, step
 
     def bounds(self, step: int) -> int:
         """The number of rows in the batches before a step."""

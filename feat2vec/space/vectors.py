@@ -394,7 +394,7 @@ class Vectors:
 
 def vectors_of_group(run: TrainedRun, group: str, level: int | None = None) -> Vectors:
     """A run's vectors of a group by key."""
-    return group_vectors(run.learnt, run.fitted, group, level, run.folder)
+    return group_vectors(run.vector_source, run.fitted, group, level, run.folder)
 
 
 def vectors_of_rows(run: TrainedRun, data: object, level: int | None = None) -> Vectors:

@@ -1,4 +1,4 @@
-"""`finetune`: a run's vectors to a run that predicts a column, learnt from labelled rows."""
+"""`finetune`: the vectors of a run to a run that predicts a column, learnt from labelled rows."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 from feat2vec.encode.encoder import MEMORY, check_memory
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.objectives import OBJECTIVES
-from feat2vec.schema.options import Schema
+from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.stages import is_list, kind_of_type, stages
 from feat2vec.table.table import Table, open_table
 from feat2vec.training.run_folder import TrainedRun
-from feat2vec.training.train import Start, share_cores, train_into
+from feat2vec.training.train import train_into
+from feat2vec.training.warm_start import WarmStart
 
 HeadType = Literal["fm", "mlp"]
 ObjectiveType = Literal["logistic", "regression", "softmax"]
 # Labelled rows are few: small batches. The rate is the one that tools/bench_finetune.py chooses most often.
-TRAINING = {"epochs": 30, "batch_size": 64, "optimizer": {"type": "adam", "learning_rate": 0.01}}
-FREE = ("item_dropout", "dropout")  # options of extractors that may differ from the first run's
-HEADS, OBJECTIVE_TYPES = get_args(HeadType), get_args(ObjectiveType)
+TRAINING_DEFAULTS = {"epochs": 30, "batch_size": 64, "optimizer": {"type": "adam", "learning_rate": 0.01}}
+CHANGEABLE_OPTIONS = ("item_dropout", "dropout")  # of extractors; all others decide what the vectors are
 
 
 def finetune_into(
@@ -51,7 +51,6 @@ def finetune_into(
     schema = schema_of(run.schema, table, target, head=head, objective=objective, groups=groups, settings=settings)
     if out.resolve() == run.folder.resolve():
         raise UserError(f"{out}: is the run to begin with, which stays as it is; choose another folder")
-    share_cores(schema)
     train_into(
         out,
         schema,
@@ -61,8 +60,11 @@ def finetune_into(
         force=force,
         quiet=quiet,
         memory=memory,
-        start=Start(run, freeze),
+        start=WarmStart(run, freeze),
     )
+
+
+# --- the new schema -------------------------------------------------------------------------------------------------
 
 
 def schema_of(
@@ -75,104 +77,140 @@ def schema_of(
     groups: Sequence[str] | None = None,
     settings: Sequence[str] = (),
 ) -> Schema:
-    """The schema of a run that learns a table's column from the vectors of a run with another schema."""
-    for option, word, known in (("--head", head, HEADS), ("--objective", objective, (None, *OBJECTIVE_TYPES))):
-        if word not in known:
-            raise UserError(f"{option}: is one of {', '.join(filter(None, known))}; received {word!r}")
-    if not isinstance(target, str) or target not in table.columns:
-        near = suggest(target, table.columns) or f"; the columns are {listed(table.columns)}"
-        raise UserError(f"--target: {table.name} has no column {target!r}{near}")
-    if is_list(table.columns[target]):
-        kind = table.columns[target]
-        raise UserError(f"--target: column {target!r} of {table.name} holds lists ({kind}); a row has one value")
-    kind_of_objective = objective or objective_of(table, target)
+    """The schema of a run that learns a column of a table from the vectors of another run.
+
+    Args:
+        first: The schema of the run that the vectors are taken from.
+        table: The labelled rows.
+        target: The column to predict.
+        head: What turns vectors into a prediction.
+        objective: What is learnt; by default it follows from the column (`objective_of`).
+        groups: The groups to learn from; all that do not hold the target by default.
+        settings: Values that replace the new schema's.
+
+    Returns:
+        The schema.
+
+    Raises:
+        UserError: An argument is unknown, or the settings change what the vectors are.
+
+    """
+    _check_words(head, objective)
+    _check_target(table, target)
+    chosen_objective = objective or objective_of(table, target)
     data: dict[str, Any] = parse_document(first.resolved()).data
-    data["groups"] = _without(first, target, groups)
+    data["groups"] = _chosen_groups(first, target, groups)
     del data["noise"]
     if data["id"] == target or data["id"] not in table.columns:
         data["id"] = None
-    has_classes = OBJECTIVES[kind_of_objective].has_classes
-    data["model"]["together"] = [] if has_classes else _sets_left(first, list(data["groups"]))
+    has_classes = OBJECTIVES[chosen_objective].has_classes
+    data["model"]["together"] = [] if has_classes else _chosen_sets(first, list(data["groups"]))
     data["model"]["bias"] = not has_classes  # classes have biases of their own, and no linear terms
-    data["objective"] = {"type": kind_of_objective, "target": target}
+    data["objective"] = {"type": chosen_objective, "target": target}
     data["head"] = {"type": head}
-    data["training"] = {**TRAINING, "seed": first.training.seed}
+    data["training"] = {**TRAINING_DEFAULTS, "seed": first.training.seed}
     schema = read_schema(data, settings=settings)
     _refuse_other_vectors(first, schema)
     return schema
 
 
+def _check_words(head: str, objective: str | None) -> None:
+    for option, word, allowed in (
+        ("--head", head, get_args(HeadType)),
+        ("--objective", objective, get_args(ObjectiveType)),
+    ):
+        is_default = option == "--objective" and word is None
+        if word not in allowed and not is_default:
+            raise UserError(f"{option}: is one of {', '.join(allowed)}; received {word!r}")
+
+
+def _check_target(table: Table, target: str) -> None:
+    if not isinstance(target, str) or target not in table.columns:
+        hint = suggest(target, table.columns) or f"; the columns are {listed(table.columns)}"
+        raise UserError(f"--target: {table.name} has no column {target!r}{hint}")
+    kind = table.columns[target]
+    if is_list(kind):
+        raise UserError(f"--target: column {target!r} of {table.name} holds lists ({kind}); a row has one value")
+
+
 def objective_of(table: Table, target: str) -> ObjectiveType:
-    """What a column's values ask for: logistic for 0 and 1, softmax for text, regression for other numbers."""
+    """The objective that fits a column: logistic for 0 and 1, softmax for text, regression for other numbers."""
     if table.typed and kind_of_type(table.columns[target]) == "text":
         return "softmax"
-    binary = True
+    is_binary = True
     for stage in stages(table, [target]):
         try:
             numbers, _ = numbers_of(stage, target)
         except UserError:
             if table.typed:
                 raise
-            return "softmax"
-        binary = binary and bool(np.isin(numbers[~np.isnan(numbers)], (0, 1)).all())
-        if table.typed and not binary:
+            return "softmax"  # a CSV has no types: the column holds text
+        is_binary = is_binary and bool(np.isin(numbers[~np.isnan(numbers)], (0, 1)).all())
+        if table.typed and not is_binary:
             break
-    return "logistic" if binary else "regression"
+    return "logistic" if is_binary else "regression"
 
 
-def _without(first: Schema, target: str, groups: Sequence[str] | None) -> dict[str, Any]:
-    """The groups that are asked for, as data; none that holds the target."""
-    given = list(first.groups) if groups is None else list(groups)
-    for name in given:
+def _chosen_groups(first: Schema, target: str, groups: Sequence[str] | None) -> dict[str, Any]:
+    """The groups to learn from, as data. None of them holds the target."""
+    names = list(first.groups) if groups is None else list(groups)
+    for name in names:
         if name not in first.groups:
-            near = suggest(name, first.groups) or f"; the groups are {listed(first.groups)}"
-            raise UserError(f"--groups: the run has no group {name!r}{near}")
+            hint = suggest(name, first.groups) or f"; the groups are {listed(first.groups)}"
+            raise UserError(f"--groups: the run has no group {name!r}{hint}")
     data: dict[str, Any] = parse_document(first.resolved()).data
-    for group in data["groups"].values():
-        if "item_dropout" in group["extractor"]:  # it makes noise harder to tell; labels learn better from whole rows
-            group["extractor"]["item_dropout"] = 0.0
-    left = {
-        name: data["groups"][name]
-        for name, group in first.groups.items()
-        if name in given and target not in _columns(group)
-    }
-    if not left:
-        every = groups is None
-        remedy = "train another run" if every else "name others"
-        raise UserError(f"--target: {'every group' if every else 'each of --groups'} holds {target!r} itself; {remedy}")
-    return left
+    chosen = {}
+    for name, group in first.groups.items():
+        if name not in names or target in _columns(group):
+            continue
+        chosen[name] = data["groups"][name]
+        # It makes noise harder to tell from rows, but labels are learnt better from all items.
+        if "item_dropout" in chosen[name]["extractor"]:
+            chosen[name]["extractor"]["item_dropout"] = 0.0
+    if not chosen:
+        which, remedy = ("every group", "train another run") if groups is None else ("each of --groups", "name others")
+        raise UserError(f"--target: {which} holds {target!r} itself; {remedy}")
+    return chosen
 
 
-def _sets_left(first: Schema, groups: Sequence[str]) -> list[list[str]]:
-    """What is together of the groups, unless it is all of them."""
+def _chosen_sets(first: Schema, groups: Sequence[str]) -> list[list[str]]:
+    """The sets of `model.together` with the groups that are left, without sets of one group or of all groups."""
     sets = [[name for name in names if name in groups] for names in first.model.together]
     return [names for names in sets if 1 < len(names) < len(groups)]
 
 
-def _columns(group: Any) -> tuple[str, ...]:
-    return (*group.columns, getattr(group.extractor, "weights", None) or "")
+def _columns(group: Group) -> tuple[str, ...]:
+    """The columns that a group reads, with that of its items' weights."""
+    weights = getattr(group.extractor, "weights", None)
+    return (*group.columns, weights) if weights else group.columns
 
 
 def _refuse_other_vectors(first: Schema, schema: Schema) -> None:
-    """Vectors can begin as those of the first run only if they are of the same kind."""
+    """Raise if the vectors of the first run cannot be those of the new schema."""
     problems = []
     for key in ("dim", "ranks", "level_sharing"):
         before, now = getattr(first.model, key), getattr(schema.model, key)
         if before != now:
             problems.append(f"--set model.{key}: the run's vectors have {before}; received {now}")
     for name, group in schema.groups.items():
-        old = first.groups.get(name)
-        same = old is not None and old.columns == group.columns and type(old.extractor) is type(group.extractor)
-        if (
-            old is None
-            or not same
-            or any(getattr(old.extractor, key) != value for key, value in group.extractor if key not in FREE)
-        ):
+        if name not in first.groups or not _has_same_vectors(first.groups[name], group):
             problems.append(
-                f"--set groups.{name}: the run's vectors are of another kind; only {' and '.join(FREE)} may change"
+                f"--set groups.{name}: the run's vectors are of another kind; "
+                f"only {' and '.join(CHANGEABLE_OPTIONS)} may change"
             )
     if problems:
         raise UserError(*problems)
 
 
-__all__ = ["Start", "finetune_into", "objective_of", "schema_of"]
+def _has_same_vectors(before: Group, now: Group) -> bool:
+    """Whether two groups read the same columns by the same extractor."""
+    if before.columns != now.columns or type(before.extractor) is not type(now.extractor):
+        return False
+    return all(
+        getattr(before.extractor, option) == value
+        for option, value in now.extractor
+        if option not in CHANGEABLE_OPTIONS
+    )
+
+
+__all__ = ["finetune_into", "objective_of", "schema_of"]

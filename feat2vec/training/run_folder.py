@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import RESTORE, UserError, in_a_line, refuse_stray_bytes
 from feat2vec.model.model_file import StoredModel, read_model, write_model
+from feat2vec.model.weights_file import holds_encoder
 from feat2vec.schema.options import Schema
 from feat2vec.writing import folder_place, new_folder, partial_folder
 from feat2vec.writing.digests import PARTS, check_manifest, check_parts, sealed
@@ -33,12 +34,20 @@ PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A trained run: `fitted`, the encoder, for rows, `model` for vectors and scores."""
+    """A trained run, whose parts are read when they are first needed.
+
+    Args:
+        folder: The run's folder.
+        manifest: What its manifest.json says.
+        metrics: What its metrics.json says.
+        in_training: A model that no folder holds yet, instead of all these.
+
+    """
 
     folder: Path
     manifest: Mapping[str, Any]
     metrics: Mapping[str, Any]
-    in_training: Feat2Vec | None = None  # a model that no folder holds yet, to be measured as a run is
+    in_training: Feat2Vec | None = None
 
     @classmethod
     def of_model(cls, model: Feat2Vec) -> Self:
@@ -59,21 +68,36 @@ class TrainedRun:
 
     @cached_property
     def model(self) -> Feat2Vec:
-        """The trained model, for use; to train it on, load `model.keras` with Keras, which compiles it."""
+        """The trained model, for use.
+
+        To train it further, load `model.keras` with `keras.models.load_model`, which compiles it. The run's encoder is
+        `fitted`; `model.keras` has no copy of it.
+        """
         if self.in_training is not None:
             return self.in_training
-        check_parts(self.folder, self.manifest, [MODEL])
+        self._check_model_file()
         return read_model(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
 
     @property
-    def learnt(self) -> Feat2Vec | StoredModel:
-        """The model if it has been read, else what reads no more of its file than is needed."""
-        return self.model if "model" in vars(self) else self._stored
+    def vector_source(self) -> Feat2Vec | StoredModel:
+        """What vectors are read from: the model if it is in memory, else its file, read only as far as needed."""
+        is_in_memory = "model" in self.__dict__  # where `cached_property` keeps it
+        return self.model if is_in_memory else self._stored_model
 
     @cached_property
-    def _stored(self) -> StoredModel:
-        check_parts(self.folder, self.manifest, [MODEL])
+    def _stored_model(self) -> StoredModel:
+        self._check_model_file()
         return StoredModel(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
+
+    def _check_model_file(self) -> None:
+        """Raise if nothing shows that the model's file and the encoder beside it belong together.
+
+        A run has the digests of all its files. One that was written before there were digests has a copy of the encoder
+        in the model's file instead, which `read_model` compares.
+        """
+        check_parts(self.folder, self.manifest, [MODEL])
+        if PARTS not in self.manifest and not holds_encoder(self.folder / MODEL):
+            raise UserError(f"{self.folder / 'manifest.json'}: has lost the digests of the run's files; {RESTORE}")
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
@@ -107,10 +131,10 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if not (folder / "manifest.json").is_file():
         what = "is no run (it has no manifest.json)" if folder.exists() else "does not exist"
         partial = partial_folder(folder)
-        more = (
-            f"; {partial} was not finished, `feat2vec train ... --resume` goes on with it" if partial.exists() else ""
-        )
-        raise UserError(f"{folder}: {what}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{more}")
+        hint = ""
+        if partial.exists():
+            hint = f"; {partial} was not finished, `feat2vec train ... --resume` goes on with it"
+        raise UserError(f"{folder}: {what}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{hint}")
     try:
         manifest = read_json(folder / "manifest.json")
         if manifest["format"] != FORMAT:
@@ -136,20 +160,29 @@ def write_run(
     history: Sequence[Mapping[str, Any]],
     learnt_from: Mapping[str, Any],
 ) -> None:
-    """Write a run into a folder that does not exist, whole or not at all."""
+    """Write a run into a folder that does not exist, or nothing if that fails.
+
+    Args:
+        folder: The folder.
+        model: The trained model with its encoder, which is stored beside the model's file.
+        metrics: What metrics.json says.
+        history: The numbers of each epoch.
+        learnt_from: Digests of what the run is learnt from, for the manifest.
+
+    """
     if model.encoder is None:
         raise ValueError("the model has no encoder")
     versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
     manifest = {"format": FORMAT, "versions": versions, **learnt_from, "seed": model.schema.training.seed}
-    with new_folder(folder_place(folder, "run")) as made:
-        model.encoder.write(made)
-        write_model(model, made / MODEL)
-        _write_json(made / "metrics.json", metrics)
-        with (made / "history.csv").open("w", newline="", encoding="utf-8") as file:
+    with new_folder(folder_place(folder, "run")) as new_run:
+        model.encoder.write(new_run)
+        write_model(model, new_run / MODEL)
+        _write_json(new_run / "metrics.json", metrics)
+        with (new_run / "history.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(history[-1]) if history else ["epoch"])
             writer.writeheader()
             writer.writerows(history)
-        _write_json(made / "manifest.json", sealed(manifest, made))
+        _write_json(new_run / "manifest.json", sealed(manifest, new_run))
 
 
 def _write_json(path: Path, facts: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from feat2vec import cli
 from feat2vec.cli import console
 from feat2vec.errors import FailedError, UserError
 from feat2vec.pages.explanation import Explanation, Part
-from feat2vec.training.progress import Reporter
+from feat2vec.training.reporting import Reporter
 from tests.cli.test_cli import CSV, SCHEMA
 from tests.commands import PROGRAM, feat2vec
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from feat2vec.training import memory
+from feat2vec.training import memory_estimate
 from tests.cli.test_cli import SCHEMA as FILMS
 from tests.commands import feat2vec
 
@@ -182,7 +182,7 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_each_mistake_is_answered(made: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mistake = MISTAKES[name]
-    monkeypatch.setattr(memory, "free_memory", lambda: 8 << 20 if "dim" in name else 2 << 30)
+    monkeypatch.setattr(memory_estimate, "free_memory", lambda: 8 << 20 if "dim" in name else 2 << 30)
     before = sorted(made.rglob("*"))
     done = feat2vec(*mistake.words.split(), folder=made, code=2)
     assert done.stdout == ""

@@ -106,10 +106,13 @@ def test_vectors_that_are_not_frozen_begin_as_the_runs_and_learn(run: feat2vec.R
     still = ["training.epochs=1", "training.optimizer.learning_rate=1e-30"]
     tuned = run.finetune(table(80, 1), "good", tmp_path / "still", settings=still, quiet=True)
     for name, weights in vectors_of(tuned).items():
-        for one, other in zip(weights, vectors_of(run)[name], strict=True):
-            np.testing.assert_allclose(np.frombuffer(one, np.float32), np.frombuffer(other, np.float32), atol=1e-6)
+        for weight, expected in zip(weights, vectors_of(run)[name], strict=True):
+            np.testing.assert_allclose(
+                np.frombuffer(weight, np.float32), np.frombuffer(expected, np.float32), atol=1e-6
+            )
     tuned = run.finetune(table(80, 1), "good", tmp_path / "run", settings=["training.epochs=1"], quiet=True)
-    assert all(one != other for one, other in zip(vectors_of(tuned).values(), vectors_of(run).values(), strict=False))
+    pairs = zip(vectors_of(tuned).values(), vectors_of(run).values(), strict=False)
+    assert all(learnt != before for learnt, before in pairs)
 
 
 @pytest.mark.slow
@@ -170,10 +173,11 @@ def test_the_objective_follows_from_the_column(values: list[Any], expected: str,
 def test_an_interrupted_one_is_resumed(plain: feat2vec.Run, tmp_path: Path) -> None:
     import keras
 
-    from feat2vec.training.train import Start, train_into
+    from feat2vec.training.train import train_into
+    from feat2vec.training.warm_start import WarmStart
 
-    rows, made = table(120, 1), ["training.epochs=3"]
-    whole = plain.finetune(rows, "good", tmp_path / "whole", freeze=True, settings=made, quiet=True)
+    rows, settings = table(120, 1), ["training.epochs=3"]
+    uninterrupted = plain.finetune(rows, "good", tmp_path / "whole", freeze=True, settings=settings, quiet=True)
 
     class Stop(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -181,17 +185,18 @@ def test_an_interrupted_one_is_resumed(plain: feat2vec.Run, tmp_path: Path) -> N
             if epoch == 2:
                 raise KeyboardInterrupt
 
-    again = schema_of(plain.schema, open_table(rows), "good", settings=made)
+    again = schema_of(plain.schema, open_table(rows), "good", settings=settings)
     with pytest.raises(KeyboardInterrupt):
-        train_into(tmp_path / "cut", again, rows, quiet=True, start=Start(plain, True), callbacks=[Stop()])
+        train_into(tmp_path / "cut", again, rows, quiet=True, start=WarmStart(plain, True), callbacks=[Stop()])
     assert (partial_folder(tmp_path / "cut") / "checkpoint.npz").exists()
-    options: dict[str, Any] = {"settings": made, "quiet": True, "resume": True}
+    options: dict[str, Any] = {"settings": settings, "quiet": True, "resume": True}
     with pytest.raises(UserError, match=r"start\.freeze: True before, False now"):
         plain.finetune(rows, "good", tmp_path / "cut", **options)
-    cut = plain.finetune(rows, "good", tmp_path / "cut", freeze=True, **options)
-    for one, other in zip(whole.model.weights, cut.model.weights, strict=True):
-        assert one.numpy().tobytes() == other.numpy().tobytes()
-    assert plain.finetune(rows, "good", tmp_path / "cut", freeze=True, **options).history == cut.history  # was finished
+    resumed = plain.finetune(rows, "good", tmp_path / "cut", freeze=True, **options)
+    for expected, weight in zip(uninterrupted.model.weights, resumed.model.weights, strict=True):
+        assert weight.numpy().tobytes() == expected.numpy().tobytes()
+    finished_before = plain.finetune(rows, "good", tmp_path / "cut", freeze=True, **options)
+    assert finished_before.history == resumed.history
 
 
 def test_what_is_together_stays_so_where_groups_are_left_and_pairs_are_asked_for() -> None:

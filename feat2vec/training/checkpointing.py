@@ -1,0 +1,165 @@
+"""The Keras callback that keeps checkpoints: when one is written, what it holds, and how a training goes on from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+import keras
+
+from feat2vec.encode.entry_tables import Array
+from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.training.checkpoint_check import ExpectedCheckpoint, check_checkpoint
+from feat2vec.training.checkpoint_file import (
+    CheckpointReader,
+    Streamed,
+    commit_checkpoint,
+    fill_checkpoint,
+    open_checkpoint,
+)
+from feat2vec.training.fingerprints import refuse_other_origin
+from feat2vec.training.progress import Progress
+from feat2vec.training.variables import restore_variable, streamed_variable
+
+LEAST_SECONDS_BETWEEN = 1.0  # at ends of epochs: writing a checkpoint may take as long as a short epoch
+LARGEST_SHARE_OF_TIME = 0.1  # in which training waits for checkpoints at ends of epochs
+
+
+class Resumable(Protocol):
+    """A callback whose state is a part of a checkpoint."""
+
+    def facts(self) -> dict[str, Any]:
+        """State as JSON. Its keys are the callback's own."""
+
+    def arrays(self) -> Mapping[str, Array | Streamed]:
+        """State as arrays. Their names are the callback's own."""
+
+    def restore(self, checkpoint: CheckpointReader) -> None:
+        """Take the state from a checkpoint that was checked."""
+
+
+class Checkpointing(keras.callbacks.Callback):
+    """Writes a checkpoint at ends of epochs and every `training.checkpoint_minutes`.
+
+    A checkpoint has every variable that training changes (weights, the optimizer's slots, the metric), the state of
+    other callbacks, and what the training is learnt from. The order of rows and all random draws follow from the seed,
+    the epoch and the step, so that a training that resumes ends with the same bytes. Keras' `BackupAndRestore` keeps no
+    step within an epoch that batches could go on from, and copies the weights.
+
+    Training waits while the variables are read, and goes on while the disk takes them. It stands behind the
+    callbacks whose state it saves.
+
+    Args:
+        path: The file.
+        model: The model, compiled.
+        progress: How far training has come, which is saved too.
+        parts: Other callbacks whose state is saved.
+        origin: What the training is learnt from; a checkpoint of another one is refused.
+
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        model: Feat2Vec,
+        progress: Progress,
+        parts: Sequence[Resumable],
+        origin: Mapping[str, Any],
+    ) -> None:
+        super().__init__()
+        self.set_model(model)  # `fit` does so too, but a checkpoint is restored before
+        self.path, self.progress, self.origin = path, progress, origin
+        self.parts: list[Resumable] = [progress, *parts]
+        self.steps = progress.batches.steps
+        self.longest_pause = model.schema.training.checkpoint_minutes * 60
+        self._metric_values: list[Array] = []  # of an epoch that goes on within
+        self._writer = ThreadPoolExecutor(1)
+        self._last_write: Future[None] | None = None
+        self._last_saved = time.monotonic()
+        self._seconds_to_save = 0.0
+
+    # --- when -------------------------------------------------------------------------------------------------------
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Go on with the metric of an epoch that was interrupted, which Keras has reset."""
+        del epoch, logs
+        if self._metric_values:
+            for variable, value in zip(self.model.metrics_variables, self._metric_values, strict=True):
+                variable.assign(value)
+            self._metric_values = []
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Save within a long epoch."""
+        del batch, logs
+        is_due = time.monotonic() - self._last_saved > self.longest_pause
+        if is_due and self.progress.step < self.steps:
+            self._save()
+            self.progress.restart_clock()
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Save at the end of an epoch, unless epochs are short."""
+        del epoch, logs
+        pause = max(LEAST_SECONDS_BETWEEN, self._seconds_to_save / LARGEST_SHARE_OF_TIME)
+        is_due = time.monotonic() - self._last_saved >= min(pause, self.longest_pause)
+        if self._last_write is None or is_due:
+            self._save()
+
+    # --- what -------------------------------------------------------------------------------------------------------
+
+    def _variables(self) -> list[keras.Variable]:
+        """Every variable that training changes."""
+        model = self.model
+        return [*model.variables, *model.optimizer.variables, *model.metrics_variables]
+
+    def _save(self) -> None:
+        """Read the state into a new file, and let the disk have it while training goes on."""
+        arrays: dict[str, Array | Streamed] = {
+            f"state {i}": streamed_variable(variable) for i, variable in enumerate(self._variables())
+        }
+        facts = dict(self.origin)
+        for part in self.parts:
+            facts |= part.facts()
+            arrays |= part.arrays()
+        self.wait()
+        start = time.monotonic()
+        fill_checkpoint(self.path, facts, arrays)
+        self._seconds_to_save = time.monotonic() - start
+        self._last_write = self._writer.submit(commit_checkpoint, self.path)
+        self._last_saved = time.monotonic()
+
+    def wait(self) -> None:
+        """Wait until the disk has the last checkpoint; raise what went wrong with it."""
+        if self._last_write is not None:
+            self._last_write.result()
+
+    def close(self) -> None:
+        """Write no more."""
+        self._writer.shutdown()
+
+    # --- resuming ---------------------------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Go on from the checkpoint, if there is one.
+
+        Raises:
+            UserError: It is damaged, or of a training from another schema or other rows.
+
+        """
+        if not self.path.exists():
+            return
+        variables = self._variables()
+        with open_checkpoint(self.path) as checkpoint:
+            origin_before = {key: checkpoint.facts.get(key) for key in self.origin}
+            refuse_other_origin(self.path.parent, origin_before, self.origin)
+            epochs = self.model.schema.training.epochs
+            check_checkpoint(checkpoint, ExpectedCheckpoint(variables, self.model.weights, epochs, self.steps))
+            for i, variable in enumerate(variables):
+                restore_variable(checkpoint, f"state {i}", variable)
+            for part in self.parts:
+                part.restore(checkpoint)
+        if self.progress.step:
+            self._metric_values = [variable.numpy() for variable in self.model.metrics_variables]
+        self._last_saved = time.monotonic()

@@ -1,0 +1,58 @@
+"""How TensorFlow executes the steps of a training. Only speed and memory depend on it, not the results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from feat2vec.schema.extractor_options import ItemsSpec
+from feat2vec.schema.options import Schema
+
+
+@dataclass(frozen=True)
+class ExecutionLimits:
+    """Sizes by which a way of execution is chosen.
+
+    A step of many groups can read all of them at once (`Feat2Vec.batches(together=True)`), whose graph is smaller and
+    made faster than one with operations for each group.
+
+    Args:
+        short_training_rows: Up to so many rows in all epochs, making a graph for each group takes longer than the
+            steps. Graphs of such trainings are not optimized either.
+        eager_steps: Up to so many steps in all epochs, of many groups, take less time than making a graph.
+        separate_groups: From so many groups on, a graph with operations for each of them takes gigabytes.
+
+    """
+
+    short_training_rows: int = 500_000
+    eager_steps: int = 16
+    separate_groups: int = 200
+
+
+DEFAULT_LIMITS = ExecutionLimits()
+
+
+def share_cores(schema: Schema) -> None:
+    """Let each operation use one core, if all groups are lookups.
+
+    A step of lookups is many short operations. To run several side by side is faster than to split each of them.
+    """
+    if all(isinstance(group.extractor, ItemsSpec) for group in schema.groups.values()):
+        with suppress(RuntimeError):  # TensorFlow has started already, and its threads cannot be changed
+            tf.config.threading.set_intra_op_parallelism_threads(1)
+            tf.config.threading.set_inter_op_parallelism_threads(os.cpu_count() or 1)
+
+
+@contextmanager
+def without_graph_optimization() -> Iterator[None]:
+    """Run graphs as they are made. To optimize one of many groups takes longer than the steps of a short training."""
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **before})

@@ -1,0 +1,188 @@
+"""`Fitting`: a model, its batches, and the callbacks that `model.fit` is called with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from feat2vec.encode.encoder import Encoded
+from feat2vec.model import optimizers
+from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.sampling.batches import Batches
+from feat2vec.training.averaging import EpochAveraging
+from feat2vec.training.checkpointing import Checkpointing, Resumable
+from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits, without_graph_optimization
+from feat2vec.training.loss_check import LossCheck
+from feat2vec.training.patience import Patience
+from feat2vec.training.process_memory import release_memory
+from feat2vec.training.progress import Progress
+from feat2vec.training.reporting import Reporter, Reporting
+from feat2vec.training.warm_start import WarmStart
+
+BEST_WEIGHTS = "best"  # a file beside the checkpoint
+
+
+class Fitting:
+    """Fits a model to encoded rows, from the beginning or from where a checkpoint left off.
+
+    Args:
+        rows: The training rows.
+        validation_rows: Rows that the loss is measured on after each epoch.
+        checkpoint: The file for checkpoints. If it is there, the training goes on from it.
+        origin: What the training is learnt from (`fingerprints.learnt_from`), for checkpoints.
+        began: The `time.perf_counter()` when this session began.
+        quiet: Print nothing.
+        start: The run that the model's vectors are taken from, if any.
+        limits: How steps are executed.
+
+    Raises:
+        UserError: The checkpoint is damaged, or of another training.
+
+    """
+
+    def __init__(
+        self,
+        rows: Encoded,
+        validation_rows: Encoded | None,
+        checkpoint: Path,
+        origin: Mapping[str, Any],
+        *,
+        began: float,
+        quiet: bool,
+        start: WarmStart | None = None,
+        limits: ExecutionLimits = DEFAULT_LIMITS,
+    ) -> None:
+        self.options = rows.encoder.schema.training
+        self.model = _new_model(rows, start)
+        self.is_short = len(rows) * self.options.epochs <= limits.short_training_rows
+        together = self.is_short or len(self.model.groups) >= limits.separate_groups
+        self.model.learn_from(rows)
+        self.batches = self.model.batches(rows, together=together)
+        self.validation_batches: Batches | None = None
+        if validation_rows is not None:
+            self.validation_batches = self.model.batches(validation_rows, shuffle=False, together=together)
+        self._compile(limits.eager_steps)
+        self.reporter = Reporter(self.batches.steps, self.options.epochs, quiet=quiet)
+        self._make_callbacks(checkpoint, origin, began)
+        self.checkpointing.restore()
+        release_memory()  # what the tables of values and of the noise were made of
+
+    def _compile(self, eager_steps: int) -> None:
+        """Compile the model with the schema's optimizer, and make the optimizer's slots."""
+        options, steps = self.options.optimizer, self.batches.steps
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = options.learning_rate
+        if options.decay == "linear":
+            learning_rate = keras.optimizers.schedules.PolynomialDecay(
+                options.learning_rate, steps * self.options.epochs, end_learning_rate=0.0, power=1.0
+            )
+        rows_per_step = len(self.batches.rows) // steps
+        optimizer = optimizers.named(options.type, learning_rate, rows_per_step)
+        self.model.compile(optimizer, steps_per_execution=self.batches.steps_at_once)
+        # Not an argument of `compile`, as these are saved with the model.
+        self.model.run_eagerly = self.has_groups_together and self._steps_of_all_epochs() <= eager_steps
+        self.model.optimizer.build(self.model.trainable_variables)
+
+    def _make_callbacks(self, checkpoint: Path, origin: Mapping[str, Any], began: float) -> None:
+        """Make the callbacks in the order in which Keras calls them."""
+        self.progress = Progress(self.batches, began)
+        self.patience = Patience(
+            self.model, self.options.patience, checkpoint.with_name(BEST_WEIGHTS), self.reporter.say
+        )
+        averaging = [EpochAveraging(self.model, self.options.averaging)] if self.options.averaging else []
+        stateful: list[Resumable] = [self.patience, *averaging]
+        self.checkpointing = Checkpointing(checkpoint, self.model, self.progress, stateful, origin)
+        self.callbacks: list[keras.callbacks.Callback] = [
+            *averaging,  # first, so that all others see the average between epochs
+            LossCheck(self.model),
+            self.progress,
+            self.patience,
+            Reporting(self.reporter, self.progress),
+            self.checkpointing,  # last, so that it saves what the others have counted
+        ]
+
+    @property
+    def has_groups_together(self) -> bool:
+        """Whether a step reads all groups at once."""
+        return self.batches.starts is not None
+
+    def _steps_of_all_epochs(self) -> int:
+        validation_steps = 0 if self.validation_batches is None else self.validation_batches.steps
+        return (self.batches.steps + validation_steps) * self.options.epochs
+
+    def fit(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+        """Train to the end, and leave the weights that are to be kept in the model.
+
+        Args:
+            callbacks: Callbacks of the user, which are called after those of feat2vec.
+
+        Raises:
+            FailedError: The loss is not finite.
+            OSError: A checkpoint could not be written.
+
+        """
+        validation_data = None if self.validation_batches is None else self.validation_batches.dataset()
+        try:
+            while self.progress.epoch < self.options.epochs and not self.patience.has_stopped:
+                self._fit_epochs(callbacks, validation_data)
+                if self.model.stop_training:
+                    break  # by patience, or by a callback of the user
+            self.checkpointing.wait()
+        finally:
+            self.checkpointing.close()
+            self.reporter.close()
+        self.patience.restore_best_weights()
+
+    def _fit_epochs(
+        self, callbacks: Sequence[keras.callbacks.Callback], validation_data: tf.data.Dataset | None
+    ) -> None:
+        """Fit the rest of an epoch that was interrupted, or all epochs that are left.
+
+        The two need a call each: an interrupted epoch has fewer steps, and in one call all epochs have the same number.
+        """
+        first_epoch, first_step = self.progress.epoch, self.progress.step
+        self.batches.start_at(first_epoch, first_step)
+        graph_options: AbstractContextManager[None] = nullcontext()
+        if self.is_short and self.has_groups_together:
+            graph_options = without_graph_optimization()
+        with graph_options:
+            self.model.fit(
+                self.batches.dataset(endless=True),
+                steps_per_epoch=self.batches.steps - first_step,
+                validation_data=validation_data,
+                initial_epoch=first_epoch,
+                epochs=first_epoch + 1 if first_step else self.options.epochs,
+                verbose=0,
+                callbacks=[*self.callbacks, *callbacks],
+            )
+
+    def metrics(self) -> dict[str, Any]:
+        """What metrics.json says of the training."""
+        last_epoch = self.progress.history[-1]
+        return {
+            "parameters": sum(self.model.params()) + _weights_outside_groups(self.model),
+            "rows": self.progress.row_count,
+            "epochs": self.progress.epoch,
+            "kept_epoch": self.patience.kept_epoch(self.progress.epoch),
+            "seconds": round(self.progress.seconds, 3),
+            "rows_per_second": self.progress.rows_per_second,
+            **{key: value for key, value in last_epoch.items() if key.endswith("loss")},
+        }
+
+
+def _new_model(rows: Encoded, start: WarmStart | None) -> Feat2Vec:
+    model = Feat2Vec.from_encoder(rows.encoder)
+    if start is not None:
+        model.start_from(start.run.model, freeze=start.freeze)
+    return model
+
+
+def _weights_outside_groups(model: Feat2Vec) -> int:
+    """The number of weights that belong to no group: bias, offsets, classes, the head."""
+    of_groups = {id(weight) for extractor in model.extractors for weight in extractor.weights}
+    return sum(math.prod(weight.shape) for weight in model.trainable_variables if id(weight) not in of_groups)

@@ -1,0 +1,112 @@
+"""Checkpoints: what is written is read, and a failed write leaves the one before."""
+
+from __future__ import annotations
+
+import errno
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from feat2vec.errors import UserError
+from feat2vec.training import checkpoint_file
+from feat2vec.training.checkpoint_file import Streamed, open_checkpoint, read_checkpoint, write_checkpoint
+
+
+def test_facts_and_arrays_come_back(tmp_path: Path) -> None:
+    arrays: dict[str, Any] = {"facts": np.arange(3), "file": np.zeros((0, 2), np.float32), "b": np.array(2.5)}
+    write_checkpoint(tmp_path / "c.npz", {"epoch": 3, "note": "ä"}, arrays)
+    with open_checkpoint(tmp_path / "c.npz") as checkpoint, np.load(tmp_path / "c.npz") as file:
+        assert checkpoint.facts == {"epoch": 3, "note": "ä"}
+        assert list(checkpoint.headers) == list(arrays)
+        for name, array in arrays.items():
+            same = checkpoint.array(name)
+            np.testing.assert_array_equal(same, array)
+            assert same.dtype == array.dtype
+            np.testing.assert_array_equal(file[f"array {name}"], array)  # numpy reads it too
+
+
+def test_arrays_are_written_and_read_in_pieces(tmp_path: Path) -> None:
+    array = np.arange(70, dtype=np.float32).reshape(10, 7)
+    streamed = Streamed(array.shape, array.dtype, (array[at : at + 3] for at in range(0, 10, 3)))
+    write_checkpoint(tmp_path / "c.npz", {}, {"a": streamed})
+    with open_checkpoint(tmp_path / "c.npz", bytes_per_read=64) as checkpoint:
+        pieces = list(checkpoint.pieces("a"))
+    assert [rows for rows, _ in pieces] == [slice(at, at + 2) for at in range(0, 10, 2)]
+    np.testing.assert_array_equal(np.concatenate([piece for _, piece in pieces]), array)
+
+
+def test_an_altered_byte_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+    write_checkpoint(path, {}, {"a": np.zeros(1000, np.float32)})
+    data = bytearray(path.read_bytes())
+    data[data.index(b"\0" * 4000) + 2000] = 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match="Bad CRC"), open_checkpoint(path) as checkpoint:
+        checkpoint.array("a")
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path, monkeypatch: Any) -> None:
+    path = tmp_path / "c.npz"
+    write_checkpoint(path, {"epoch": 1}, {})
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint_file, "_write_array", full)
+    with pytest.raises(
+        OSError, match=r"No space left on device; the checkpoint before is intact: make room and add --resume"
+    ) as caught:
+        write_checkpoint(path, {"epoch": 2}, {})
+    assert caught.value.filename == str(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["c.npz"]
+    with open_checkpoint(path) as checkpoint:
+        assert checkpoint.facts == {"epoch": 1}
+
+
+def test_what_is_no_checkpoint_is_said(tmp_path: Path) -> None:
+    for content in (b"", b"PK\x03\x04 half", b"words"):
+        (tmp_path / "c.npz").write_bytes(content)
+        with (
+            pytest.raises(UserError, match=r"c\.npz: is no checkpoint that can be read"),
+            open_checkpoint(tmp_path / "c.npz"),
+        ):
+            pass
+    np.savez(tmp_path / "c.npz", facts=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(UserError, match="is no checkpoint"), open_checkpoint(tmp_path / "c.npz"):
+        pass
+
+
+@pytest.mark.parametrize("shape", [(10**12,), (10**6, 10**6), (2**62, 4), (3,)])
+def test_a_declared_shape_is_refused_before_room_is_made(
+    shape: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The header says so, the file is small."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    path = tmp_path / "c.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("facts.npy", npy(np.frombuffer(b"{}", np.uint8)))
+        archive.writestr("array state 0.npy", header.getvalue() + bytes(48))
+    monkeypatch.setattr(checkpoint_file, "_read_numbers", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(UserError, match="has not the shape"):
+        read_checkpoint(path)
+
+
+def npy(array: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def test_a_pickle_and_a_compressed_checkpoint_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+    np.savez(path, facts=np.array([{}], dtype=object))
+    with pytest.raises(UserError, match="no numbers"):
+        read_checkpoint(path)
+    np.savez_compressed(path, facts=np.zeros(10**7, np.uint8))
+    with pytest.raises(UserError, match="is compressed"):
+        read_checkpoint(path)

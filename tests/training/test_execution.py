@@ -1,0 +1,61 @@
+"""How steps are executed: many groups at once, graphs as they are made, or no graph, with the same results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
+from feat2vec.training.train import train_into
+
+
+def test_many_groups_are_trained_at_once_in_a_graph_that_stays_as_it_is(tmp_path: Path) -> None:
+    names = [f"g{i:02}" for i in range(32)]
+    table = pa.table({name: ["x", "y", "z", "x"] for name in names})
+    schema = {"version": 1, "groups": {name: {"column": name} for name in names}, "training": {"epochs": 1}}
+    seen: list[tuple[bool, bool]] = []
+
+    class Look(keras.callbacks.Callback):
+        def on_train_begin(self, logs: Any = None) -> None:
+            del logs
+            options = tf.config.optimizer.get_experimental_options()
+            seen.append((hasattr(self.model, "flat_values"), options.get("disable_meta_optimizer", False)))
+
+    short = ExecutionLimits(eager_steps=0)
+    long = ExecutionLimits(eager_steps=0, separate_groups=32, short_training_rows=3)
+    for name, limits in (("short", short), ("long", long)):
+        train_into(tmp_path / name, schema, table, quiet=True, callbacks=[Look()], limits=limits)
+    assert seen == [(True, True), (True, False)]
+    assert not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("labelled", [False, True])
+def test_a_few_steps_of_many_groups_make_no_graph_and_the_same_file(labelled: bool, tmp_path: Path) -> None:
+    names = [f"g{i:02}" for i in range(32)]
+    rng = np.random.default_rng(0)
+    table = pa.table({name: rng.choice(list("abcde"), 24) for name in names} | {"y": [0, 1] * 12})
+    schema: dict[str, Any] = {
+        "version": 1, "groups": {name: {"column": name} for name in names},
+        "training": {"epochs": 2, "batch_size": 8, "l2": 0.01, "averaging": 0.5},
+    }  # fmt: skip
+    if labelled:
+        schema["objective"] = {"type": "logistic", "target": "y"}
+    seen: list[bool] = []
+
+    class Look(keras.callbacks.Callback):
+        def on_train_begin(self, logs: Any = None) -> None:
+            del logs
+            seen.append(self.model.run_eagerly)
+
+    fewer_steps = ExecutionLimits(eager_steps=11)  # two epochs of three steps, and as many of validation
+    for name, limits in (("eager", DEFAULT_LIMITS), ("graph", fewer_steps)):
+        train_into(tmp_path / name, schema, table, table, quiet=True, callbacks=[Look()], limits=limits)
+    assert seen == [True, False]
+    assert (tmp_path / "eager" / "model.keras").read_bytes() == (tmp_path / "graph" / "model.keras").read_bytes()

@@ -1,0 +1,43 @@
+"""A model is fitted to rows: it finds what was planted, and the user's callbacks see it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from feat2vec.run import train
+from tests.training.tables import SCHEMA, same, table
+
+
+def test_the_planted_structure_is_found() -> None:
+    run = train(
+        SCHEMA,
+        table(3000),
+        settings=["training.epochs=20", "objective=contrastive", "noise={sharing: batch, negatives: 32}"],
+        quiet=True,
+    )
+    vocabularies = [run.fitted.codecs[name].vocabulary for name in ("who", "place")]
+    assert all(vocabulary is not None for vocabulary in vocabularies)
+    who, place = (run.model.extractors[i].tables[0].numpy()[1:] for i in (0, 2))
+    keys, places = ([str(key) for key in vocabulary.keys.to_pylist()] for vocabulary in vocabularies if vocabulary)
+    best = (who / np.linalg.norm(who, axis=1, keepdims=True)) @ (place / np.linalg.norm(place, axis=1, keepdims=True)).T
+    nearest_places = [places[i] for i in best.argmax(axis=1)]
+    is_right = [f"p{int(key[1:]) % 13}" == place for key, place in zip(keys, nearest_places, strict=True)]
+    assert np.mean(is_right) > 0.9
+
+
+@pytest.mark.slow
+def test_another_seed_gives_other_vectors() -> None:
+    runs = [train(SCHEMA, table(200), settings=["training.epochs=1", f"training.seed={s}"], quiet=True) for s in (0, 1)]
+    assert not same(*runs)
+
+
+def test_keras_callbacks_see_the_training(tmp_path: Path) -> None:
+    seen = keras.callbacks.History()
+    board = keras.callbacks.TensorBoard(tmp_path / "board", write_graph=False)
+    train(SCHEMA, table(200), None, table(50, 1), settings=["training.epochs=2"], quiet=True, callbacks=[seen, board])
+    assert len(seen.history["val_loss"]) == 2
+    assert any((tmp_path / "board").rglob("events*"))
