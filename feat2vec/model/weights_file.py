@@ -1,8 +1,8 @@
 """The weights in `model.keras`, read in pieces and without TensorFlow: one table alone if no more is needed.
 
 The file is a zip archive: `config.json` (with the schema, which must be the run's) and `model.weights.h5`; in runs
-without digests, a copy of the encoder's files too. Keras would build whatever `config.json` names, and unpack the archive
-into TMPDIR. Here the weights are read from within the archive, and nothing in it names code.
+without digests, a copy of the encoder's files too. Keras would build whatever `config.json` names, and unpack the
+archive into TMPDIR. Here the weights are read from within the archive, and nothing in it names code.
 """
 
 from __future__ import annotations
