@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from feat2vec.errors import UserError
-from feat2vec.export.export import FORMATS
-from feat2vec.export.saved_model import distinct_names
+from feat2vec.export.formats import FORMATS
+from feat2vec.export.graph.saved_model import distinct_names
 from feat2vec.run import Run, train
 from feat2vec.space.keras_models import input_names
 from feat2vec.writing import MARK
@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.parametrize("format", [name for name in FORMATS if name not in ("saved_model", "sql")])
 def test_an_export_stays_in_its_folder(run: Run, format: str, tmp_path: Path) -> None:  # noqa: A002
     out = tmp_path / "below" / "out"
-    facts = run.export(format, out)  # type: ignore[arg-type]
+    facts = run.export(format, out)
     files = [name for group in facts["groups"].values() for name in group["files"]]
     assert len({name.casefold() for name in files}) == len(files)
     beside = {"manifest.json", MARK} | ({"projector_config.pbtxt"} if format == "projector" else set())

@@ -15,8 +15,9 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
-from feat2vec.export import graph_reader as raw
-from feat2vec.export.saved_model import distinct_names
+from feat2vec.export.export import export
+from feat2vec.export.formats.saved_model import SavedModel
+from feat2vec.export.graph.saved_model import SIGNATURE, distinct_names
 from feat2vec.run import train
 
 PARTS = ["year", "quarter", "month", "day", "weekday", "hour"]
@@ -197,13 +198,16 @@ def test_a_level_of_a_model_with_ranks(name: str, level: int | None, tmp_path: P
     np.testing.assert_allclose(found["row"], expected, atol=1e-5)
 
 
+def test_the_signature_is_the_one_in_the_manifest() -> None:
+    assert SavedModel.notes == {"signature": SIGNATURE}
+
+
 def test_names_of_a_signature() -> None:
     names = ["row", "Row", "a b", "a/b", "9", "_x", "año", ""]
     assert distinct_names(names) == ["row", "Row_", "a_b", "a_b_", "g9", "g_x", "a_o", "g"]
 
 
-def test_too_many_keys_for_a_graph(run: feat2vec.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw, "LARGEST", 10)
+def test_too_many_keys_for_a_graph(run: feat2vec.Run, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^the group 'who' has .* GB of keys, more than a saved model holds; export"):
-        run.export("saved_model", tmp_path / "model")
+        export(run, SavedModel(max_key_bytes=10), tmp_path / "model")
     assert not list(tmp_path.iterdir())
