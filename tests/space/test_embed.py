@@ -21,9 +21,9 @@ from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.run import train
 from feat2vec.schema.options import read_schema
-from feat2vec.space import embed
-from feat2vec.space.embed import Embedder, ahead, column_names
+from feat2vec.space.embed import Embedder
 from feat2vec.space.geometry import dense
+from feat2vec.training.run_folder import TrainedRun
 from tests.commands import feat2vec as command
 
 GROUPS: dict[str, Any] = {
@@ -136,11 +136,9 @@ def test_unseen_keys_partial_rows_and_missing_groups(run: feat2vec.Run) -> None:
         run.embed(pa.table({"x": [1]}))
 
 
-def test_a_file_has_the_same_vectors(run: feat2vec.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embed, "ROWS", 7)
-    monkeypatch.setattr(embed, "WRITTEN", 2000)
+def test_a_file_has_the_same_vectors(run: feat2vec.Run, tmp_path: Path) -> None:
     new, out = table(100, 2), tmp_path / "vectors.parquet"
-    assert run.embedder().write(new, out) == 100
+    assert Embedder(run, rows_per_batch=7).write(new, out, bytes_per_row_group=2000) == 100
     file = pq.ParquetFile(out)
     written = file.read()
     assert file.num_row_groups >= 3
@@ -188,7 +186,6 @@ def test_columns_of_the_file(run: feat2vec.Run, tmp_path: Path) -> None:
         run.embedder().write(bad, out, force=True)
     assert out.read_bytes() == before  # whole or not at all
     assert sorted(tmp_path.iterdir()) == [bad, out]
-    assert column_names(["a", "row", "id", "row_"]) == ["a", "row_", "id_", "row__"]
 
 
 def test_what_cannot_be_embedded_is_said(run: feat2vec.Run) -> None:
@@ -206,7 +203,7 @@ def test_what_cannot_be_embedded_is_said(run: feat2vec.Run) -> None:
 
 
 def test_any_width_and_number_of_rows_is_one_trace(run: feat2vec.Run) -> None:
-    embedder = Embedder(run.fitted, run.model)
+    embedder = Embedder(run)
     for rows in (1, 2, 50):
         embedder.embed(table(rows, rows))
     assert embedder.vectors.experimental_get_tracing_count() == 1
@@ -228,24 +225,13 @@ def test_weighted_bags_and_vectors() -> None:
     )
     fitted = fit(read_schema({"version": 1, "model": {"dim": 4}, "groups": groups}), rows).encoder
     model = Feat2Vec.from_encoder(fitted)
-    each = Embedder(fitted, model).embed(rows, by_group=True)
+    each = Embedder(TrainedRun.of_model(model)).embed(rows, by_group=True)
     vectors = {key: model.extractors[0].tables[0].numpy()[id_ - 1] for key, id_ in {"b": 2, "a": 3}.items()}
     np.testing.assert_allclose(each["bag"][0], 0.5 * vectors["a"] + 2 * vectors["b"], rtol=1e-5)
     np.testing.assert_allclose(each["bag"][1:], [vectors["b"], np.zeros(4)], rtol=1e-5)
     weights = model.extractors[1].heads[0].kernel.numpy()
     np.testing.assert_allclose(each["image"][[0, 2]], np.array([[1, 2, 3], [0, 1, 0]]) @ weights, rtol=1e-5)
     assert not each["image"][1].any()
-
-
-def test_what_is_made_ahead_comes_in_order_with_its_errors() -> None:
-    assert list(ahead(iter(range(9)))) == list(range(9))
-
-    def failing() -> Any:
-        yield 1
-        raise UserError("no more")
-
-    with pytest.raises(UserError, match="no more"):
-        list(ahead(failing()))
 
 
 def test_the_command_writes_a_file(run: feat2vec.Run, tmp_path: Path) -> None:
