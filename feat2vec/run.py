@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from feat2vec.export.export import Format
+    from feat2vec.export.formats import FormatName
     from feat2vec.pages.explanation import Explanation
     from feat2vec.space.embed import Embedder
     from feat2vec.space.predict import Predictor
@@ -107,7 +107,7 @@ class Run(TrainedRun):
         >>> sorted(inputs), hit.shape[0]
         (['director', 'genre', 'year'], 20)
         """
-        from feat2vec.space.keras_models import dataset
+        from feat2vec.space.keras_dataset import dataset
 
         return dataset(
             self.fitted, rows, target, classes=classes, groups=groups, batch_size=batch_size, shuffle=shuffle, seed=seed
@@ -128,7 +128,7 @@ class Run(TrainedRun):
         from feat2vec.space.predict import Predictor
 
         if level not in self._predictors:
-            self._predictors[level] = Predictor(self.fitted, self.model, level)
+            self._predictors[level] = Predictor(self, level)
         return self._predictors[level]
 
     @cached_property
@@ -141,7 +141,7 @@ class Run(TrainedRun):
 
         key = (groups if groups is None else tuple(groups), level)
         if key not in self._embedders:
-            self._embedders[key] = Embedder(self.fitted, self.model, groups, level)
+            self._embedders[key] = Embedder(self, groups, level)
         return self._embedders[key]
 
     @cached_property
@@ -157,7 +157,7 @@ class Run(TrainedRun):
         >>> "Ozu" in directors, directors["Ozu"].shape
         (True, (4,))
         """
-        from feat2vec.space.vectors import vectors_of_group
+        from feat2vec.space.run_vectors import vectors_of_group
 
         return vectors_of_group(self, group, level)
 
@@ -166,13 +166,13 @@ class Run(TrainedRun):
 
         They are the sums of the vectors of a row's groups.
         """
-        from feat2vec.space.vectors import vectors_of_rows
+        from feat2vec.space.run_vectors import vectors_of_rows
 
         return vectors_of_rows(self, data, level)
 
     def export(
         self,
-        format: Format,  # noqa: A002
+        format: FormatName,  # noqa: A002
         out: str | Path,
         groups: Sequence[str] | None = None,
         *,
@@ -180,20 +180,33 @@ class Run(TrainedRun):
         normalise: bool = False,
         force: bool = False,
     ) -> dict[str, Any]:
-        """Write vectors into the folder `out` for other tools, whole or not at all; returns what its manifest says.
+        """Write vectors into a folder for other tools. The folder appears complete or not at all.
 
-        `format` is parquet, npz, word2vec (text and binary), projector (TensorBoard's), faiss, saved_model (raw strings
-        and numbers in, vectors out, without feat2vec) or sql (pgvector). A model with `ranks` is exported at one
-        `level`: by default 1, in which every value has a vector, or the whole space with `level_sharing: truncate`.
-        `normalise` makes vectors of length 1; `force` replaces an earlier export.
+        Args:
+            format: The name of an export format, such as "parquet" or "saved_model"; `feat2vec export --help` and
+                `feat2vec.export.formats.FORMATS` list them.
+            out: The folder to make.
+            groups: The groups to write; all of them if it is None.
+            level: The level at which a model with `ranks` is exported: by default 1, in which every value has a
+                vector, or the whole space with `level_sharing: truncate`.
+            normalise: Make vectors of length 1.
+            force: Replace an earlier export.
+
+        Returns:
+            What the manifest says.
+
+        Raises:
+            UserError: There is no such format, group or level, the format cannot hold the vectors, or `out` is taken.
 
         >>> facts = run.export("npz", "vectors", ["director"])
         >>> facts["groups"]["director"]["rows"], np.load("vectors/director.npz")["vectors"].shape
         (3, (3, 4))
+
         """
         from feat2vec.export.export import export
+        from feat2vec.export.formats import format_named
 
-        return export(self.learnt, self.fitted, format, out, groups, level=level, normalise=normalise, force=force)
+        return export(self, format_named(format), out, groups, level=level, normalise=normalise, force=force)
 
 
 def train(

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from feat2vec.cli.console import import_tensorflow, name_on_a_line, names, say
 from feat2vec.errors import UserError, listed
+from feat2vec.export.formats import FORMATS
+
+if TYPE_CHECKING:
+    from feat2vec.export.formats import FormatName
 
 
 @click.command()
@@ -132,13 +136,26 @@ def similar(
             say(f"{hit.score:8.4f} {hit.count:8,}  {name_on_a_line(hit.key)}")
 
 
-@click.command()
+_SUMMARIES = "\n".join(f"{name:11}  {export_format.summary}" for name, export_format in FORMATS.items())
+EXPORT_HELP = f"""Write a run's vectors for other tools: files for each group, and a manifest.json that describes them.
+
+\b
+{_SUMMARIES}
+
+\b
+feat2vec export runs/films --format parquet --out vectors
+feat2vec export runs/films --format word2vec --group director --group cast --out words
+feat2vec export runs/films --format saved_model --normalise --out model
+"""
+
+
+@click.command(help=EXPORT_HELP)
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
     "--format",
     "kind",
     required=True,
-    type=click.Choice(["parquet", "npz", "word2vec", "projector", "faiss", "saved_model", "sql"]),
+    type=click.Choice(list(FORMATS)),
     help="What to write.",
 )
 @click.option("--group", "groups", multiple=True, help="Write this group alone; may be given again. Default: all.")
@@ -152,29 +169,14 @@ def similar(
 @click.option("--force", is_flag=True, help="Replace an earlier export.")
 def export(
     run: Path,
-    kind: Literal["parquet", "npz", "word2vec", "projector", "faiss", "saved_model", "sql"],
+    kind: FormatName,
     groups: tuple[str, ...],
     level: int | None,
     normalise: bool,
     out: Path,
     force: bool,
 ) -> None:
-    """Write a run's vectors for other tools: files for each group, and a manifest.json that describes them.
-
-    \b
-    parquet      key, vector, count and level: DuckDB, pandas, polars
-    npz          the arrays keys, vectors, counts and levels: numpy
-    word2vec     text and binary: gensim and others
-    projector    what `tensorboard --logdir OUT` shows
-    faiss        an index of the vectors at length 1, and the keys of its ids
-    saved_model  raw strings and numbers in, vectors out: TensorFlow, without feat2vec
-    sql          a script for PostgreSQL with pgvector
-
-    \b
-    feat2vec export runs/films --format parquet --out vectors
-    feat2vec export runs/films --format word2vec --group director --group cast --out words
-    feat2vec export runs/films --format saved_model --normalise --out model
-    """
+    """Write a run's vectors for other tools."""
     import_tensorflow()
     from feat2vec.run import load
 

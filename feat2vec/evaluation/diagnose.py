@@ -223,9 +223,9 @@ def labelled_vectors(model: Feat2Vec, encoder: Encoder, data: object, label: str
     if not names:
         raise UserError(f"--label: every group holds {label!r} itself; name another column")
     vectors, columns = [], []
-    for part in Embedder(encoder, model, names).batches(table, [label]):
-        vectors.append(part.row)
-        columns.append(part.stage.column(label).slice(part.rows.start, len(part.row)).cast(pa.string()))
+    for part in Embedder(TrainedRun.of_model(model), names).batches(table, [label]):
+        vectors.append(part.row_vectors)
+        columns.append(part.stage.column(label).slice(part.rows.start, len(part.row_vectors)).cast(pa.string()))
     every = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
     there = pc.is_valid(every).to_numpy()
     codes = every.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)

@@ -20,7 +20,9 @@ from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.schema.options import Glove, Logistic, Softmax
 from feat2vec.space.geometry import (
-    ROWS,
+    ROWS_PER_BATCH as ROWS,
+)
+from feat2vec.space.geometry import (
     Candidates,
     Queries,
     Similarity,
@@ -33,7 +35,7 @@ from feat2vec.space.geometry import (
     similarities,
 )
 from feat2vec.space.predict import Predictor, softmax
-from feat2vec.space.vectors import vectors_of_group
+from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.table.keys import MANY, items_of
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.stages import Stage, stages
@@ -175,7 +177,7 @@ def predict(run: TrainedRun, data: object, level: int | None = None) -> dict[str
         raise UserError(f"{table.name}: has no column {schema.target!r}, the target{near}")
     said: list[Array] = []
     true: list[Array] = []
-    for part in Predictor(run.fitted, run.model, level).parts(table, (schema.target,)):
+    for part in Predictor(run, level).batches(table, (schema.target,)):
         said.append(part.scores)
         if part.rows.start == 0:  # a stage begins
             true.append(target_of(schema, part.stage, run.fitted.classes))

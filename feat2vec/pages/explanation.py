@@ -29,8 +29,8 @@ from feat2vec.model.extractors import Extracted
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.pages import charts
 from feat2vec.schema.options import Softmax
-from feat2vec.space.embed import at_level, level_of
 from feat2vec.space.geometry import dense
+from feat2vec.space.groups_and_levels import level_and_dim, vectors_at_level
 from feat2vec.table.stages import STAGE_BYTES
 from feat2vec.table.table import open_table
 from feat2vec.terminal import printable, shortened
@@ -182,11 +182,11 @@ def explain_similarity(
     model: Feat2Vec, encoder: Encoder, one: Row, other: Row, level: int | None = None
 ) -> Explanation:
     """The cosine of two rows' vectors as the sum over groups of the one and of the other."""
-    level, _ = level_of(encoder.schema.model, level)
+    level, _ = level_and_dim(encoder.schema.model, level)
     vectors = []
     for row in (one, other):
         found = (model.vectors(name, tf.constant(np.ascontiguousarray(row[name]))).levels for name in model.groups)
-        each = [at_level(levels, level, model.schema.model.level_sharing).numpy()[0] for levels in found]
+        each = [vectors_at_level(levels, level, model.schema.model.level_sharing).numpy()[0] for levels in found]
         vectors.append(np.stack(each).astype(np.float64))
     a, b = vectors  # [groups, dim]
     length = float(np.linalg.norm(a.sum(axis=0)) * np.linalg.norm(b.sum(axis=0)))
