@@ -61,14 +61,14 @@ class ExportedGroup:
 
 def exported_group(run: TrainedRun, group: str, level: int | None, *, unit_length: bool) -> ExportedGroup:
     """Read the vectors of a group at a level; without one, in the space in which rows are embedded by default."""
-    found = vectors_of_group(run, group, level)
-    vectors = found.vectors
+    group_vectors = vectors_of_group(run, group, level)
+    vectors = group_vectors.vectors
     if level is None and run.schema.model.level_sharing == "truncate":
         vectors = _side_by_side(candidates(run.learnt, run.fitted, group).tables)
     if unit_length:
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]  # [n, 1]
         vectors = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
-    return ExportedGroup(group, found.strings, vectors, found.counts, found.levels)
+    return ExportedGroup(group, group_vectors.strings, vectors, group_vectors.counts, group_vectors.levels)
 
 
 def _side_by_side(tables: list[Floats]) -> Floats:
@@ -76,9 +76,9 @@ def _side_by_side(tables: list[Floats]) -> Floats:
 
     `tables[p]` has the shape [keys that reach level p, D_p]; these keys come first.
     """
-    whole = np.zeros((len(tables[0]), sum(table.shape[1] for table in tables)), np.float32)
+    vectors = np.zeros((len(tables[0]), sum(table.shape[1] for table in tables)), np.float32)
     start = 0
     for table in tables:
-        whole[: len(table), start : start + table.shape[1]] = table
+        vectors[: len(table), start : start + table.shape[1]] = table
         start += table.shape[1]
-    return whole
+    return vectors

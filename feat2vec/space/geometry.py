@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 Model: TypeAlias = "Feat2Vec | StoredModel"  # in memory, or in its file
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.signedinteger[Any]]
-Similarity = Literal["cosine", "dot"]
+VectorSimilarity = Literal["cosine", "dot"]  # what follows from vectors alone
+Rows: TypeAlias = "slice | Ints | npt.NDArray[np.bool_]"
 ROWS_PER_BATCH = 8192  # that go through an extractor at a time
 
 
@@ -77,7 +78,7 @@ class Queries(NamedTuple):
     free: list[Floats]
     dependent: list[Floats]
 
-    def take(self, rows: Any) -> Queries:
+    def take(self, rows: Rows) -> Queries:
         """The queries of some rows: their numbers, a mask or a slice."""
         return Queries([part[rows] for part in self.free], [part[rows] for part in self.dependent])
 
@@ -205,7 +206,7 @@ def _queries_of(levels: Sequence[Level], *, truncate: bool) -> Queries:
     return Queries(free, dependent)
 
 
-def similarities(queries: Queries, values: Candidates, similarity: Similarity) -> Floats:
+def similarities(queries: Queries, values: Candidates, similarity: VectorSimilarity) -> Floats:
     """The similarity of each query with each candidate, [queries, candidates]."""
     sizes = values.sizes()
     scores = np.zeros((len(queries.free[0]), sizes[0]), np.float32)

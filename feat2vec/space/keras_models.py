@@ -112,7 +112,7 @@ class GroupVectors(keras.layers.Layer):
         return {**super().get_config(), "schema": self.schema, "shapes": shapes, "level": self.level}
 
 
-def encoder(
+def keras_encoder(
     model: Feat2Vec,
     *,
     trainable: bool = False,

@@ -14,7 +14,7 @@ from feat2vec.encode.entry_tables import Array, file_name
 from feat2vec.space.exact_index import ExactIndex, Hits, best_candidates
 from feat2vec.space.faiss_build import MIN_INDEXED
 from feat2vec.space.faiss_index import FaissIndex
-from feat2vec.space.geometry import Candidates, Floats, Queries, similarities, values_as_queries
+from feat2vec.space.geometry import Candidates, Floats, Queries, VectorSimilarity, similarities, values_as_queries
 
 Similarity = Literal["cosine", "dot", "score"]
 IndexKind = Literal["exact", "hnsw", "ivf"]
@@ -159,6 +159,6 @@ class ValueSpace:
         return self.folder / "index" / f"{file_name(self.name)}{level}.{name}"
 
 
-def _geometric(similarity: Similarity) -> Literal["cosine", "dot"]:
+def _geometric(similarity: Similarity) -> VectorSimilarity:
     """The part of a similarity that follows from vectors alone."""
     return "cosine" if similarity == "cosine" else "dot"

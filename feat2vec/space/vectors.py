@@ -340,21 +340,22 @@ def _terms(positive: Any, negative: Any, similarity: Similarity) -> list[Term]:
     return terms
 
 
-def _weighted(given: Any, sign: float) -> list[Term]:
-    """What is given as a list of keys and vectors with weights, 1 where none is given, times a sign."""
-    if given is None:
+def _weighted(keys_and_vectors: Any, sign: float) -> list[Term]:
+    """Keys and vectors, or a single one, with their weights times a sign; the weight is 1 where none is given."""
+    if keys_and_vectors is None:
         return []
-    if not isinstance(given, (list, tuple, np.ndarray)) or (isinstance(given, np.ndarray) and given.ndim == 1):
-        given = [given]
+    is_single_vector = isinstance(keys_and_vectors, np.ndarray) and keys_and_vectors.ndim == 1
+    if is_single_vector or not isinstance(keys_and_vectors, (list, tuple, np.ndarray)):
+        keys_and_vectors = [keys_and_vectors]
     terms = []
-    for item in given:
+    for item in keys_and_vectors:
         key, weight = item if isinstance(item, tuple) else (item, 1.0)
         terms.append((key, sign * float(weight)))
     return terms
 
 
-def _is_vector(given: KeyOrVector) -> bool:
-    return isinstance(given, np.ndarray) and given.ndim > 0
+def _is_vector(key_or_vector: KeyOrVector) -> bool:
+    return isinstance(key_or_vector, np.ndarray) and key_or_vector.ndim > 0
 
 
 def _check_choice(name: str, value: object, choices: Sequence[str]) -> None:

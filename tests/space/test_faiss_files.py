@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -13,29 +12,9 @@ import pytest
 
 import feat2vec
 from feat2vec.space import faiss_index
-from feat2vec.space.faiss_files import DIGEST_BYTES
 from feat2vec.space.faiss_index import FaissIndex
 from feat2vec.writing import mark_folder
 from tests.space.indexes import EXACT, FEW, QUERIES
-
-
-def forged(kind: str, whole: bytes, seed: int) -> bytes:
-    """An index's file with some of its numbers replaced, and the digests of who knows how they are made."""
-    rng = np.random.default_rng(seed)
-    digest = whole[-2 * DIGEST_BYTES : -DIGEST_BYTES]
-    numbers = np.frombuffer(whole[: -2 * DIGEST_BYTES], np.int32).copy()
-    edges = {"hnsw": [0, 400, len(numbers) - 1, len(numbers)], "ivf": [0, 400, len(numbers)]}[kind]
-    part = int(rng.integers(len(edges) - 1))
-    many = int(rng.choice([1, 3, 1000]))
-    extremes = [-(2**31), -2, -1, 0, 1, 2, 6, 7, 79, 80, 399, 400, 2**31 - 1, 0x7FC00000]
-    numbers[rng.integers(edges[part], edges[part + 1], many)] = rng.choice(extremes, many)
-    body = numbers.tobytes()
-    if seed % 5 == 0:
-        body = body[: int(rng.integers(len(body)))]
-    if seed % 7 == 0:
-        body += bytes(rng.integers(0, 256, 400, np.uint8))
-    return body + digest + hashlib.blake2b(body + digest, digest_size=DIGEST_BYTES).digest()
-
 
 FORGE = """
 import sys
@@ -43,8 +22,7 @@ from pathlib import Path
 import numpy as np
 from feat2vec.space import faiss_index
 from feat2vec.space.faiss_index import FaissIndex
-from tests.space.indexes import FEW, QUERIES
-from tests.space.test_faiss_files import forged
+from tests.space.indexes import FEW, QUERIES, forged
 kind, path = sys.argv[1], Path(sys.argv[2])
 whole = path.read_bytes()
 build, built = faiss_index.build_index, []

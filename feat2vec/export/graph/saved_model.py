@@ -19,8 +19,7 @@ from feat2vec.export.graph.reader_base import InputColumn, Reader
 from feat2vec.model.large_variables import tables_aside
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.space.groups_and_levels import ROW
-from feat2vec.space.keras_models import encoder as keras_encoder
-from feat2vec.space.keras_models import input_names
+from feat2vec.space.keras_models import input_names, keras_encoder
 from feat2vec.terminal import printable
 
 SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
@@ -64,7 +63,7 @@ def write_saved_model(folder: Path, request: ExportRequest, *, max_key_bytes: in
     def vectors(**tensors: Tensor) -> dict[str, Tensor]:
         entries = {}
         for name in groups:
-            columns = [tensors[given.name] for given in inputs if given.group == name]
+            columns = [tensors[column.name] for column in inputs if column.group == name]
             entries[layer_names[name]] = readers[name](*columns)
         layer_outputs = layer(entries, training=False)
         named = {ROW: layer_outputs[ROW]}
@@ -76,9 +75,9 @@ def write_saved_model(folder: Path, request: ExportRequest, *, max_key_bytes: in
 
     module = tf.Module()
     module.readers, module.weights = list(readers.values()), [weight.value for weight in layer.weights]
-    specs = {
-        given.name: tf.TensorSpec(given.column.shape, tf.as_dtype(given.column.dtype), given.name) for given in inputs
-    }
+    specs = {}
+    for name, _, column in inputs:
+        specs[name] = tf.TensorSpec(column.shape, tf.as_dtype(column.dtype), name)
     module.vectors = tf.function(vectors, autograph=False).get_concrete_function(**specs)
     save(module, folder)
     return _group_facts(inputs, outputs)
