@@ -82,9 +82,9 @@ class Run(TrainedRun):
         >>> {name: tuple(some.shape) for name, some in vectors.items()}
         {'director': (60, 4), 'genre': (60, 4), 'year': (60, 4), 'row': (60, 4)}
         """
-        from feat2vec.space.keras_models import encoder
+        from feat2vec.space.keras_models import keras_encoder
 
-        return encoder(self.model, trainable=trainable, groups=groups, level=level)
+        return keras_encoder(self.model, trainable=trainable, groups=groups, level=level)
 
     def dataset(
         self,

@@ -1,19 +1,16 @@
-"""predict, embed, similar and export: what a run is for."""
+"""The commands predict, embed, similar and export: what is done with a trained run."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import click
 
 from feat2vec.cli.console import import_tensorflow, name_on_a_line, names, say
 from feat2vec.errors import UserError, listed
-from feat2vec.export.formats import FORMATS
-
-if TYPE_CHECKING:
-    from feat2vec.export.formats import FormatName
+from feat2vec.export.formats import FORMATS, FormatName
 
 
 @click.command()
@@ -151,13 +148,7 @@ feat2vec export runs/films --format saved_model --normalise --out model
 
 @click.command(help=EXPORT_HELP)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "--format",
-    "kind",
-    required=True,
-    type=click.Choice(list(FORMATS)),
-    help="What to write.",
-)
+@click.option("--format", "kind", required=True, type=click.Choice(list(FORMATS)), help="What to write.")
 @click.option("--group", "groups", multiple=True, help="Write this group alone; may be given again. Default: all.")
 @click.option(
     "--level",

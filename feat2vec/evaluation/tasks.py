@@ -19,13 +19,10 @@ from feat2vec.evaluation.metrics import auc, log_loss, spearman, summary_of_rank
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.schema.options import Glove, Logistic, Softmax
-from feat2vec.space.geometry import (
-    ROWS_PER_BATCH as ROWS,
-)
+from feat2vec.space.geometry import ROWS_PER_BATCH as ROWS
 from feat2vec.space.geometry import (
     Candidates,
     Queries,
-    Similarity,
     blocks,
     candidates,
     dense,
@@ -34,6 +31,7 @@ from feat2vec.space.geometry import (
     known,
     similarities,
 )
+from feat2vec.space.geometry import VectorSimilarity as Similarity
 from feat2vec.space.predict import Predictor, softmax
 from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.table.keys import MANY, items_of
