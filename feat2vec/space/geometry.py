@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from feat2vec.encode.codecs import Entries, ItemsCodec
 from feat2vec.encode.encoder import Encoder
@@ -155,7 +156,7 @@ def is_keyed(model: Model, group: str) -> bool:
     return model.is_lookup(group)
 
 
-def keys_of(encoder: Encoder, group: str) -> Any:
+def keys_of(encoder: Encoder, group: str) -> pa.StringArray | None:
     """A lookup group's keys (Arrow strings), in the order of `candidates`; None for other groups."""
     codec, spec = encoder.codecs[group], encoder.schema.groups[group].extractor
     return codec.vocabulary.keys if isinstance(codec, ItemsCodec) and isinstance(spec, ItemsSpec) else None

@@ -63,7 +63,7 @@ def unit(vectors: Any) -> Any:
 
 def check_nearest(v: Vectors, key: str, neighbours: Sequence[str]) -> None:
     """As near as the nearest ones: some are equally near."""
-    cosines = [v.similarity(key, other) for other in neighbours]
+    cosines = [v.similarity(key, neighbour) for neighbour in neighbours]
     np.testing.assert_allclose(cosines, [score for _, score in v.most_similar(key, topn=len(neighbours))], atol=1e-5)
     assert len({key, *neighbours}) == len(neighbours) + 1
 

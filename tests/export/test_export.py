@@ -21,23 +21,23 @@ from tests.export.tables import NAMES
 def test_a_model_with_ranks_is_exported_at_one_level(ranked: feat2vec.Run, tmp_path: Path) -> None:
     truncate = ranked.schema.model.level_sharing == "truncate"
     facts = ranked.export("npz", tmp_path / "whole")
-    every = ranked.vectors("who")
+    at_default_level = ranked.vectors("who")
     assert (facts["level"], facts["dimension"]) == ((3, 8) if truncate else (1, 3))
     with np.load(tmp_path / "whole" / "who.npz") as file:
-        assert file["keys"].tolist() == every.index_to_key
-        expected = every.vectors
+        assert file["keys"].tolist() == at_default_level.index_to_key
+        expected = at_default_level.vectors
         if truncate:  # the vectors of single values
-            expected = ranked.embed(pa.table({"who": every.index_to_key}))
+            expected = ranked.embed(pa.table({"who": at_default_level.index_to_key}))
         np.testing.assert_array_equal(file["vectors"], expected)
-        np.testing.assert_array_equal(file["levels"], every.levels)
+        np.testing.assert_array_equal(file["levels"], at_default_level.levels)
     facts = ranked.export("npz", tmp_path / "second", ["who"], level=2)
-    some = ranked.vectors("who", level=2)
-    assert 0 < len(some) < len(every)
-    assert (facts["level"], facts["groups"]["who"]["rows"]) == (2, len(some))
-    assert facts["dimension"] == some.vector_size == 6
+    at_level_2 = ranked.vectors("who", level=2)
+    assert 0 < len(at_level_2) < len(at_default_level)
+    assert (facts["level"], facts["groups"]["who"]["rows"]) == (2, len(at_level_2))
+    assert facts["dimension"] == at_level_2.vector_size == 6
     with np.load(tmp_path / "second" / "who.npz") as file:
-        assert file["keys"].tolist() == some.index_to_key
-        np.testing.assert_array_equal(file["vectors"], some.vectors)
+        assert file["keys"].tolist() == at_level_2.index_to_key
+        np.testing.assert_array_equal(file["vectors"], at_level_2.vectors)
     with pytest.raises(UserError, match=r"^level: there is no level 4; the levels are 1 to 3$"):
         ranked.export("npz", tmp_path / "fourth", level=4)
 

@@ -45,10 +45,10 @@ def test_an_export_stays_in_its_folder(run: Run, format: str, tmp_path: Path) ->
 
 def test_a_signature_takes_any_name(run: Run, tmp_path: Path) -> None:
     facts = run.export("saved_model", tmp_path / "model")
-    given = {facts["groups"][name]["inputs"][0]["name"]: tf.constant(["u", "w"]) for name in NAMES}
-    found = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"](**given)
-    assert len(given) == len(NAMES)
-    assert set(found) == {"row", *(facts["groups"][name]["output"] for name in NAMES)}
+    inputs = {facts["groups"][name]["inputs"][0]["name"]: tf.constant(["u", "w"]) for name in NAMES}
+    outputs = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"](**inputs)
+    assert len(inputs) == len(NAMES)
+    assert set(outputs) == {"row", *(facts["groups"][name]["output"] for name in NAMES)}
 
 
 def test_a_keras_model_takes_any_name(run: Run, tmp_path: Path) -> None:

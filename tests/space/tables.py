@@ -58,9 +58,11 @@ def parts(run: feat2vec.Run, group: str) -> list[list[Any]]:
         tables = [table.numpy().astype(float) * gain for table in layer.tables]
         tables[0] = tables[0][1:]
         return [[table[i] for table in tables if i < len(table)] for i in range(len(tables[0]))]
-    found = run.model.vectors(group, np.asarray(run.fitted.values[group].entries)).levels
-    whole = [level.free.numpy() + (0 if level.dependent is None else level.dependent.numpy()) for level in found]
-    return [[level[i].astype(float) for level in whole] for i in range(len(whole[0]))]
+    levels = run.model.vectors(group, np.asarray(run.fitted.values[group].entries)).levels
+    vectors_of_level = [
+        level.free.numpy() + (0 if level.dependent is None else level.dependent.numpy()) for level in levels
+    ]
+    return [[level[i].astype(float) for level in vectors_of_level] for i in range(len(vectors_of_level[0]))]
 
 
 def met(run: feat2vec.Run, a: list[Any], b: list[Any]) -> tuple[Any, Any]:

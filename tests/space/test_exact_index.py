@@ -18,18 +18,18 @@ from tests.space.indexes import EXACT, QUERIES, RNG, VECTORS, sorted_scores
 @pytest.mark.parametrize("block", [1, 1 << 21])
 def test_the_best_are_those_of_a_sort(kind: str, k: int, block: int) -> None:
     order, scores = sorted_scores(EXACT[kind], k)
-    found = EXACT[kind].search(QUERIES, k, queries_per_block=3, score_bytes_per_block=block)
-    assert found.ids.shape == order.shape
-    np.testing.assert_allclose(found.scores, scores, atol=1e-5)
-    assert (found.ids == order).mean() > 0.99  # rounding may reorder neighbours
+    hits = EXACT[kind].search(QUERIES, k, queries_per_block=3, score_bytes_per_block=block)
+    assert hits.ids.shape == order.shape
+    np.testing.assert_allclose(hits.scores, scores, atol=1e-5)
+    assert (hits.ids == order).mean() > 0.99  # rounding may reorder neighbours
 
 
 def test_of_equal_scores_the_first_come_first() -> None:
     scores = np.repeat(RNG.integers(0, 4, (2, 30)), 100, axis=1).astype(np.float32)
-    found = best_candidates(lambda some: scores[:, some], 2, 3000, 150)
-    np.testing.assert_array_equal(found.ids, np.argsort(-scores, axis=1, kind="stable")[:, :150])
+    hits = best_candidates(lambda rows: scores[:, rows], 2, 3000, 150)
+    np.testing.assert_array_equal(hits.ids, np.argsort(-scores, axis=1, kind="stable")[:, :150])
     same = np.zeros((1, 5000), np.float32)
-    assert best_candidates(lambda some: same[:, some], 1, 5000, 3).ids.tolist() == [[0, 1, 2]]
+    assert best_candidates(lambda rows: same[:, rows], 1, 5000, 3).ids.tolist() == [[0, 1, 2]]
 
 
 def test_nothing_is_found_in_nothing() -> None:
@@ -41,8 +41,8 @@ def test_nothing_is_found_in_nothing() -> None:
 def test_no_matrix_of_all_scores_is_made() -> None:
     seen = []
 
-    def scores(some: slice) -> Any:
-        seen.append(some.stop - some.start)
+    def scores(rows: slice) -> Any:
+        seen.append(rows.stop - rows.start)
         return np.zeros((100, seen[-1]), np.float32)
 
     best_candidates(scores, 100, 1_000_000, 10)

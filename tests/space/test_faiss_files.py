@@ -51,12 +51,12 @@ def test_a_forged_index_is_built_again_or_searched_but_never_crashes(kind: Any, 
 def test_an_index_that_is_read_back_finds_the_same(kind: Any, tmp_path: Path, monkeypatch: Any) -> None:
     pytest.importorskip("faiss")
     mark_folder(tmp_path / "run", "run", [])
-    for name, flat in EXACT.items():
+    for name, exact in EXACT.items():
         path = tmp_path / "run" / "index" / name
-        built = FaissIndex.open(flat, kind, path).search(QUERIES, 20)
+        built = FaissIndex.open(exact, kind, path).search(QUERIES, 20)
         with monkeypatch.context() as context:
             context.setattr(faiss_index, "build_index", None)  # it is not needed
-            read = FaissIndex.open(flat, kind, path).search(QUERIES, 20)
+            read = FaissIndex.open(exact, kind, path).search(QUERIES, 20)
         np.testing.assert_array_equal(read.ids, built.ids)
         np.testing.assert_array_equal(read.scores, built.scores)
 
@@ -72,7 +72,7 @@ def test_a_folder_that_takes_no_file_is_no_obstacle(tmp_path: Path) -> None:
     mark_folder(run, "run", [])
     (run / "index").write_text("in the way")
     for path in (run / "index" / "who.ivf", tmp_path / "index" / "who.ivf"):  # the second folder is not feat2vec's
-        found = FaissIndex.open(EXACT["dot"], "ivf", path).search(QUERIES, 5)
-        assert found.ids.shape == (7, 5)
+        hits = FaissIndex.open(EXACT["dot"], "ivf", path).search(QUERIES, 5)
+        assert hits.ids.shape == (7, 5)
     assert (run / "index").read_text() == "in the way"
     assert not (tmp_path / "index").exists()

@@ -21,13 +21,13 @@ from tests.space.indexes import EXACT, QUERIES, SCALE, VECTORS, sorted_scores
 @pytest.mark.parametrize("index", ["hnsw", "ivf"])
 def test_an_index_finds_most_of_the_best(kind: str, index: Any) -> None:
     pytest.importorskip("faiss")
-    found = FaissIndex.open(EXACT[kind], index, None).search(QUERIES, 10)
+    hits = FaissIndex.open(EXACT[kind], index, None).search(QUERIES, 10)
     order, _ = sorted_scores(EXACT[kind], 10)
-    hit = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found.ids.tolist(), order.tolist(), strict=True)])
-    assert hit >= 0.8
-    exact = EXACT[kind].scores(QUERIES)(slice(0, 3000))
-    np.testing.assert_allclose(found.scores, np.take_along_axis(exact, found.ids, 1), atol=1e-5)
-    assert (np.diff(found.scores, axis=1) <= 0).all()
+    recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(hits.ids.tolist(), order.tolist(), strict=True)])
+    assert recall >= 0.8
+    exact_scores = EXACT[kind].scores(QUERIES)(slice(0, 3000))
+    np.testing.assert_allclose(hits.scores, np.take_along_axis(exact_scores, hits.ids, 1), atol=1e-5)
+    assert (np.diff(hits.scores, axis=1) <= 0).all()
 
 
 def test_an_index_is_built_once_and_again_where_it_is_stale_or_damaged(tmp_path: Path, monkeypatch: Any) -> None:
@@ -35,16 +35,16 @@ def test_an_index_is_built_once_and_again_where_it_is_stale_or_damaged(tmp_path:
     built = []
     build = faiss_build.build_index
     monkeypatch.setattr("feat2vec.space.faiss_index.build_index", lambda *of: built.append(1) or build(*of))  # type: ignore[func-returns-value]
-    flat, path = EXACT["cosine"], tmp_path / "run" / "index" / "who.hnsw"
+    exact_index, path = EXACT["cosine"], tmp_path / "run" / "index" / "who.hnsw"
     mark_folder(tmp_path / "run", "run", [])
-    first = FaissIndex.open(flat, "hnsw", path).search(QUERIES, 5)
-    np.testing.assert_array_equal(FaissIndex.open(flat, "hnsw", path).search(QUERIES, 5).ids, first.ids)
+    first = FaissIndex.open(exact_index, "hnsw", path).search(QUERIES, 5)
+    np.testing.assert_array_equal(FaissIndex.open(exact_index, "hnsw", path).search(QUERIES, 5).ids, first.ids)
     assert len(built) == 1
     whole = path.read_bytes()
     for damaged in (whole[:-1], whole[:1000], b"", whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:]):
         path.write_bytes(damaged)
         built.clear()
-        np.testing.assert_array_equal(FaissIndex.open(flat, "hnsw", path).search(QUERIES, 5).ids, first.ids)
+        np.testing.assert_array_equal(FaissIndex.open(exact_index, "hnsw", path).search(QUERIES, 5).ids, first.ids)
         assert len(built) == 1
         assert path.read_bytes() != damaged
     built.clear()

@@ -54,9 +54,9 @@ def test_text_becomes_classes(run: feat2vec.Run, tmp_path: Path) -> None:
     assert data.class_names == sorted(counts, key=lambda name: (-counts[name], name))
     assert labels(data).dtype == np.int32
     assert [data.class_names[i] for i in labels(data)] == rows["kind"].to_pylist()
-    other = run.dataset(rows, target="kind", classes=["a", "b", "c"], shuffle=False)
-    assert other.class_names == ["a", "b", "c"]
-    assert ["abc"[i] for i in labels(other)] == rows["kind"].to_pylist()
+    with_classes = run.dataset(rows, target="kind", classes=["a", "b", "c"], shuffle=False)
+    assert with_classes.class_names == ["a", "b", "c"]
+    assert ["abc"[i] for i in labels(with_classes)] == rows["kind"].to_pylist()
     with pytest.raises(UserError, match=r"row [0-9]+: column 'kind' has none of the classes 'a', 'b'"):
         run.dataset(rows, target="kind", classes=["a", "b"])
     sizes = run.dataset(rows, target="size", groups=["who"], classes=True, shuffle=False)

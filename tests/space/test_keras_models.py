@@ -39,16 +39,16 @@ def test_outputs_are_the_rows_vectors(run: feat2vec.Run) -> None:
     for level in [None, *range(1, len(run.model.dims) + 1)]:
         encoder = run.encoder(level=level)
         assert isinstance(encoder, keras.Model)
-        found = encoder.predict(run.dataset(new, shuffle=False, batch_size=16), verbose=0)
-        assert list(found) == [*KEYS, "row"] == [*input_names(list(GROUPS)), "row"]
-        np.testing.assert_allclose(found["row"], run.embed(new, level=level), atol=1e-5)
-        each = run.embed(new, level=level, by_group=True)
+        outputs = encoder.predict(run.dataset(new, shuffle=False, batch_size=16), verbose=0)
+        assert list(outputs) == [*KEYS, "row"] == [*input_names(list(GROUPS)), "row"]
+        np.testing.assert_allclose(outputs["row"], run.embed(new, level=level), atol=1e-5)
+        group_vectors = run.embed(new, level=level, by_group=True)
         for key, name in zip(KEYS, GROUPS, strict=True):
-            np.testing.assert_allclose(found[key], each[name], atol=1e-6)
-    some = run.encoder(groups=["title", "who"])
-    found = some.predict(run.dataset(new, shuffle=False, groups=["title", "who"]), verbose=0)
-    assert list(found) == ["who", "title", "row"]
-    np.testing.assert_allclose(found["row"], run.embed(new, ["title", "who"]), atol=1e-5)
+            np.testing.assert_allclose(outputs[key], group_vectors[name], atol=1e-6)
+    two_groups = run.encoder(groups=["title", "who"])
+    outputs = two_groups.predict(run.dataset(new, shuffle=False, groups=["title", "who"]), verbose=0)
+    assert list(outputs) == ["who", "title", "row"]
+    np.testing.assert_allclose(outputs["row"], run.embed(new, ["title", "who"]), atol=1e-5)
     assert encoder.compute_output_shape(dict.fromkeys(KEYS, (None, 1)))["row"] == encoder.output["row"].shape
 
 
@@ -57,13 +57,13 @@ def test_gradients_reach_the_tables(run: feat2vec.Run, optimizer: str) -> None:
     model = with_head(run, trainable=True)
     chosen = keras.optimizers.Adam(0.02) if optimizer == "keras" else optimizers.named(optimizer, 0.05)
     model.compile(chosen, "mse")
-    before, own = weights_of(model.get_layer("vectors")), weights_of(run.model)
+    before, weights_of_run = weights_of(model.get_layer("vectors")), weights_of(run.model)
     history = model.fit(run.dataset(table(300, 0), target="price", batch_size=64), epochs=3, **QUIET)
     assert history.history["loss"][-1] < 0.9 * history.history["loss"][0]
     after = weights_of(model.get_layer("vectors"))
     reached = [old != new for old, new in zip(before, after, strict=True)]
     assert all(reached)
-    assert weights_of(run.model) == own  # the head has a copy
+    assert weights_of(run.model) == weights_of_run  # the head has a copy
 
 
 def test_a_frozen_encoder_stays_as_it_is(run: feat2vec.Run) -> None:

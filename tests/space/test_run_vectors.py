@@ -28,13 +28,19 @@ def test_a_level_is_a_space_of_its_own(run: feat2vec.Run) -> None:
         return
     for level in (1, 2, 3):
         v = run.vectors("tags", level=level)
-        reach = [own for own in parts(run, "tags") if len(own) >= level]
-        at = [np.concatenate(own[:level]) if truncates(run) else own[level - 1] for own in reach]
+        reach = [levels_of_value for levels_of_value in parts(run, "tags") if len(levels_of_value) >= level]
+        at = [
+            np.concatenate(levels_of_value[:level]) if truncates(run) else levels_of_value[level - 1]
+            for levels_of_value in reach
+        ]
         np.testing.assert_allclose(v.vectors, at, rtol=1e-6)
         assert v.index_to_key == run.vectors("tags").index_to_key[: len(reach)]
         key = v.index_to_key[0]
         np.testing.assert_allclose(v.most_similar(key, topn=None), [cosine(at[0], b) for b in at], atol=1e-5)
-        title = [np.concatenate(own[:level]) if truncates(run) else own[level - 1] for own in parts(run, "title")]
+        title = [
+            np.concatenate(levels_of_value[:level]) if truncates(run) else levels_of_value[level - 1]
+            for levels_of_value in parts(run, "title")
+        ]
         across = v.most_similar(key, topn=None, to="title")
         np.testing.assert_allclose(across, [cosine(at[0], b) for b in title], atol=1e-5)
     last = run.vectors("tags").index_to_key[-1]
@@ -51,7 +57,7 @@ def test_rows_are_the_sums_of_their_groups(run: feat2vec.Run) -> None:
     v = run.row_vectors(rows)
     names = rows["name"].to_pylist()
     assert v.index_to_key[0] == names[0]
-    own = {group: parts(run, group) for group in GROUPS}
+    levels_of_value = {group: parts(run, group) for group in GROUPS}
     row = 7
     held = []  # the row's values: who is unseen, or missing
     for group in ("title", "score", "both", "image", "year", "tags"):
@@ -60,10 +66,12 @@ def test_rows_are_the_sums_of_their_groups(run: feat2vec.Run) -> None:
         if group == "both":
             votes = rows["votes"][row].as_py()
             given = f"score={given:g}, votes={'missing' if votes is None else f'{votes:g}'}"
-        held += [own[group][w.get_index(key)] for key in (given if group == "tags" else [given])]
+        held += [levels_of_value[group][w.get_index(key)] for key in (given if group == "tags" else [given])]
     held += [parts_of_unseen(run)] if rows["who"][row].as_py() else []
     np.testing.assert_allclose(v.vectors[row], sum(value[0] for value in held), atol=1e-5)
-    dots = [sum(float(np.dot(*met(run, value, other))) for value in held) for other in own["who"]]
+    dots = [
+        sum(float(np.dot(*met(run, value, other_value))) for value in held) for other_value in levels_of_value["who"]
+    ]
     np.testing.assert_allclose(v.most_similar(names[row], topn=None, to="who", similarity="dot"), dots, atol=1e-4)
     hits = v.most_similar(names[row], topn=3)
     assert names[row] not in [key for key, _ in hits]
@@ -78,7 +86,7 @@ def test_rows_are_the_sums_of_their_groups(run: feat2vec.Run) -> None:
             np.testing.assert_allclose(level.vectors[row], sum(whole), atol=1e-5)
     else:
         whole_rows = v.vectors.astype(float)
-        expected = [cosine(whole_rows[row], other) for other in whole_rows]
+        expected = [cosine(whole_rows[row], other_value) for other_value in whole_rows]
         np.testing.assert_allclose(v.most_similar(names[row], topn=None), expected, atol=1e-5)
 
 
@@ -105,8 +113,8 @@ def test_an_index_finds_what_exact_search_finds(run: feat2vec.Run, tmp_path: Pat
     for similarity in ("cosine", "dot", "score"):
         exact = v.most_similar(key, similarity=similarity)
         for kind in ("hnsw", "ivf"):
-            found = v.most_similar(key, similarity=similarity, index=kind)
-            np.testing.assert_allclose([s for _, s in found], [s for _, s in exact], atol=1e-5)
+            approximate = v.most_similar(key, similarity=similarity, index=kind)
+            np.testing.assert_allclose([s for _, s in approximate], [s for _, s in exact], atol=1e-5)
     assert len(list((tmp_path / "run" / "index").iterdir())) == 6
     if not is_fm(run):
         of_all_levels = vectors_of_group(copy, "image", min_indexed=2)

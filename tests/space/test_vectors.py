@@ -30,18 +30,18 @@ def run(vectors_run: feat2vec.Run) -> feat2vec.Run:
 @pytest.mark.parametrize(("group", "to"), [("who", "who"), ("who", "tags"), ("tags", "title"), ("both", "who")])
 def test_each_pair_is_compared_at_its_own_level(run: feat2vec.Run, group: str, to: str) -> None:
     v = run.vectors(group)
-    own, others = parts(run, group), parts(run, to)
-    assert len(v) == len(own)
+    values, other_values = parts(run, group), parts(run, to)
+    assert len(v) == len(values)
     names = run.vectors(to).index_to_key
-    for i in (0, len(own) // 2, len(own) - 1):
-        expected = [cosine(*met(run, own[i], other)) for other in others]
+    for i in (0, len(values) // 2, len(values) - 1):
+        expected = [cosine(*met(run, values[i], other_value)) for other_value in other_values]
         key = v.index_to_key[i]
         np.testing.assert_allclose(v.most_similar(key, topn=None, to=to), expected, atol=1e-5)
         order = [j for j in np.argsort(-np.array(expected), kind="stable") if (group, i) != (to, j)][:5]
         hits = v.most_similar(key, topn=5, to=to)
         np.testing.assert_allclose([score for _, score in hits], [expected[j] for j in order], atol=1e-5)
         assert all(abs(expected[names.index(name)] - score) < 1e-5 for name, score in hits)
-        dots = [float(np.dot(*met(run, own[i], other))) for other in others]
+        dots = [float(np.dot(*met(run, values[i], other_value))) for other_value in other_values]
         np.testing.assert_allclose(v.most_similar(key, topn=None, to=to, similarity="dot"), dots, atol=1e-5)
         assert v.similarity(key, names[2], to=to) == pytest.approx(expected[2], abs=1e-5)
 
@@ -120,19 +120,19 @@ def test_most_similar_averages_unit_vectors(run: feat2vec.Run) -> None:
 
 def test_several_keys_of_several_levels(run: feat2vec.Run) -> None:
     """Each key's vector has length 1 where it meets the candidate; with truncation, as a whole."""
-    v, own = run.vectors("tags"), parts(run, "tags")
-    some = [0, len(v) - 1]
+    v, values = run.vectors("tags"), parts(run, "tags")
+    positions = [0, len(v) - 1]
     expected = []
-    for other in own:
+    for other_value in values:
         query: dict[int, Any] = {}
-        for i in some:
-            level = min(len(own[i]), len(other))
-            whole = np.concatenate(own[i]) if truncates(run) else own[i][level - 1]
+        for i in positions:
+            level = min(len(values[i]), len(other_value))
+            whole = np.concatenate(values[i]) if truncates(run) else values[i][level - 1]
             for at in range(level) if truncates(run) else [level - 1]:
-                query[at] = query.get(at, 0) + own[i][at] / np.linalg.norm(whole)
-        a, b = (np.concatenate([side[at] for at in query]) for side in (query, other))
+                query[at] = query.get(at, 0) + values[i][at] / np.linalg.norm(whole)
+        a, b = (np.concatenate([side[at] for at in query]) for side in (query, other_value))
         expected.append(cosine(a, b))
-    np.testing.assert_allclose(v.most_similar([v.index_to_key[i] for i in some], topn=None), expected, atol=1e-5)
+    np.testing.assert_allclose(v.most_similar([v.index_to_key[i] for i in positions], topn=None), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, b"who", [], {}, np.zeros(3), pa.table({"a": [1]})], ids=repr)

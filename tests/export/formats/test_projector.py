@@ -29,10 +29,10 @@ def test_tensorboard_opens_the_projector(run: feat2vec.Run, tmp_path: Path) -> N
     browser, at = Client(application.TensorBoardWSGI([plugin])), "/data/plugin/projector"
     assert browser.get(f"{at}/runs").json == ["."]
     config: Any = browser.get(f"{at}/info", query_string={"run": "."}).json
-    assert [one["tensorName"] for one in config["embeddings"]] == list(GROUPS)
-    for name, one in zip(GROUPS, config["embeddings"], strict=True):
+    assert [embedding["tensorName"] for embedding in config["embeddings"]] == list(GROUPS)
+    for name, embedding in zip(GROUPS, config["embeddings"], strict=True):
         v, query = run.vectors(name), {"run": ".", "name": name}
-        assert [int(size) for size in one["tensorShape"]] == [len(v), 6]
+        assert [int(size) for size in embedding["tensorShape"]] == [len(v), 6]
         tensor = np.frombuffer(browser.get(f"{at}/tensor", query_string=query).data, np.float32)
         np.testing.assert_array_equal(tensor.reshape(-1, 6), v.vectors)
         text = browser.get(f"{at}/metadata", query_string={**query, "num_rows": len(v)}).text

@@ -74,9 +74,9 @@ def test_postgresql_runs_the_script(run: feat2vec.Run, tmp_path: Path, database:
         assert [row[3] for row in rows] == v.counts.tolist()
         assert [row[4] for row in rows] == v.levels.tolist()
         indexes = ask(f"select json_agg(indexdef) from pg_indexes where tablename = '{name}'")
-        assert any("hash (key)" in one for one in indexes)
+        assert any("hash (key)" in index for index in indexes)
         if there:
-            assert any("hnsw (vector vector_cosine_ops)" in one for one in indexes)
+            assert any("hnsw (vector vector_cosine_ops)" in index for index in indexes)
             closest = ask(
                 "set enable_indexscan = off; select json_agg(key) from (select b.key from "
                 f"{quoted} a, {quoted} b where a.id = 1 and b.id <> 1 order by a.vector <=> b.vector limit 3) near"
@@ -90,8 +90,8 @@ def test_the_script_without_postgresql(run: feat2vec.Run, tmp_path: Path) -> Non
     assert "CREATE EXTENSION IF NOT EXISTS vector;" in text
     assert 'CREATE INDEX ON "who" USING hnsw (vector vector_cosine_ops);' in text
     assert "\tline\\nbreak\t[" in text
-    (other,) = (path for path in (tmp_path / "out").glob("*.sql") if path.name != "who.sql")
-    assert 'CREATE TABLE "a/""tag"" №1" (' in other.read_text(encoding="utf-8")
+    (script,) = (path for path in (tmp_path / "out").glob("*.sql") if path.name != "who.sql")
+    assert 'CREATE TABLE "a/""tag"" №1" (' in script.read_text(encoding="utf-8")
     export(run, Sql(max_indexed_dim=5), tmp_path / "out", ["who"], force=True)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [MARK, "manifest.json", "who.sql"]
     assert "hnsw" not in (tmp_path / "out" / "who.sql").read_text(encoding="utf-8")

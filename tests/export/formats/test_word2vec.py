@@ -21,12 +21,12 @@ def test_gensim_loads_word2vec_and_finds_the_same_neighbours(run: feat2vec.Run, 
     facts = export(run, Word2Vec(bytes_per_block=100), tmp_path / "out")  # several blocks
     for name, group in facts["groups"].items():
         file = tmp_path / "out" / group["files"][binary]
-        v, found = run.vectors(name), KeyedVectors.load_word2vec_format(file, binary=binary)
+        v, loaded = run.vectors(name), KeyedVectors.load_word2vec_format(file, binary=binary)
         words = words_of(pa.array(v.index_to_key)).to_pylist()
-        assert found.index_to_key == words
-        np.testing.assert_array_equal(found.vectors, v.vectors)
+        assert loaded.index_to_key == words
+        np.testing.assert_array_equal(loaded.vectors, v.vectors)
         for i, key in enumerate(v.index_to_key[:20]):
-            near = [v.index_to_key[words.index(word)] for word, _ in found.similar_by_key(words[i], topn=3)]
+            near = [v.index_to_key[words.index(word)] for word, _ in loaded.similar_by_key(words[i], topn=3)]
             check_nearest(v, key, near)
 
 

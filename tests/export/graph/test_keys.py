@@ -45,15 +45,15 @@ def test_ids_of_keys(kind: str, text: bool) -> None:
         "text": ["a", "5.0", "é"], "date": ["2024-01-31"],
     }[kind]  # fmt: skip
     asked = [*names, "5.0", ".5", "-.5", "1e0", "TRUE", "NA", "new", "-0.0", "100000000000000000000.0", "é"]
-    for some in (names, names[:-1], []):
-        vocabulary = Vocabulary(pa.array(some, pa.string()), np.ones(len(some), np.int64), 0, kind, ["gone"])  # type: ignore[arg-type]
+    for known in (names, names[:-1], []):
+        vocabulary = Vocabulary(pa.array(known, pa.string()), np.ones(len(known), np.int64), 0, kind, ["gone"])  # type: ignore[arg-type]
         if kind == "number":
             vocabulary.too_frequent = ["77"]
         keys = GraphVocabulary(vocabulary, as_text=text)
-        whole = kind == "number" and not text and str(2**60) not in some
-        assert keys.takes_text == (not whole)
+        is_exact = kind == "number" and not text and str(2**60) not in known
+        assert keys.takes_text == (not is_exact)
         given: Any = [*asked, *vocabulary.too_frequent]
-        if whole:
+        if is_exact:
             given = np.array([1, -0.5, 5, 0.1, 1e20, -0.0, 77, 3.25])
-        expected = vocabulary.ids(spell_floats(pa.array(given)) if whole else pa.array(given))
+        expected = vocabulary.ids(spell_floats(pa.array(given)) if is_exact else pa.array(given))
         np.testing.assert_array_equal(keys(tf.constant(given)), expected)

@@ -33,6 +33,8 @@ def test_words_are_those_of_the_encoder() -> None:
     rows, entries = np.asarray(encoded.rows)[:, 0], encoded.values["text"].entries
     split = tf.function(WordSplitter(), input_signature=[tf.TensorSpec([None], tf.string)])
     words = split(tf.constant(texts)).to_list()
-    for given, row, found in zip(texts, rows, words, strict=True):
+    for text_given, row, words_of_text in zip(texts, rows, words, strict=True):
         keys = codec.decode(entries[row : row + 1])[0] if row >= 0 else []
-        assert [word.decode() for word in found][:32] == [unicodedata.normalize("NFD", key) for key in keys], given
+        assert [word.decode() for word in words_of_text][:32] == [unicodedata.normalize("NFD", key) for key in keys], (
+            text_given
+        )
