@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from feat2vec.export.export import Format
+    from feat2vec.export.formats import FormatName
     from feat2vec.pages.explanation import Explanation
     from feat2vec.space.embed import Embedder
     from feat2vec.space.geometry import Floats
@@ -62,7 +62,7 @@ class Run(TrainedRun):
         (True, (4,))
 
         """
-        from feat2vec.space.vectors import vectors_of_group
+        from feat2vec.space.run_vectors import vectors_of_group
 
         return vectors_of_group(self, group, level)
 
@@ -82,7 +82,7 @@ class Run(TrainedRun):
             UserError: The schema has no `id`, or something is wrong with the table.
 
         """
-        from feat2vec.space.vectors import vectors_of_rows
+        from feat2vec.space.run_vectors import vectors_of_rows
 
         return vectors_of_rows(self, data, level)
 
@@ -145,7 +145,7 @@ class Run(TrainedRun):
 
         key = (None if groups is None else tuple(groups), level)
         if key not in self._embedders:
-            self._embedders[key] = Embedder(self.fitted, self.model, groups, level)
+            self._embedders[key] = Embedder(self, groups, level)
         return self._embedders[key]
 
     @cached_property
@@ -189,7 +189,7 @@ class Run(TrainedRun):
         from feat2vec.space.predict import Predictor
 
         if level not in self._predictors:
-            self._predictors[level] = Predictor(self.fitted, self.model, level)
+            self._predictors[level] = Predictor(self, level)
         return self._predictors[level]
 
     @cached_property
@@ -244,9 +244,9 @@ class Run(TrainedRun):
         {'director': (60, 4), 'genre': (60, 4), 'year': (60, 4), 'row': (60, 4)}
 
         """
-        from feat2vec.space.keras_models import encoder
+        from feat2vec.space.keras_models import keras_encoder
 
-        return encoder(self.model, trainable=trainable, groups=groups, level=level)
+        return keras_encoder(self.model, trainable=trainable, groups=groups, level=level)
 
     def dataset(
         self,
@@ -284,7 +284,7 @@ class Run(TrainedRun):
         (['director', 'genre', 'year'], 20)
 
         """
-        from feat2vec.space.keras_models import dataset
+        from feat2vec.space.keras_dataset import dataset
 
         return dataset(
             self.fitted, rows, target, classes=classes, groups=groups, batch_size=batch_size, shuffle=shuffle, seed=seed
@@ -317,7 +317,7 @@ class Run(TrainedRun):
 
     def export(
         self,
-        format: Format,  # noqa: A002
+        format: FormatName,  # noqa: A002
         out: str | Path,
         groups: Sequence[str] | None = None,
         *,
@@ -328,8 +328,8 @@ class Run(TrainedRun):
         """Write vectors as files of other tools. The folder appears when all files are complete.
 
         Args:
-            format: parquet, npz, word2vec (text and binary), projector (TensorBoard's), faiss, saved_model (raw strings
-                and numbers in, vectors out, without feat2vec) or sql (pgvector).
+            format: The name of a format, such as "parquet" or "saved_model"; `feat2vec export --help` and
+                `feat2vec.export.formats.FORMATS` list them.
             out: The folder.
             groups: The groups to export, all if it is None.
             level: In a model with `ranks`, the space of the vectors: by default 1, in which every value has a vector,
@@ -350,10 +350,9 @@ class Run(TrainedRun):
 
         """
         from feat2vec.export.export import export
+        from feat2vec.export.formats import format_named
 
-        return export(
-            self.vector_source, self.fitted, format, out, groups, level=level, normalise=normalise, force=force
-        )
+        return export(self, format_named(format), out, groups, level=level, normalise=normalise, force=force)
 
 
 def train(

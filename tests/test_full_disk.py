@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from feat2vec.cli.console import exit_code
-from feat2vec.export.export import FORMATS
+from feat2vec.export.formats import FORMATS
 from feat2vec.pages.report import report
 from feat2vec.run import Run, train
 from feat2vec.training import train as training

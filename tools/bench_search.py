@@ -21,7 +21,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from feat2vec.space.search import Flat, Floats, Hits, Index, import_faiss
+from feat2vec.space.exact_index import ExactIndex, Hits
+from feat2vec.space.faiss_build import import_faiss
+from feat2vec.space.faiss_index import FaissIndex
+from feat2vec.space.geometry import Floats
 
 CENTERS, SPREAD = 2_000, 0.7
 
@@ -40,7 +43,7 @@ def main() -> None:
     vectors, queries = whole[: options.vectors], whole[options.vectors :].copy()
     raw = faiss.IndexFlatIP(options.dim)
     raw.add(vectors)
-    flat = Flat(vectors, np.ones(len(vectors), np.float32))
+    flat = ExactIndex(vectors, np.ones(len(vectors), np.float32))
     ours, faiss_flat = in_turns(
         options.repeats, lambda: flat.search(queries, 10), lambda: Hits(*reversed(raw.search(queries, 10)))
     )
@@ -60,16 +63,16 @@ def main() -> None:
 
 
 def bench_index(
-    flat: Flat, queries: Floats, true: Hits, kind: Literal["hnsw", "ivf"], repeats: int
+    flat: ExactIndex, queries: Floats, true: Hits, kind: Literal["hnsw", "ivf"], repeats: int
 ) -> dict[str, float | str]:
     """What an index costs and finds, its exact rival measured again at the same time."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / kind
         start = time.perf_counter()
-        index = Index.open(flat, kind, path)
+        index = FaissIndex.open(flat, kind, path)
         built = time.perf_counter() - start
         start = time.perf_counter()
-        index = Index.open(flat, kind, path)
+        index = FaissIndex.open(flat, kind, path)
         opened, size = time.perf_counter() - start, path.stat().st_size
     exact, found = in_turns(repeats, lambda: flat.search(queries, 10), lambda: index.search(queries, 10))
     return {

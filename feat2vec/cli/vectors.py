@@ -1,4 +1,4 @@
-"""predict, embed, similar and export: what a run is for."""
+"""The commands predict, embed, similar and export: what is done with a trained run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from feat2vec.cli.console import import_tensorflow, name_on_a_line, names, say
 from feat2vec.errors import UserError, listed
+from feat2vec.export.formats import FORMATS, FormatName
 
 
 @click.command()
@@ -132,15 +133,22 @@ def similar(
             say(f"{hit.score:8.4f} {hit.count:8,}  {name_on_a_line(hit.key)}")
 
 
-@click.command()
+_SUMMARIES = "\n".join(f"{name:11}  {export_format.summary}" for name, export_format in FORMATS.items())
+EXPORT_HELP = f"""Write a run's vectors for other tools: files for each group, and a manifest.json that describes them.
+
+\b
+{_SUMMARIES}
+
+\b
+feat2vec export runs/films --format parquet --out vectors
+feat2vec export runs/films --format word2vec --group director --group cast --out words
+feat2vec export runs/films --format saved_model --normalise --out model
+"""
+
+
+@click.command(help=EXPORT_HELP)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "--format",
-    "kind",
-    required=True,
-    type=click.Choice(["parquet", "npz", "word2vec", "projector", "faiss", "saved_model", "sql"]),
-    help="What to write.",
-)
+@click.option("--format", "kind", required=True, type=click.Choice(list(FORMATS)), help="What to write.")
 @click.option("--group", "groups", multiple=True, help="Write this group alone; may be given again. Default: all.")
 @click.option(
     "--level",
@@ -152,29 +160,14 @@ def similar(
 @click.option("--force", is_flag=True, help="Replace an earlier export.")
 def export(
     run: Path,
-    kind: Literal["parquet", "npz", "word2vec", "projector", "faiss", "saved_model", "sql"],
+    kind: FormatName,
     groups: tuple[str, ...],
     level: int | None,
     normalise: bool,
     out: Path,
     force: bool,
 ) -> None:
-    """Write a run's vectors for other tools: files for each group, and a manifest.json that describes them.
-
-    \b
-    parquet      key, vector, count and level: DuckDB, pandas, polars
-    npz          the arrays keys, vectors, counts and levels: numpy
-    word2vec     text and binary: gensim and others
-    projector    what `tensorboard --logdir OUT` shows
-    faiss        an index of the vectors at length 1, and the keys of its ids
-    saved_model  raw strings and numbers in, vectors out: TensorFlow, without feat2vec
-    sql          a script for PostgreSQL with pgvector
-
-    \b
-    feat2vec export runs/films --format parquet --out vectors
-    feat2vec export runs/films --format word2vec --group director --group cast --out words
-    feat2vec export runs/films --format saved_model --normalise --out model
-    """
+    """Write a run's vectors for other tools."""
     import_tensorflow()
     from feat2vec.run import load
 

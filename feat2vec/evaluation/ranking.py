@@ -22,7 +22,8 @@ from feat2vec.evaluation.queries import (
     table_for,
 )
 from feat2vec.evaluation.ranks import SCORES_IN_MEMORY, Ints, ScoresOfRows, rank_scores
-from feat2vec.space.geometry import Similarity, blocks, candidates, extract, similarities
+from feat2vec.space.geometry import VectorSimilarity as Similarity
+from feat2vec.space.geometry import blocks, candidates, extract, similarities
 from feat2vec.training.run_folder import TrainedRun
 
 NUMBER_KINDS = ("number", "float", "numeral")  # kinds of vocabularies whose keys are numbers

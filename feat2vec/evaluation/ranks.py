@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feat2vec.space.geometry import Candidates, Queries, Similarity, blocks, similarities
+from feat2vec.space.geometry import Candidates, Queries, blocks, similarities
+from feat2vec.space.geometry import VectorSimilarity as Similarity
 
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.signedinteger[Any]]

@@ -9,7 +9,7 @@ from feat2vec.errors import UserError
 from feat2vec.evaluation.key_pairs import pairs
 from feat2vec.evaluation.prediction import predict
 from feat2vec.evaluation.ranking import nearest, rank
-from feat2vec.space.geometry import Similarity
+from feat2vec.space.geometry import VectorSimilarity as Similarity
 from feat2vec.training.run_folder import TrainedRun
 
 TaskName = Literal["rank", "nearest", "pairs", "predict"]

@@ -28,8 +28,8 @@ from feat2vec.errors import UserError, listed, suggest
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.pages import charts
-from feat2vec.space.embed import at_level, level_of
 from feat2vec.space.geometry import dense
+from feat2vec.space.groups_and_levels import level_and_dim, vectors_at_level
 from feat2vec.table.stages import STAGE_BYTES
 from feat2vec.table.table import open_table
 from feat2vec.terminal import printable, shortened
@@ -187,7 +187,7 @@ def explain_similarity(
     model: Feat2Vec, encoder: Encoder, row: Row, other_row: Row, level: int | None = None
 ) -> Explanation:
     """The cosine of two rows' vectors as the sum over pairs of a group of the one and a group of the other."""
-    level, _ = level_of(encoder.schema.model, level)
+    level, _ = level_and_dim(encoder.schema.model, level)
     vectors = _group_vectors(model, row, level)  # [groups, dim]
     other_vectors = _group_vectors(model, other_row, level)
     length = float(np.linalg.norm(vectors.sum(axis=0)) * np.linalg.norm(other_vectors.sum(axis=0)))
@@ -208,7 +208,7 @@ def _group_vectors(model: Feat2Vec, row: Row, level: int) -> Doubles:
     vectors = []
     for name in model.groups:
         levels = model.vectors(name, tf.constant(np.ascontiguousarray(row[name]))).levels
-        vectors.append(at_level(levels, level, model.schema.model.levels).numpy()[0])
+        vectors.append(vectors_at_level(levels, level, model.schema.model.levels).numpy()[0])
     return np.stack(vectors).astype(np.float64)
 
 

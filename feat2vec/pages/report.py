@@ -16,7 +16,7 @@ from feat2vec.evaluation.space_shape import SHARES, counts_of, isotropy, levels,
 from feat2vec.evaluation.stability import stability
 from feat2vec.pages import charts
 from feat2vec.space.geometry import candidates, is_keyed
-from feat2vec.space.vectors import vectors_of_group
+from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing import file_place, write_text
 

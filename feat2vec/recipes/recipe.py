@@ -11,6 +11,7 @@ from pydantic import Field
 
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.options import Measurement, measurement_conflicts, no_metric
+from feat2vec.export.formats import FormatName
 from feat2vec.recipes.ranges import Tune, tune_conflicts, unfit
 from feat2vec.schema.document import Data, Document, KeyPath
 from feat2vec.schema.extractor_options import Count, Many, Share, Text
@@ -79,7 +80,7 @@ class Neighbours(Spec):
 class ExportSpec(Spec):
     """An export, into the run's folder `exports`."""
 
-    format: Literal["parquet", "npz", "word2vec", "projector", "faiss", "saved_model", "sql"]
+    format: FormatName
     groups: Annotated[tuple[Text, ...], Many] | None = None
     level: Count | None = None
     normalise: bool = False

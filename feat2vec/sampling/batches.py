@@ -46,11 +46,12 @@ class Batches:
         seed: int = 0,
         block: int = BLOCK_ROWS,
         starts: Ints | None = None,  # [groups], where a group's entries begin in the one table that all share
+        max_steps_at_once: int = MOST_STEPS,
     ) -> None:
         self.rows, self.tables, self.joints = rows, tables, joints
         self.target, self.weight, self.keep_rows = target, weight, keep_rows
         self.shuffle, self.seed, self.starts = shuffle, seed, starts
-        executions = -(-len(rows) // (batch_size * MOST_STEPS))
+        executions = -(-len(rows) // (batch_size * max_steps_at_once))
         self.steps_at_once = -(-len(rows) // (batch_size * executions))
         self.steps = self.steps_at_once * executions  # of nearly equal size, so that no batch is a few rows
         self.block = max(block // batch_size, 1) * batch_size

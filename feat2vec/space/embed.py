@@ -3,223 +3,218 @@
 They are what the model computes for rows in training, without dropout: a missing group has no vector and adds nothing,
 an unseen key has the vector of unseen keys.
 
-With ranks, a value has vectors at the levels 1 to its own, and rows can be compared only in one space: a level's. In
-level 1, the default, every value has a vector; at a higher one those of lower levels are zero. With truncation a
-level's space is what the levels up to it hold, side by side, and the default is the highest: the whole.
+With ranks, a value has vectors at the levels 1 to its own, and rows can be compared only in the space of one level. In
+level 1, the default, every value has a vector; at a higher level those of lower levels are zero. With truncation the
+space of a level holds the vectors of all levels up to it side by side, and the default is the highest level.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
 from feat2vec.encode.codecs import Entries, Present
 from feat2vec.encode.encoder import Encoder
-from feat2vec.errors import UserError, listed, refuse_stray_bytes, suggest
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.pair_scores import Level
-from feat2vec.schema.levels import Levels
-from feat2vec.schema.options import ModelSpec
-from feat2vec.space.geometry import ROWS, blocks, dense
+from feat2vec.model.pair_scores import Tensor
+from feat2vec.space.geometry import ROWS_PER_BATCH, Floats, blocks, dense
+from feat2vec.space.groups_and_levels import (
+    ID,
+    ROW,
+    distinct_column_names,
+    level_and_dim,
+    selected_groups,
+    vectors_at_level,
+)
+from feat2vec.space.parquet_writer import BYTES_PER_ROW_GROUP, parquet_writer
+from feat2vec.space.prefetch import prefetched
 from feat2vec.table.stages import Stage
 from feat2vec.table.table import Table, open_table
-from feat2vec.writing import file_place, new_file, refuse_inputs_inside, signed_parquet
+from feat2vec.training.run_folder import TrainedRun
+from feat2vec.writing import file_place, refuse_inputs_inside
 
-Floats = npt.NDArray[np.float32]
-Item = TypeVar("Item")
-STAGE = 16 << 20  # bytes of rows that are encoded at a time, while others go through the model
-WRITTEN = 32 << 20  # bytes of a row group, at least
-ROW, ID = "row", "id"  # columns of their own
+STAGE_BYTES = 16 << 20  # of rows that are encoded at a time, while earlier ones go through the model
 
 
-class Embedded(NamedTuple):
-    """Some rows: their own vectors, and for each group which rows have it and the vectors, zero where it is missing."""
+class EmbeddedRows(NamedTuple):
+    """The vectors of consecutive rows, and for each group which rows have it; vectors are zero where it is missing."""
 
     stage: Stage
     rows: slice  # of the stage
-    row: Floats  # [rows, dim]
-    groups: Mapping[str, Floats]  # [rows, dim] each
+    row_vectors: Floats  # [rows, dim]
+    group_vectors: Mapping[str, Floats]  # [rows, dim] each
     present: Mapping[str, Present]  # [rows] each
 
 
 class Embedder:
-    """Vectors of rows at one level, compiled once."""
+    """Vectors of rows at one level, by a function that is compiled once.
+
+    Args:
+        run: The run whose model computes the vectors.
+        groups: The groups to use; None is all of them.
+        level: The level of a model with ranks; see the top of this file for the default.
+        rows_per_batch: Rows that go through the model at a time.
+
+    Raises:
+        UserError: A group or the level does not exist.
+
+    >>> Embedder(run, ["year", "director"]).embed(films).shape
+    (60, 4)
+
+    """
 
     def __init__(
-        self, encoder: Encoder, model: Feat2Vec, groups: Sequence[str] | None = None, level: int | None = None
+        self,
+        run: TrainedRun,
+        groups: Sequence[str] | None = None,
+        level: int | None = None,
+        *,
+        rows_per_batch: int = ROWS_PER_BATCH,
     ) -> None:
-        self.names = chosen(list(encoder.codecs), groups)
+        model, encoder = run.model, run.fitted
+        self.names = selected_groups(list(encoder.codecs), groups)
         self.encoder = encoder.only(self.names)
-        self.level, self.dim = level_of(encoder.schema.model, level)
-        specs = {name: entries_spec(encoder, name) for name in self.names}
-
-        @tf.function(input_signature=[specs])  # type: ignore[untyped-decorator]
-        def vectors(inputs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-            each = {}
-            for name, entries in inputs.items():
-                found = model.vectors(name, entries).levels
-                each[name] = tf.cast(at_level(found, self.level, encoder.schema.model.levels), tf.float32)
-            return tf.add_n(list(each.values())), each
-
-        self.vectors = vectors
+        self.level, self.dim = level_and_dim(encoder.schema.model, level)
+        self.vectors = compiled_vectors(model, encoder, self.names, self.level)
+        self.rows_per_batch = rows_per_batch
 
     def embed(self, rows: object, *, by_group: bool = False) -> Any:
-        """Vectors [rows, dim], or {group: vectors}; zero for a missing group."""
-        parts = list(self.batches(rows))
+        """The vectors of the rows of any table.
+
+        Args:
+            rows: The table.
+            by_group: Whether to return the vectors of each group instead of their sum.
+
+        Returns:
+            Vectors [rows, dim], or {group: vectors}; those of a missing group are zero.
+
+        """
+        batches = list(self.batches(rows))
         if not by_group:
-            return np.concatenate([part.row for part in parts])
-        return {name: np.concatenate([part.groups[name] for part in parts]) for name in self.names}
+            return np.concatenate([batch.row_vectors for batch in batches])
+        return {name: np.concatenate([batch.group_vectors[name] for batch in batches]) for name in self.names}
 
-    def batches(self, source: object, beside: Sequence[str] = (), max_bytes: int = STAGE) -> Iterator[Embedded]:
-        """The rows of any table in batches, in their order."""
-        for stage, entries in self.encoder.staged(source, beside, max_bytes):
-            yield from self._of_stage(stage, entries)
+    def batches(
+        self, source: object, kept_columns: Sequence[str] = (), max_bytes: int = STAGE_BYTES
+    ) -> Iterator[EmbeddedRows]:
+        """The rows of any table in batches, in their order; `stage` also holds the kept columns."""
+        for stage, entries in self.encoder.staged(source, kept_columns, max_bytes):
+            yield from self._batches_of_stage(stage, entries)
 
-    def _of_stage(self, stage: Stage, entries: Mapping[str, Entries]) -> Iterator[Embedded]:
-        inputs = {name: np.ascontiguousarray(dense(some)) for name, some in entries.items()}
-        for block in blocks(stage.rows, ROWS):
-            row, groups = self.vectors({name: tf.constant(rows[block]) for name, rows in inputs.items()})
-            yield Embedded(
-                stage,
-                block,
-                row.numpy(),
-                {name: vectors.numpy() for name, vectors in groups.items()},
-                {name: some.present[block] for name, some in entries.items()},
+    def _batches_of_stage(self, stage: Stage, entries: Mapping[str, Entries]) -> Iterator[EmbeddedRows]:
+        inputs = {name: np.ascontiguousarray(dense(entries[name])) for name in entries}  # [rows, width] each
+        for rows in blocks(stage.rows, self.rows_per_batch):
+            row_vectors, group_vectors = self.vectors(
+                {name: tf.constant(array[rows]) for name, array in inputs.items()}
+            )
+            yield EmbeddedRows(
+                stage=stage,
+                rows=rows,
+                row_vectors=row_vectors.numpy(),
+                group_vectors={name: vectors.numpy() for name, vectors in group_vectors.items()},
+                present={name: entries[name].present[rows] for name in entries},
             )
 
     # --- files ------------------------------------------------------------------------------------------------------
 
-    def write(self, source: object, out: str | Path, *, force: bool = False) -> int:
-        """Write the vectors of any table to a Parquet file, whole or not at all; returns the number of rows.
+    def write(
+        self,
+        source: object,
+        out: str | Path,
+        *,
+        force: bool = False,
+        bytes_per_row_group: int = BYTES_PER_ROW_GROUP,
+    ) -> int:
+        """Write the vectors of any table to a Parquet file, which appears when it is complete.
 
-        Columns: `id` (the schema's, where the table has it), `row`, and one for each group, null where it is missing.
+        Its columns are `id` (the schema's, if the table has it), `row`, and one for each group, null where the group
+        is missing.
+
+        Args:
+            source: The table.
+            out: The file.
+            force: Whether an earlier file is replaced.
+            bytes_per_row_group: The least size of a row group.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            UserError: The table cannot be read or encoded, or `out` is taken.
+
         """
-        table, name = open_table(source), self.encoder.schema.id
+        table, id_column = open_table(source), self.encoder.schema.id
         refuse_inputs_inside([file_place(out, force=force)], table.files)
-        beside = [name] if name is not None and name in table.columns else []
-        schema = self.file_schema([table.columns[name] for name in beside])
+        id_columns = [id_column] if id_column is not None and id_column in table.columns else []
+        schema = self._file_schema([table.columns[name] for name in id_columns])
+        compared = [ID] if id_columns else ()
         total = 0
-        with parquet_file(out, schema, names=[ID] if beside else (), force=force) as write:
-            for part in ahead(self._batches_ahead(table, beside)):
-                write(self._record(part, beside, schema))
-                total += len(part.row)
+        with parquet_writer(out, schema, compared, force=force, bytes_per_row_group=bytes_per_row_group) as write:
+            for batch in prefetched(self._batches_of_prefetched_stages(table, id_columns)):
+                write(self._record_batch(batch, id_columns, schema))
+                total += len(batch.row_vectors)
         return total
 
-    def _batches_ahead(self, table: Table, beside: Sequence[str]) -> Iterator[Embedded]:
-        for stage, entries in ahead(self.encoder.staged(table, beside, STAGE)):
-            yield from self._of_stage(stage, entries)
+    def _batches_of_prefetched_stages(self, table: Table, kept_columns: Sequence[str]) -> Iterator[EmbeddedRows]:
+        for stage, entries in prefetched(self.encoder.staged(table, kept_columns, STAGE_BYTES)):
+            yield from self._batches_of_stage(stage, entries)
 
-    def file_schema(self, id_types: Sequence[pa.DataType]) -> pa.Schema:
-        """The columns, and what they are in the file's metadata."""
+    def _file_schema(self, id_types: Sequence[pa.DataType]) -> pa.Schema:
+        """The columns, with what they are in the file's metadata."""
         vector = pa.list_(pa.field("item", pa.float32(), nullable=False), self.dim)
-        columns = [pa.field(ID, type_) for type_ in id_types] + [pa.field(ROW, vector, nullable=False)]
-        named = dict(zip(self.names, column_names(self.names), strict=True))
-        facts = {"dim": self.dim, "level": self.level, "similarity": "cosine", "normalised": False, "groups": named}
-        return pa.schema([*columns, *(pa.field(name, vector) for name in named.values())]).with_metadata(
-            {"feat2vec": json.dumps(facts, ensure_ascii=False)}
-        )
+        column_of_group = dict(zip(self.names, distinct_column_names(self.names), strict=True))
+        columns = [pa.field(ID, type_) for type_ in id_types]
+        columns.append(pa.field(ROW, vector, nullable=False))
+        columns += [pa.field(name, vector) for name in column_of_group.values()]
+        facts = {
+            "dim": self.dim,
+            "level": self.level,
+            "similarity": "cosine",
+            "normalised": False,
+            "groups": column_of_group,
+        }
+        return pa.schema(columns).with_metadata({"feat2vec": json.dumps(facts, ensure_ascii=False)})
 
-    def _record(self, part: Embedded, beside: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
-        size = len(part.row)
-        arrays = [part.stage.column(name).slice(part.rows.start, size).combine_chunks() for name in beside]
-        arrays = [array.cast(schema.field(ID).type) for array in arrays] + [self._lists(part.row, schema, None)]
-        arrays += [self._lists(part.groups[name], schema, part.present[name]) for name in self.names]
+    def _record_batch(self, batch: EmbeddedRows, id_columns: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+        arrays = []
+        for name in id_columns:
+            ids = batch.stage.column(name).slice(batch.rows.start, len(batch.row_vectors)).combine_chunks()
+            arrays.append(ids.cast(schema.field(ID).type))
+        vector_type = schema.field(ROW).type
+        arrays.append(_vector_array(batch.row_vectors, vector_type))
+        for name in self.names:
+            arrays.append(_vector_array(batch.group_vectors[name], vector_type, batch.present[name]))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _lists(self, vectors: Floats, schema: pa.Schema, present: Present | None) -> pa.Array:
-        mask = None if present is None or present.all() else pa.array(~present)
-        return pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=schema.field(ROW).type, mask=mask)
 
+def compiled_vectors(model: Feat2Vec, encoder: Encoder, groups: Sequence[str], level: int) -> Any:
+    """A function from {group: entries [rows, width]} to the rows' vectors [rows, dim] and {group: vectors}."""
+    specs = {name: entries_spec(encoder, name) for name in groups}
 
-@contextmanager
-def parquet_file(
-    out: str | Path, schema: pa.Schema, names: Sequence[str] = (), *, force: bool = False
-) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """What writes batches to a Parquet file, which is there when it is whole.
+    @tf.function(input_signature=[specs])  # type: ignore[untyped-decorator]
+    def vectors(inputs: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        group_vectors = {}
+        for name, entries in inputs.items():
+            levels = model.vectors(name, entries).levels
+            group_vectors[name] = tf.cast(vectors_at_level(levels, level, encoder.schema.model.levels), tf.float32)
+        return tf.add_n(list(group_vectors.values())), group_vectors
 
-    Only the columns `names` repeat and have an order: nothing compresses vectors and scores.
-    """
-    refuse_stray_bytes(out)
-    options = {"use_dictionary": list(names) or False, "write_statistics": list(names) or False, "compression": "none"}
-    held: list[pa.RecordBatch] = []
-
-    def write(batch: pa.RecordBatch) -> None:
-        held.append(batch)
-        if sum(some.nbytes for some in held) > WRITTEN:
-            flush()
-
-    def flush() -> None:
-        if held:
-            file.write_table(pa.Table.from_batches(held, schema))
-            held.clear()
-
-    with new_file(out, force=force) as partial, signed_parquet(partial, schema, **options) as file:
-        yield write
-        flush()
-
-
-def chosen(names: Sequence[str], groups: Sequence[str] | None) -> list[str]:
-    """The groups that are asked for, in the schema's order; None is all of them."""
-    if groups is None:
-        return list(names)
-    if isinstance(groups, str) or not groups:
-        raise UserError(f"groups: expected a list of groups, such as {list(names[:2])}; received {groups!r}")
-    for name in groups:
-        if name not in names:
-            near = suggest(name, names) or f"; the groups are {listed(names)}"
-            raise UserError(f"groups: there is no group {name!r}{near}")
-    return [name for name in names if name in groups]
-
-
-def level_of(model: ModelSpec, level: int | None) -> tuple[int, int]:
-    """A level, counted from 1, and the size of its space."""
-    levels = model.levels
-    if level is None:
-        level = levels.default
-    if not levels.has(level):
-        there = f"the levels are 1 to {len(levels)}" if len(levels) > 1 else "a model without `ranks` has level 1 only"
-        raise UserError(f"level: there is no level {level!r}; {there}")
-    return level, levels.ranks[level - 1]
-
-
-def at_level(stored: Sequence[Level], level: int, levels: Levels) -> Any:
-    """A group's vectors [batch, dim] in the space of a level, counted from 1, of what each level stores."""
-    vectors = [part.free if part.dependent is None else part.free + part.dependent for part in stored]
-    parts = vectors[levels.parts_of(level)]
-    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
+    return vectors
 
 
 def entries_spec(encoder: Encoder, group: str) -> tf.TensorSpec:
-    """What a group's entries look like: bags of new rows may be wider than those of training."""
+    """The shape and type of a group's entries: bags of new rows may be wider than those of training."""
     codec = encoder.codecs[group]
     return tf.TensorSpec([None, codec.width if codec.dtype == np.float32 else None], codec.dtype)
 
 
-def column_names(groups: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
-    """The groups' names, with a stroke after those that are taken by other columns, or by `taken`."""
-    used, names = {ROW, ID, *taken}, []
-    for name in groups:
-        while name in used:
-            name += "_"
-        used.add(name)
-        names.append(name)
-    return names
-
-
-def ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items; while one is worked on, the next one is made in a thread."""
-    nothing: Any = object()
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, items, nothing)
-        while (item := coming.result()) is not nothing:
-            coming = pool.submit(next, items, nothing)
-            yield item
+def _vector_array(vectors: Floats, type_: pa.DataType, present: Present | None = None) -> pa.Array:
+    """Vectors [rows, dim] as an array of lists, null where they are not present."""
+    mask = None if present is None or present.all() else pa.array(~present)
+    return pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=type_, mask=mask)

@@ -1,7 +1,7 @@
 """The learnt space: the vectors of a group's candidates and of queries, and their similarity.
 
 A pair of values meets at the lower of its two levels. For a candidate v of level k and a query whose groups have, at
-level p, the summed free part F_p and dependent part D_p (see `interactions`), that is exactly
+level p, the summed free part F_p and dependent part D_p (see `pair_scores`), that is exactly
 
     q . v = sum_{p < k} F_p . v_p + (F_k + D_k) . v_k
 
@@ -11,13 +11,14 @@ norm of v over the levels at which the query has something; for two values it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from feat2vec.encode.codecs import Entries, ItemsCodec
 from feat2vec.encode.encoder import Encoder
@@ -33,73 +34,103 @@ if TYPE_CHECKING:
 Model: TypeAlias = "Feat2Vec | StoredModel"  # in memory, or in its file
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.signedinteger[Any]]
-Similarity = Literal["cosine", "dot"]
-ROWS = 8192  # that go through an extractor at a time
+VectorSimilarity = Literal["cosine", "dot"]  # what follows from vectors alone
+Rows: TypeAlias = "slice | Ints | npt.NDArray[np.bool_]"
+ROWS_PER_BATCH = 8192  # that go through an extractor at a time
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Values of one group: table p, [|F_p|, D_p], holds those whose own level is p or higher, which come first."""
+    """The values of a group, those of the highest level first.
+
+    Args:
+        tables: The vectors of each level p of the values F_p whose own level is p or higher, [|F_p|, D_p].
+        known_squares: What `squares` is, where it has been computed already.
+
+    """
 
     tables: list[Floats]
+    known_squares: list[Floats] | None = None
 
     def sizes(self) -> list[int]:
         """|F_1| .. |F_m|, and 0."""
         return [len(table) for table in self.tables] + [0]
 
-    def part(self, some: slice) -> Candidates:
-        """Consecutive ones."""
-        part = Candidates([table[some] for table in self.tables])
-        part.__dict__["squares"] = [square[some] for square in self.squares]  # already known
-        return part
+    def part(self, rows: slice) -> Candidates:
+        """Consecutive candidates."""
+        squares = [square[rows] for square in self.squares]
+        return Candidates([table[rows] for table in self.tables], squares)
 
     @cached_property
     def squares(self) -> list[Floats]:
-        """|v_p|^2, zero for candidates without level p: for each level [|F_1|]."""
-        whole = [np.zeros(len(self.tables[0]), np.float32) for _ in self.tables]
-        for square, table in zip(whole, self.tables, strict=True):
-            square[: len(table)] = np.einsum("ij,ij->i", table, table)
-        return whole
+        """|v_p|^2 for each level p, [|F_1|]; zero for candidates without the level."""
+        if self.known_squares is not None:
+            return self.known_squares
+        squares = [np.zeros(len(self.tables[0]), np.float32) for _ in self.tables]
+        for square, table in zip(squares, self.tables, strict=True):
+            square[: len(table)] = _squares(table)
+        return squares
 
 
 class Queries(NamedTuple):
-    """Sums of groups' vectors: for each level F_p and D_p, [queries, D_p]."""
+    """The sums of groups' vectors, for each level p: the free part F_p and the dependent part D_p, [queries, D_p]."""
 
     free: list[Floats]
     dependent: list[Floats]
 
-    def take(self, some: Any) -> Queries:
-        """Some of them."""
-        return Queries([part[some] for part in self.free], [part[some] for part in self.dependent])
+    def take(self, rows: Rows) -> Queries:
+        """The queries of some rows: their numbers, a mask or a slice."""
+        return Queries([part[rows] for part in self.free], [part[rows] for part in self.dependent])
+
+    def times(self, factor: float) -> Queries:
+        """The queries with every vector multiplied."""
+        return self.scaled([factor] * len(self.free))
+
+    def scaled(self, factors: Sequence[float]) -> Queries:
+        """The queries with the vectors of each level multiplied by a factor of their own."""
+        free = [part * np.float32(factor) for part, factor in zip(self.free, factors, strict=True)]
+        dependent = [part * np.float32(factor) for part, factor in zip(self.dependent, factors, strict=True)]
+        return Queries(free, dependent)
+
+    def plus(self, more: Queries) -> Queries:
+        """The sums of the vectors of these queries and of others."""
+        free = [a + b for a, b in zip(self.free, more.free, strict=True)]
+        dependent = [a + b for a, b in zip(self.dependent, more.dependent, strict=True)]
+        return Queries(free, dependent)
 
     def towards(self, level: int) -> list[Floats]:
-        """What candidates of a level (counted from 0) see: parts [queries, D_p] of levels up to it."""
+        """The vector that candidates of a level (counted from 0) meet: its parts [queries, D_p] of levels up to it."""
         return [*self.free[:level], self.free[level] + self.dependent[level]]
 
 
 def candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
     """The keys of a lookup group in the order of their ids, or the training values of another group."""
     if model.is_lookup(group):
-        tables, gain = model.lookup(group).tables, getattr(model.schema.groups[group].extractor, "gain", 1.0)
-        tables[0] = tables[0][1:]  # without the unseen key
+        unseen_and_keys, *higher_tables = model.lookup(group).tables
+        tables = [unseen_and_keys[1:], *higher_tables]
+        gain = getattr(model.schema.groups[group].extractor, "gain", 1.0)
         return Candidates(tables if gain == 1 else [table * np.float32(gain) for table in tables])
     entries = encoder.values[group].entries
-    whole = model.part(group)
-    parts = [extract(whole, {group: entries[at : at + ROWS]}) for at in range(0, len(entries), ROWS)]
-    levels = ([free + dependent for free, dependent in zip(*part, strict=True)] for part in parts)
-    return Candidates([np.concatenate(pieces) for pieces in zip(*levels, strict=True)])
+    group_model = model.part(group)
+    batches_of_level: list[list[Floats]] = [[] for _ in model.schema.model.levels.dims]
+    for start in range(0, len(entries), ROWS_PER_BATCH):
+        vectors = extract(group_model, {group: entries[start : start + ROWS_PER_BATCH]})
+        for batches, free, dependent in zip(batches_of_level, vectors.free, vectors.dependent, strict=True):
+            batches.append(free + dependent)
+    return Candidates([np.concatenate(batches) for batches in batches_of_level if batches])
 
 
-def values_as_queries(found: Candidates, some: Ints, *, truncate: bool) -> Queries:
+def values_as_queries(values: Candidates, ids: Ints, *, truncate: bool) -> Queries:
     """What `extract` gives for single candidates; with truncation every part of a vector is free."""
-    parts: list[tuple[Floats, Floats]] = []
-    for size, table in zip(found.sizes()[1:], found.tables, strict=True):
-        rows = np.zeros((len(some), table.shape[1]), np.float32)
-        here = some < len(table)
-        rows[here] = table[some[here]]
-        higher = (some < size)[:, None] & (not truncate)
-        parts.append((np.where(higher, 0, rows), np.where(higher, rows, 0)))
-    return Queries(*map(list, zip(*parts, strict=True)))
+    free, dependent = [], []
+    for size_above, table in zip(values.sizes()[1:], values.tables, strict=True):
+        vectors = np.zeros((len(ids), table.shape[1]), np.float32)
+        has_level = ids < len(table)
+        vectors[has_level] = table[ids[has_level]]
+        is_dependent = (ids < size_above)[:, None] & (not truncate)  # a value of a higher level
+        free.append(np.where(is_dependent, 0, vectors))
+        dependent.append(np.where(is_dependent, vectors, 0))
+    return Queries(free, dependent)
 
 
 def linear_terms(model: Model, encoder: Encoder, group: str) -> Floats:
@@ -109,12 +140,14 @@ def linear_terms(model: Model, encoder: Encoder, group: str) -> Floats:
     if model.is_lookup(group):
         linear = model.lookup(group).linear
         assert linear is not None
-        return linear[1:]
+        return linear[1:]  # without the unseen key
     import tensorflow as tf
 
-    entries, whole = encoder.values[group].entries, model.part(group)
-    parts = (whole.vectors(group, tf.convert_to_tensor(entries[part])) for part in blocks(len(entries), ROWS))
-    return np.concatenate([part.linear.numpy() for part in parts])
+    entries, group_model = encoder.values[group].entries, model.part(group)
+    terms = []
+    for rows in blocks(len(entries), ROWS_PER_BATCH):
+        terms.append(group_model.vectors(group, tf.convert_to_tensor(entries[rows])).linear.numpy())
+    return np.concatenate(terms)
 
 
 def is_keyed(model: Model, group: str) -> bool:
@@ -122,97 +155,104 @@ def is_keyed(model: Model, group: str) -> bool:
     return model.is_lookup(group)
 
 
-def keys_of(encoder: Encoder, group: str) -> Any:
+def keys_of(encoder: Encoder, group: str) -> pa.StringArray | None:
     """A lookup group's keys (Arrow strings), in the order of `candidates`; None for other groups."""
     codec, spec = encoder.codecs[group], encoder.schema.groups[group].extractor
     return codec.vocabulary.keys if isinstance(codec, ItemsCodec) and isinstance(spec, ItemsSpec) else None
 
 
 def dense(entries: Entries) -> Array:
-    """Entries of every row; a row without one gets the missing entry."""
+    """The entries of every row [rows, width]; a row without one gets the missing entry."""
     missing = np.nan if entries.rows.dtype == np.float32 else 0
-    rows = np.full((len(entries.present), entries.rows.shape[1]), missing, entries.rows.dtype)
-    rows[entries.present] = entries.rows
-    return rows
+    entries_of_rows = np.full((len(entries.present), entries.rows.shape[1]), missing, entries.rows.dtype)
+    entries_of_rows[entries.present] = entries.rows
+    return entries_of_rows
 
 
 def known(encoder: Encoder, group: str, entries: Array) -> npt.NDArray[np.bool_]:
-    """Which entries hold something that training has seen."""
+    """Which entries [rows, width] hold something that training has seen: [rows]."""
     if entries.dtype == np.float32:
-        there: npt.NDArray[np.bool_] = ~np.isnan(entries[:, 0])
-        return there
+        is_present: npt.NDArray[np.bool_] = ~np.isnan(entries[:, 0])
+        return is_present
     codec = encoder.codecs[group]
     ids = entries[:, : entries.shape[1] // 2] if getattr(codec, "weighted", False) else entries
-    seen: npt.NDArray[np.bool_] = np.any(ids >= FIRST, axis=1)
-    return seen
+    is_seen: npt.NDArray[np.bool_] = np.any(ids >= FIRST, axis=1)
+    return is_seen
 
 
 def extract(model: Feat2Vec, entries: Mapping[str, Array]) -> Queries:
     """The sums over groups of the vectors of their entries [rows, width]."""
     import tensorflow as tf
 
-    sums: Queries | None = None
+    truncate = model.schema.model.levels.nested
+    total: Queries | None = None
     for name, rows in entries.items():
-        found = model.vectors(name, tf.convert_to_tensor(np.ascontiguousarray(rows))).levels
-        parts = Queries(*map(list, zip(*(_parts(level) for level in found), strict=True)))
-        if model.schema.model.levels.nested:
-            both = [free + dependent for free, dependent in zip(*parts, strict=True)]
-            parts = Queries(both, [np.zeros_like(part) for part in both])
-        if sums is None:
-            sums = parts
-        else:
-            added = ([a + b for a, b in zip(*pair, strict=True)] for pair in zip(sums, parts, strict=True))
-            sums = Queries(*added)
-    if sums is None:
+        levels = model.vectors(name, tf.convert_to_tensor(np.ascontiguousarray(rows))).levels
+        group_queries = _queries_of(levels, truncate=truncate)
+        total = group_queries if total is None else total.plus(group_queries)
+    if total is None:
         raise ValueError("a query needs a group")
-    return sums
+    return total
 
 
-def similarities(queries: Queries, found: Candidates, similarity: Similarity) -> Floats:
-    """[queries, candidates]."""
-    sizes = found.sizes()
+def _queries_of(levels: Sequence[Level], *, truncate: bool) -> Queries:
+    """A group's vectors as NumPy arrays; with truncation every part is free."""
+    free, dependent = [], []
+    for level in levels:
+        free_part = level.free.numpy()
+        dependent_part = np.zeros_like(free_part) if level.dependent is None else level.dependent.numpy()
+        free.append(free_part + dependent_part if truncate else free_part)
+        dependent.append(np.zeros_like(free_part) if truncate else dependent_part)
+    return Queries(free, dependent)
+
+
+def similarities(queries: Queries, values: Candidates, similarity: VectorSimilarity) -> Floats:
+    """The similarity of each query with each candidate, [queries, candidates]."""
+    sizes = values.sizes()
     scores = np.zeros((len(queries.free[0]), sizes[0]), np.float32)
-    for level, (free, dependent, table) in enumerate(zip(*queries, found.tables, strict=True)):
-        higher, all_ = sizes[level + 1], sizes[level]
-        if higher:
-            scores[:, :higher] += free @ table[:higher].T
-        if all_ > higher:
-            scores[:, higher:all_] += (free + dependent) @ table[higher:].T
+    for p, (free, dependent, table) in enumerate(zip(*queries, values.tables, strict=True)):
+        size_above, size = sizes[p + 1], sizes[p]
+        if size_above:
+            scores[:, :size_above] += free @ table[:size_above].T
+        if size > size_above:
+            scores[:, size_above:size] += (free + dependent) @ table[size_above:].T
     if similarity == "cosine":
-        scores *= _inverse(_candidate_squares(queries, found))
-        for level in range(len(found.tables)):
-            own = slice(sizes[level + 1], sizes[level])
-            scores[:, own] *= _inverse(sum(_squares(part) for part in queries.towards(level)))[:, None]
+        scores *= _inverse_roots(_candidate_squares(queries, values))
+        for p in range(len(values.tables)):
+            of_level = slice(sizes[p + 1], sizes[p])  # candidates whose own level this is
+            query_squares = sum(_squares(part) for part in queries.towards(p))
+            scores[:, of_level] *= _inverse_roots(query_squares)[:, None]
     return scores
 
 
-def _candidate_squares(queries: Queries, found: Candidates) -> Floats:
+def _candidate_squares(queries: Queries, values: Candidates) -> Floats:
     """|v|^2 towards each query, over the levels at which it has something: [queries or 1, candidates]."""
-    squares, sizes = found.squares, found.sizes()
+    squares, sizes = values.squares, values.sizes()
     if len(squares) == 1:
         return squares[0][None]
-    whole = np.zeros((len(queries.free[0]), sizes[0]), np.float32)
-    for level, (free, dependent, square) in enumerate(zip(*queries, squares, strict=True)):
-        higher, all_ = sizes[level + 1], sizes[level]
-        whole[:, :higher] += np.any(free, axis=1, keepdims=True) * square[:higher]
-        whole[:, higher:all_] += np.any(free + dependent, axis=1, keepdims=True) * square[higher:all_]
-    return whole
+    towards_queries = np.zeros((len(queries.free[0]), sizes[0]), np.float32)
+    for p, (free, dependent, square) in enumerate(zip(*queries, squares, strict=True)):
+        size_above, size = sizes[p + 1], sizes[p]
+        towards_queries[:, :size_above] += np.any(free, axis=1, keepdims=True) * square[:size_above]
+        has_something = np.any(free + dependent, axis=1, keepdims=True)  # [queries, 1]
+        towards_queries[:, size_above:size] += has_something * square[size_above:size]
+    return towards_queries
 
 
 def blocks(total: int, size: int) -> Iterator[slice]:
-    """Slices of at most `size`."""
-    return (slice(at, min(at + size, total)) for at in range(0, total, size))
+    """Slices of at most `size` that cover `total` rows.
+
+    >>> list(blocks(7, 3))
+    [slice(0, 3, None), slice(3, 6, None), slice(6, 7, None)]
+    """
+    return (slice(start, min(start + size, total)) for start in range(0, total, size))
 
 
-def _squares(part: Floats) -> Any:
-    return np.einsum("ij,ij->i", part, part)
+def _squares(vectors: Floats) -> Any:
+    """|v|^2 of vectors [n, dim]: [n]."""
+    return np.einsum("ij,ij->i", vectors, vectors)
 
 
-def _inverse(squares: Any) -> Any:
-    """1 / sqrt, 0 for 0: a zero vector is like nothing."""
+def _inverse_roots(squares: Any) -> Any:
+    """1 / sqrt, and 0 for 0: a zero vector is similar to nothing."""
     return np.divide(1, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
-
-
-def _parts(level: Level) -> tuple[Floats, Floats]:
-    free = level.free.numpy()
-    return free, np.zeros_like(free) if level.dependent is None else level.dependent.numpy()

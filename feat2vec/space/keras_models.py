@@ -1,4 +1,4 @@
-"""A run as a plain Keras model for layers of one's own, and a table as batches for it.
+"""A run as a plain Keras model, to build other models on.
 
 encoder = run.encoder(trainable=True)
 price = keras.layers.Dense(1)(encoder.output["row"])
@@ -10,37 +10,39 @@ model.fit(run.dataset(rows, target="price"), shuffle=False)  # the batches are s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import keras
-import numpy as np
-import pyarrow as pa
 import tensorflow as tf
 
-from feat2vec.encode.encoder import Encoder
-from feat2vec.encode.vocabulary import Vocabulary
-from feat2vec.errors import UserError, listed, suggest
 from feat2vec.model.extractors import Extractor, Shape, build_extractor
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import copy_to, tables_aside
 from feat2vec.model.network import run_extractor
-from feat2vec.sampling.batches import Batches, value_tables
+from feat2vec.model.pair_scores import Tensor
 from feat2vec.schema.extractor_options import NumbersSpec, VectorSpec
-from feat2vec.schema.objectives import Nce, Regression, Softmax
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import schema_of
-from feat2vec.space.embed import ROW, at_level, chosen, column_names, level_of
-from feat2vec.table.numbers import numbers_of
-from feat2vec.table.stages import Stage, is_list, kind_of_type, stages
-from feat2vec.table.table import Table, open_table
+from feat2vec.space.groups_and_levels import (
+    ROW,
+    distinct_column_names,
+    level_and_dim,
+    selected_groups,
+    vectors_at_level,
+)
 
 
 @keras.saving.register_keras_serializable(package="feat2vec")
 class GroupVectors(keras.layers.Layer):
-    """{name: entries} to {name: vectors [batch, dim]} and their sum, `row`; `names` are those of `input_names`.
+    """{name: entries [batch, width]} to {name: vectors [batch, dim]} and their sum, `row`.
 
-    A frozen one drops nothing, also in training, so that a row's vectors stay what they are.
+    A frozen layer drops nothing, also in training, so that a row's vectors stay what they are.
+
+    Args:
+        schema: The run's schema as text, every default filled in.
+        shapes: The `Shape` of each group's extractor.
+        level: The level whose space the vectors are in; None is the default of the model.
+
     """
 
     def __init__(
@@ -48,10 +50,12 @@ class GroupVectors(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.schema = schema
-        self.shapes = {name: Shape(int(s[0]), tuple(s[1]), bool(s[2])) for name, s in shapes.items()}
+        self.shapes = {
+            name: Shape(int(width), tuple(sizes), bool(weighted)) for name, (width, sizes, weighted) in shapes.items()
+        }
         spec: Schema = schema_of(schema)
         self.levels = spec.model.levels
-        self.level, self.dim = level_of(spec.model, level)
+        self.level, self.dim = level_and_dim(spec.model, level)
         self.names = input_names(list(self.shapes))
         dims = self.levels.dims[: self.level]
         self.extractors = [
@@ -71,7 +75,7 @@ class GroupVectors(keras.layers.Layer):
 
     @property
     def trainable(self) -> bool:
-        """Whether it learns: all that its output is made of."""
+        """Whether the layer learns: the weights of all levels that its output is made of."""
         return bool(keras.layers.Layer.trainable.fget(self))
 
     @trainable.setter
@@ -80,25 +84,25 @@ class GroupVectors(keras.layers.Layer):
 
     def _set_trainable(self, value: bool) -> None:
         keras.layers.Layer.trainable.fset(self, value)
-        if self.built and not self.levels.nested:  # a level's space is its own: those below get no gradient
+        if self.built and not self.levels.nested:  # levels below do not reach the output
             for extractor in self.extractors:
-                for part in _of_levels(extractor, slice(self.level - 1)):
-                    part.trainable = False
+                for table_or_head in _of_levels(extractor, slice(self.level - 1)):
+                    table_or_head.trainable = False
 
-    def call(self, inputs: Mapping[str, Any], training: bool = False) -> dict[str, Any]:
-        """Vectors of a batch."""
+    def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
+        """The vectors of a batch."""
         drops = bool(training) and self.trainable
         vectors = {}
         for name, extractor in zip(self.names, self.extractors, strict=True):
-            extracted = run_extractor(extractor, inputs[name], drops, self._seed)
-            vectors[name] = at_level(extracted.levels, self.level, self.levels)
+            extracted = run_extractor(extractor, inputs[name], drops, self._next_seed)
+            vectors[name] = vectors_at_level(extracted.levels, self.level, self.levels)
         return {**vectors, ROW: tf.add_n(list(vectors.values()))}
 
-    def _seed(self) -> Any:
+    def _next_seed(self) -> Tensor:
         return tf.cast(self.seeds.next(), tf.int64)
 
     def compute_output_spec(self, inputs: Mapping[str, Any], training: bool = False) -> dict[str, Any]:
-        """One vector a group, and the row's."""
+        """The shapes of the outputs: one vector for each group, and the row's."""
         del training
         batch = next(iter(inputs.values())).shape[0]
         return {name: keras.KerasTensor((batch, self.dim), self.compute_dtype) for name in (*self.names, ROW)}
@@ -108,7 +112,7 @@ class GroupVectors(keras.layers.Layer):
         return {**super().get_config(), "schema": self.schema, "shapes": shapes, "level": self.level}
 
 
-def encoder(
+def keras_encoder(
     model: Feat2Vec,
     *,
     trainable: bool = False,
@@ -118,23 +122,26 @@ def encoder(
 ) -> keras.Model:
     """A copy of a model's extractors as a plain Keras model: {group: entries} to {group: vectors} and `row`.
 
-    Without `copy` its weights are the model's own, and neither may be trained.
+    Args:
+        model: The model.
+        trainable: Whether the copy learns.
+        groups: The groups that it takes; None is all of them.
+        level: The level whose space the vectors are in; None is the default of the model.
+        copy: If it is False, the weights share the model's memory, and neither may be trained.
+
     """
-    names = chosen(model.groups, groups)
+    names = selected_groups(model.groups, groups)
     vectors = GroupVectors(model.schema.resolved(), {name: model.shapes[name] for name in names}, level, name="vectors")
     inputs = {}
     for name, key in zip(names, vectors.names, strict=True):
-        numbers = isinstance(model.schema.groups[name].extractor, (NumbersSpec, VectorSpec))
-        width = model.shapes[name].width if numbers else None
-        inputs[key] = keras.Input((width,), dtype="float32" if numbers else "int32", name=key)
+        has_numbers = isinstance(model.schema.groups[name].extractor, (NumbersSpec, VectorSpec))
+        width = model.shapes[name].width if has_numbers else None
+        inputs[key] = keras.Input((width,), dtype="float32" if has_numbers else "int32", name=key)
     with tables_aside():
         outputs = vectors(inputs)
     for name, extractor in zip(names, vectors.extractors, strict=True):
         source = model.extractors[model.groups.index(name)]
-        left_out = [getattr(source, "linear", None), *_of_levels(source, slice(vectors.level, None))]
-        unused = {id(weight) for part in left_out for weight in getattr(part, "weights", [part])}
-        learnt = [weight for weight in source.weights if id(weight) not in unused]
-        for variable, value in zip(extractor.weights, learnt, strict=True):
+        for variable, value in zip(extractor.weights, _weights_up_to(source, vectors.level), strict=True):
             if copy:
                 copy_to(variable, value)
             else:
@@ -143,106 +150,26 @@ def encoder(
     return keras.Model(inputs, outputs, name="encoder")
 
 
+def _weights_up_to(extractor: Extractor, level: int) -> list[keras.Variable]:
+    """An extractor's weights but for its linear terms and what is of higher levels."""
+    left_out = [getattr(extractor, "linear", None), *_of_levels(extractor, slice(level, None))]
+    left_out_ids: set[int] = set()
+    for variable_or_layer in left_out:
+        weights = getattr(variable_or_layer, "weights", [variable_or_layer])
+        left_out_ids.update(id(weight) for weight in weights)
+    return [weight for weight in extractor.weights if id(weight) not in left_out_ids]
+
+
 def _up_to(shape: Shape, level: int) -> Shape:
     return shape._replace(sizes=shape.sizes[:level])
 
 
 def _of_levels(extractor: Extractor, levels: slice) -> list[Any]:
     """The tables or the heads of some levels."""
-    parts: list[Any] = getattr(extractor, "tables", None) or getattr(extractor, "heads", [])
-    return parts[levels]
+    tables_or_heads: list[Any] = getattr(extractor, "tables", None) or getattr(extractor, "heads", [])
+    return tables_or_heads[levels]
 
 
 def input_names(groups: Sequence[str]) -> list[str]:
     """The groups' names as Keras takes them: without `/`, and none is `row`, or `self`, as inputs are keywords."""
-    return column_names([name.replace("/", "_") for name in groups], taken=("self",))
-
-
-# --- batches --------------------------------------------------------------------------------------------------------
-
-
-def dataset(
-    encoder: Encoder,
-    rows: object,
-    target: str | None = None,
-    *,
-    classes: bool | Sequence[str] | None = None,
-    groups: Sequence[str] | None = None,
-    batch_size: int = 256,
-    shuffle: bool = True,
-    seed: int = 0,
-) -> tf.data.Dataset:
-    """See `Run.dataset`."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise UserError(f"batch_size: expected a whole number above 0; received {batch_size!r}")
-    names, table = chosen(list(encoder.codecs), groups), open_table(rows)
-    some = encoder.only(names)
-    if target is not None:
-        _check_target(some.schema, table, target)
-    names_given = None if classes is None or isinstance(classes, bool) else _class_names(classes)
-    update: dict[str, Any] = {"id": None, "objective": Nce()}
-    as_classes = target is not None and (names_given is not None or _as_classes(table, target, classes))
-    if target is not None:
-        update["objective"] = (Softmax if as_classes else Regression)(target=target)
-    known = None
-    if names_given is not None:
-        known = Vocabulary(pa.array(names_given, pa.string()), np.zeros(len(names_given), np.int64))
-    encoded = replace(some, schema=some.schema.model_copy(update=update), classes=known).encode(table)
-    if as_classes and (unknown := np.flatnonzero(np.asarray(encoded.target) < 0)).size:
-        shown = ", ".join(map(repr, (names_given or [])[:5]))
-        raise UserError(f"{table.name}: row {unknown[0] + 1}: column {target!r} has none of the classes {shown} ...")
-    tables = {
-        key: tf.Variable(values, trainable=False)
-        for key, values in zip(input_names(names), value_tables(encoded), strict=True)
-    }
-    label = None if target is None else encoded.target
-    batches = Batches(encoded.rows, tables, batch_size, target=label, keep_rows=False, shuffle=shuffle, seed=seed)
-    batches.steps_at_once, batches.steps = 1, -(-len(encoded) // batch_size)
-    made = batches.dataset()
-    if target is None:
-        made = made.map(lambda inputs, _: inputs)
-    found = encoded.encoder.classes
-    made.class_names = found.keys.to_pylist() if as_classes and found is not None else None
-    return made
-
-
-def _check_target(schema: Schema, table: Table, target: str) -> None:
-    if target not in table.columns:
-        near = suggest(target, table.columns) or f"; the columns are {listed(table.columns)}"
-        raise UserError(f"{table.name}: has no column {target!r} to be the target{near}")
-    for name, group in schema.groups.items():
-        if target in (*group.columns, getattr(group.extractor, "weights", None)):
-            rest = [other for other in schema.groups if other != name]
-            remedy = f"leave it out of both: run.encoder(groups={rest}) and run.dataset(..., groups={rest})"
-            raise UserError(f"the column {target!r} is also the group {name!r}, which would give it away", remedy)
-    if is_list(table.columns[target]):
-        kind = table.columns[target]
-        raise UserError(f"{table.name}: column {target!r} holds lists ({kind}); a target has one value a row")
-
-
-def _class_names(classes: Sequence[str]) -> list[str]:
-    names = [classes] if isinstance(classes, str) else list(classes)
-    if (
-        isinstance(classes, str)
-        or not names
-        or len(set(names)) < len(names)
-        or not all(isinstance(name, str) for name in names)
-    ):
-        raise UserError(f"classes: expected True, False or a list of different names; received {classes!r}")
-    return names
-
-
-def _as_classes(table: Table, target: str, classes: bool | Sequence[str] | None) -> bool:
-    if isinstance(classes, bool):
-        return classes
-    if table.typed:
-        return kind_of_type(table.columns[target]) == "text"
-    return not all(_numeric(stage, target) for stage in stages(table, [target]))  # text may be of numbers: look
-
-
-def _numeric(stage: Stage, column: str) -> bool:
-    try:
-        numbers_of(stage, column)
-    except UserError:
-        return False
-    return True
+    return distinct_column_names([name.replace("/", "_") for name in groups], taken=("self",))

@@ -5,46 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.encoder import Encoded, Encoder
-from feat2vec.encode.entry_tables import Array, file_name
-from feat2vec.encode.entry_text import distinct
-from feat2vec.errors import UnknownKeyError, UserError, listed, suggest
-from feat2vec.schema.levels import Levels
-from feat2vec.space.geometry import (
-    ROWS,
-    Candidates,
-    Floats,
-    Model,
-    Queries,
-    blocks,
-    candidates,
-    extract,
-    is_keyed,
-    linear_terms,
-    similarities,
-    values_as_queries,
-)
-from feat2vec.space.key_names import KeyNames, Names, ValueNames, nearest
-from feat2vec.space.search import INDEXED, Flat, Hits, Index, IndexKind, best
-from feat2vec.training.run_folder import TrainedRun
+from feat2vec.encode.entry_tables import Array
+from feat2vec.errors import UnknownKeyError, UserError, suggest
+from feat2vec.space.exact_index import Hits
+from feat2vec.space.geometry import Floats, Queries, blocks
+from feat2vec.space.key_names import Names, nearest
+from feat2vec.space.value_space import IndexKind, Similarity, ValueSpace
 
-if TYPE_CHECKING:
-    from feat2vec.model.keras_model import Feat2Vec
+KeyOrVector: TypeAlias = Any  # a key is a string, or what a string is made of
+Term: TypeAlias = tuple[KeyOrVector, float]  # with its weight
 
-Similarity = Literal["cosine", "dot", "score"]
-Input = Any  # a key, a vector, or a pair of one of them and a weight
-SIMILARITIES, INDEXES = ("cosine", "dot", "score"), ("exact", "hnsw", "ivf")
+SIMILARITIES, INDEX_KINDS = ("cosine", "dot", "score"), ("exact", "hnsw", "ivf")
+VALUES_PER_BLOCK = 1 << 16  # whose similarities are computed at a time
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A value that was found."""
+    """A value that a search found."""
 
     group: str
     key: str
@@ -65,31 +47,34 @@ class Vectors:
     - "dot", what the pair adds to the model's score;
     - "score", the model's own score of a row that holds the two values and nothing else: its bias, both linear terms,
       and the dot product. The offsets of `nce` are no part of it, nor the classes of `softmax`.
+
+    Args:
+        name: The group, or "row".
+        names: The keys as strings.
+        counts: How often each key comes in the training rows, [n].
+        levels: The level of each key, from 1, [n].
+        space: The vectors, in the same order.
+        open_group: Opens the vectors of another group of the run; None if there is no other group.
+
+    >>> directors = run.vectors("director")
+    >>> directors["Ozu"].shape, "Kurosawa" in directors
+    ((4,), False)
+
     """
 
     def __init__(
         self,
         name: str,
-        keys: Names,
-        found: Callable[[], Candidates],
+        names: Names,
         counts: Array,
         levels: Array,
-        *,
-        level: int | None = None,
-        truncate: bool = False,
-        linear: Callable[[], Floats] | None = None,
-        bias: Callable[[], float] = lambda: 0.0,
-        apart: Queries | None = None,
-        folder: Path | None = None,
+        space: ValueSpace,
         open_group: Callable[[str], Vectors] | None = None,
     ) -> None:
-        self.name, self.level = name, level
-        self._keys, self._find, self._counts, self._levels = keys, found, counts, levels
-        self._truncate, self._find_linear, self._find_bias = truncate, linear, bias
-        self._apart = apart  # of rows: what other groups see of them, each value at its own level
-        self._folder, self._open_group = folder, open_group
-        self._groups: dict[str, Vectors] = {}
-        self._opened: dict[str, Flat | Index] = {}
+        self.name = name
+        self._names, self._counts, self._levels, self._space = names, counts, levels, space
+        self._open_group = open_group
+        self._opened_groups: dict[str, Vectors] = {}
 
     def __repr__(self) -> str:
         level = "" if self.level is None else f", level {self.level}"
@@ -105,23 +90,28 @@ class Vectors:
         return iter(self.index_to_key)
 
     def __contains__(self, key: object) -> bool:
-        return 0 <= self._keys.find(key) < len(self)
+        return 0 <= self._names.find(key) < len(self)
 
     def __getitem__(self, key: Any) -> Floats:
         """A key's vector [dim], or the vectors [keys, dim] of a list of keys."""
         if isinstance(key, (list, tuple, np.ndarray)):
-            return self.vectors[[self.get_index(one) for one in key]]
+            return self.vectors[[self.get_index(listed_key) for listed_key in key]]
         return self.get_vector(key)
+
+    @property
+    def level(self) -> int | None:
+        """The level in whose space everything is compared; None if each pair is compared at its own level."""
+        return self._space.level
 
     @property
     def index_to_key(self) -> list[str]:
         """Every key."""
-        return self._keys.every[: len(self)]
+        return self._names.all_strings[: len(self)]
 
     @property
     def strings(self) -> pa.StringArray:
         """Every key, as Arrow strings."""
-        return self._keys.strings[: len(self)]
+        return self._names.strings[: len(self)]
 
     @property
     def counts(self) -> Array:
@@ -135,31 +125,31 @@ class Vectors:
 
     @cached_property
     def key_to_index(self) -> dict[str, int]:
-        """The place of every key."""
-        return {key: i for i, key in enumerate(self.index_to_key)}
+        """The position of every key."""
+        return {key: position for position, key in enumerate(self.index_to_key)}
 
     @property
     def vectors(self) -> Floats:
-        """Every vector [n, dim], to be read; without a level those of level 1."""
-        vectors = self._found.tables[0].view()
+        """Every vector [n, dim], read-only; without a level those of level 1."""
+        vectors = self._space.vectors.view()
         vectors.flags.writeable = False
         return vectors
 
     @property
     def vector_size(self) -> int:
         """Dimensions of `vectors`."""
-        return int(self._found.tables[0].shape[1])
+        return self._space.dim
 
     def get_index(self, key: object) -> int:
-        """The place of a key; one that is not here is a KeyError that names the nearest keys."""
-        i = self._keys.find(key)
-        if 0 <= i < len(self):
-            return i
-        where = "the table" if self._apart is not None else f"the group {self.name!r}"
-        where = where if self._open_group is not None else f"{self.name!r}"
-        if i >= 0:
-            raise UnknownKeyError(f"{where}: {key!r} does not reach level {self.level}; use a lower level, or none")
-        raise UnknownKeyError(f"{where} has no {key!r}{nearest(str(key), self._keys, len(self))}")
+        """The position of a key; for an unknown one a KeyError names the nearest keys."""
+        position = self._names.find(key)
+        if 0 <= position < len(self):
+            return position
+        owner = f"the group {self.name!r}" if self._space.row_queries is None else "the table"
+        owner = owner if self._open_group is not None else f"{self.name!r}"
+        if position >= 0:
+            raise UnknownKeyError(f"{owner}: {key!r} does not reach level {self.level}; use a lower level, or none")
+        raise UnknownKeyError(f"{owner} has no {key!r}{nearest(str(key), self._names, len(self))}")
 
     def get_vector(self, key: object, norm: bool = False) -> Floats:
         """A copy of a key's vector; with `norm`, of length 1."""
@@ -170,25 +160,37 @@ class Vectors:
 
     def get_vecattr(self, key: object, attr: str) -> int:
         """A key's "count" among the training rows, or its "level"."""
-        if attr not in ("count", "level"):
-            raise UserError(
-                f"a vector has a 'count' and a 'level'; received {attr!r}{suggest(attr, ['count', 'level'])}"
-            )
-        return int((self._counts if attr == "count" else self._levels)[self.get_index(key)])
+        attributes = {"count": self._counts, "level": self._levels}
+        if attr not in list(attributes):  # a list, as what is given may have no hash
+            raise UserError(f"a vector has a 'count' and a 'level'; received {attr!r}{suggest(attr, attributes)}")
+        return int(attributes[attr][self.get_index(key)])
 
     # --- similarity -------------------------------------------------------------------------------------------------
 
-    def similarity(self, a: Input, b: object, *, to: str | None = None, similarity: Similarity = "cosine") -> float:
-        """The similarity of two keys, the second one of the group `to`.
+    def similarity(
+        self, a: KeyOrVector, b: object, *, to: str | None = None, similarity: Similarity = "cosine"
+    ) -> float:
+        """The similarity of two values.
+
+        Args:
+            a: A key of this group, or a vector.
+            b: A key of the group `to`.
+            to: The second group; None is this one.
+            similarity: "cosine", "dot" or "score".
+
+        Raises:
+            UnknownKeyError: A group does not have the key.
+            UserError: There is no such group or similarity.
 
         >>> round(run.vectors("director").similarity("Ozu", "Ozu"), 3)
         1.0
+
         """
-        _check("similarity", similarity, SIMILARITIES)
-        other = self._other(to)
-        i = other.get_index(b)
-        asked, constant = self._ask([(a, 1.0)], other, similarity)
-        return float(other._scores(asked, constant, similarity, exact=True)(slice(i, i + 1))[0, 0])
+        _check_choice("similarity", similarity, SIMILARITIES)
+        searched = self._vectors_of(to)
+        position = searched.get_index(b)
+        query, constant = self._query([(a, 1.0)], searched, similarity)
+        return searched._space.similarity(query, constant, similarity, position)
 
     def most_similar(
         self,
@@ -200,27 +202,41 @@ class Vectors:
         similarity: Similarity = "cosine",
         index: IndexKind = "exact",
     ) -> Any:
-        """The `topn` keys that are most similar to some, as pairs of key and similarity; None is every similarity [n].
+        """The keys that are most similar to some keys or vectors.
 
-        `positive` and `negative` are a key, a vector, or a list of these and of pairs with a weight. Their vectors of
-        length 1 are averaged (for "dot" and "score", the vectors as they are, are added up), the negative ones times
-        -1. Keys that are given are left out. `to` names another group to search in.
+        For "cosine" the vectors that are given, at length 1, are averaged; for "dot" and "score" they are added up as
+        they are. Keys that are given are left out of the result.
 
-        `index` "hnsw" or "ivf" searches by faiss, nearly exactly and much faster, in a group of 10,000 values or more
-        that has one level. An index is built once and kept in the run's folder.
+        Args:
+            positive: A key, a vector, or a list of these and of pairs with a weight.
+            negative: The same, with weights times -1.
+            topn: How many keys to find; None returns every similarity instead, [n].
+            to: The group to search in; None is this one.
+            similarity: "cosine", "dot" or "score".
+            index: "exact", or "hnsw" or "ivf" to search by faiss, nearly exactly and much faster, in a group of 10,000
+                values or more that has one level. An index is built once and kept in the run's folder.
+
+        Returns:
+            Pairs of key and similarity, the most similar first.
+
+        Raises:
+            UnknownKeyError: The group does not have a key.
+            UserError: There is no such group, similarity or index, or nothing is given.
 
         >>> v = run.vectors("director")
         >>> sorted(key for key, _ in v.most_similar("Ozu"))
         ['Tati', 'Varda']
         >>> len(v.most_similar("Ozu", topn=1, to="genre"))
         1
+
         """
         if topn is not None:
             hits = self.search(positive, negative, topn, to=to, similarity=similarity, index=index)
             return [(hit.key, hit.score) for hit in hits]
-        given, other = self._given(positive, negative, similarity), self._other(to)
-        scores = other._scores(*self._ask(given, other, similarity), similarity)
-        return np.concatenate([scores(some)[0] for some in blocks(len(other), 1 << 16)])
+        terms, searched = _terms(positive, negative, similarity), self._vectors_of(to)
+        query, constant = self._query(terms, searched, similarity)
+        scores = searched._space.scores(query, constant, similarity)
+        return np.concatenate([scores(rows)[0] for rows in blocks(len(searched), VALUES_PER_BLOCK)])
 
     def search(
         self,
@@ -232,31 +248,39 @@ class Vectors:
         similarity: Similarity = "cosine",
         index: IndexKind = "exact",
     ) -> list[Hit]:
-        """What `most_similar` finds, with groups and counts."""
-        _check("index", index, INDEXES)
-        given, other = self._given(positive, negative, similarity), self._other(to)
-        asked, constant = self._ask(given, other, similarity)
-        own = {self.get_index(key) for key, _ in given if not _is_vector(key)} if other is self else set()
+        """What `most_similar` finds, with groups and counts.
+
+        >>> [(hit.group, hit.count) for hit in run.vectors("director").search("Ozu", topn=1)]
+        [('director', 20)]
+        """
+        _check_choice("index", index, INDEX_KINDS)
+        terms, searched = _terms(positive, negative, similarity), self._vectors_of(to)
+        query, constant = self._query(terms, searched, similarity)
+        given_positions = set()
+        if searched is self:
+            given_positions = {self.get_index(key) for key, _ in terms if not _is_vector(key)}
         if topn < 1:
             return []
-        found = other._search(asked, constant, topn + len(own), similarity, index)
-        ranked = zip(found.ids[0].tolist(), found.scores[0].tolist(), strict=True)
-        pairs = [(i, score) for i, score in ranked if i not in own and i >= 0][:topn]
-        keys = other._keys.at([i for i, _ in pairs])
-        return [Hit(other.name, key, score, int(other._counts[i])) for key, (i, score) in zip(keys, pairs, strict=True)]
+        hits = searched._space.search(query, constant, topn + len(given_positions), similarity, index)
+        ranked = zip(hits.ids[0].tolist(), hits.scores[0].tolist(), strict=True)
+        kept = [(i, score) for i, score in ranked if i not in given_positions and i >= 0][:topn]
+        keys = searched._names.at([i for i, _ in kept])
+        counts = searched._counts
+        return [Hit(searched.name, key, score, int(counts[i])) for key, (i, score) in zip(keys, kept, strict=True)]
 
-    def nearest(self, some: Array, topn: int = 10, *, to: str | None = None) -> Hits:
-        """The places in `to` of what is nearest, by cosine, to each of some keys, which are given by their places.
+    def nearest(self, positions: Array, topn: int = 10, *, to: str | None = None) -> Hits:
+        """The positions in `to` of what is most similar, by cosine, to each of the keys at some positions.
 
-        A key alone gets what `search` finds. Many are multiplied together, and so summed in another order: what is
-        equal but for the last bits may change places.
+        A single key gets what `search` finds. Many are multiplied together, and so summed in another order: candidates
+        whose similarities differ only in the last bits may change places.
         """
-        other = self._other(to)
-        hits = other._search(self._values_as_query(some, other), 0.0, topn + (other is self), "cosine", "exact")
-        if other is not self:
+        searched = self._vectors_of(to)
+        query = self._space.query_of_values(positions, searched._space)
+        hits = searched._space.search(query, 0.0, topn + (searched is self), "cosine", "exact")
+        if searched is not self:
             return hits
-        order = np.argsort(hits.ids == np.asarray(some)[:, None], axis=1, kind="stable")  # itself comes last
-        order = order[:, : min(topn, len(self) - 1)]
+        is_itself = hits.ids == np.asarray(positions)[:, None]
+        order = np.argsort(is_itself, axis=1, kind="stable")[:, : min(topn, len(self) - 1)]  # the key itself comes last
         return Hits(np.take_along_axis(hits.ids, order, 1), np.take_along_axis(hits.scores, order, 1))
 
     def similar_by_key(self, key: object, topn: int | None = 10, **options: Any) -> Any:
@@ -267,282 +291,76 @@ class Vectors:
         """`most_similar` of one vector; in a model with ranks, and without a level, it is one of level 1."""
         return self.most_similar([np.asarray(vector, np.float32)], topn=topn, **options)
 
-    def _given(self, positive: Any, negative: Any, similarity: Similarity) -> list[tuple[Input, float]]:
-        _check("similarity", similarity, SIMILARITIES)
-        given = [*_inputs(positive, 1.0), *_inputs(negative, -1.0)]
-        if not given:
-            raise UserError("a search needs a key or a vector; received none")
-        return given
+    # --- queries ----------------------------------------------------------------------------------------------------
 
-    # --- how --------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _found(self) -> Candidates:
-        return self._find()
-
-    @cached_property
-    def _linear(self) -> Floats | None:
-        return None if self._find_linear is None else self._find_linear()[: len(self)]
-
-    def _other(self, to: str | None) -> Vectors:
-        named = isinstance(to, str) and to == self.name
-        if to is None or (named and self._apart is None and self._open_group is not None):
+    def _vectors_of(self, group: str | None) -> Vectors:
+        """The vectors of the group to search in; None is this one."""
+        is_own_name = isinstance(group, str) and group == self.name
+        if group is None or (is_own_name and self._space.row_queries is None and self._open_group is not None):
             return self
         if self._open_group is None:
-            raise UserError(f"{self.name!r} stands alone, without other groups; received to={to!r}")
-        if not isinstance(to, str) or to not in self._groups:
-            self._groups[to] = self._open_group(to)
-        return self._groups[to]
+            raise UserError(f"{self.name!r} stands alone, without other groups; received to={group!r}")
+        if not isinstance(group, str) or group not in self._opened_groups:
+            self._opened_groups[group] = self._open_group(group)
+        return self._opened_groups[group]
 
-    def _ask(
-        self, given: Sequence[tuple[Input, float]], other: Vectors, similarity: Similarity
-    ) -> tuple[Queries, float]:
-        """One query of keys and vectors, and what a score has whatever the candidate is."""
-        total: list[list[Floats]] | None = None
-        constant = self._find_bias() if similarity == "score" else 0.0
-        for key, weight in given:
+    def _query(self, terms: Sequence[Term], searched: Vectors, similarity: Similarity) -> tuple[Queries, float]:
+        """The weighted sum of keys and vectors as one query, and what its scores have whatever the candidate is."""
+        total: Queries | None = None
+        constant = self._space.read_bias() if similarity == "score" else 0.0
+        for key, weight in terms:
             if _is_vector(key):
-                asked = self._vector_as_query(key, other)
+                query = self._space.query_of_vector(self._checked_vector(key), searched._space)
             else:
-                i = self.get_index(key)
-                asked = self._values_as_query(np.array([i]), other)
-                if similarity == "score" and self._linear is not None:
-                    constant += weight * float(self._linear[i])
-            if similarity == "cosine" and len(given) > 1:
-                asked = self._unit(asked)
-            parts = [[part * np.float32(weight) for part in side] for side in asked]
-            if total is not None:
-                parts = [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(total, parts, strict=True)]
-            total = parts
+                position = self.get_index(key)
+                query = self._space.query_of_values(np.array([position]), searched._space)
+                if similarity == "score" and self._space.linear is not None:
+                    constant += weight * float(self._space.linear[position])
+            if similarity == "cosine" and len(terms) > 1:
+                query = self._space.with_unit_length(query)
+            query = query.times(weight)
+            total = query if total is None else total.plus(query)
         assert total is not None
-        return Queries(*total), constant
+        return total, constant
 
-    def _values_as_query(self, some: Array, other: Vectors) -> Queries:
-        if self._apart is not None and other is not self:
-            return self._apart.take(some)
-        return values_as_queries(self._found, some, truncate=self._truncate)
-
-    def _vector_as_query(self, vector: Any, other: Vectors) -> Queries:
+    def _checked_vector(self, vector: Any) -> Floats:
         vector = np.asarray(vector, np.float32)
         if vector.shape != (self.vector_size,):
             raise UserError(f"{self.name!r} has vectors of {self.vector_size} dimensions; received {vector.shape}")
-        parts = [np.zeros((1, table.shape[1]), np.float32) for table in other._found.tables]
-        parts[0] = vector[None]
-        return Queries(parts, [np.zeros_like(part) for part in parts])
-
-    def _unit(self, asked: Queries) -> Queries:
-        """A value's vectors, each of length 1; what is compared with all of its levels at once, as a whole."""
-        squares = [float(np.sum(np.square(free)) + np.sum(np.square(held))) for free, held in zip(*asked, strict=True)]
-        if self._truncate or self._apart is not None:
-            squares = [sum(squares)] * len(squares)
-        by = [np.float32(1 / np.sqrt(square) if square else 0) for square in squares]
-        return Queries(*([part * one for part, one in zip(side, by, strict=True)] for side in asked))
-
-    def _scores(
-        self, asked: Queries, constant: float, similarity: Similarity, exact: bool = False
-    ) -> Callable[[slice], Floats]:
-        """The similarities of a query with some candidates, [1, some]."""
-        compared: Literal["cosine", "dot"] = "cosine" if similarity == "cosine" else "dot"
-        linear = self._linear if similarity == "score" else None
-        found = self._found
-        if exact:  # one pair: nothing is computed of the others
-
-            def part(some: slice) -> Candidates:
-                return Candidates([table[some] for table in found.tables])
-        else:
-            part = found.part
-
-        def of(some: slice) -> Floats:
-            scores = similarities(asked, part(some), compared)
-            return scores + np.float32(constant) + (0 if linear is None else linear[some])
-
-        return of
-
-    def _search(self, asked: Queries, constant: float, k: int, similarity: Similarity, index: IndexKind) -> Hits:
-        if len(self._found.tables) > 1:
-            return best(self._scores(asked, constant, similarity), len(asked.free[0]), len(self), k)
-        query = asked.free[0] + asked.dependent[0]
-        if similarity == "cosine":
-            query = query / np.maximum(np.linalg.norm(query, axis=1, keepdims=True), np.float32(1e-30))
-        hits = self._open(similarity, index).search(query, k)
-        return Hits(hits.ids, hits.scores + np.float32(constant))
-
-    def _open(self, similarity: Similarity, index: IndexKind) -> Flat | Index:
-        """What searches a space of one level."""
-        name = f"{similarity}.{index}"
-        if name in self._opened:
-            return self._opened[name]
-        table = self._found.tables[0]
-        scale = None
-        if similarity == "cosine":
-            norms = np.sqrt(self._found.squares[0])
-            scale = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
-        flat = Flat(table, scale, self._linear if similarity == "score" else None)
-        opened: Flat | Index = flat
-        if index != "exact" and len(self) >= INDEXED:
-            path = None
-            if self._folder is not None:
-                level = "" if self.level is None else f".level{self.level}"
-                path = self._folder / "index" / f"{file_name(self.name)}{level}.{name}"
-            opened = Index.open(flat, index, path)
-        self._opened[name] = opened
-        return opened
+        checked: Floats = vector
+        return checked
 
 
-# --- of a run -------------------------------------------------------------------------------------------------------
+def _terms(positive: Any, negative: Any, similarity: Similarity) -> list[Term]:
+    """The keys and vectors of a search with their weights."""
+    _check_choice("similarity", similarity, SIMILARITIES)
+    terms = [*_weighted(positive, 1.0), *_weighted(negative, -1.0)]
+    if not terms:
+        raise UserError("a search needs a key or a vector; received none")
+    return terms
 
 
-def vectors_of_group(run: TrainedRun, group: str, level: int | None = None) -> Vectors:
-    """A run's vectors of a group by key."""
-    return group_vectors(run.vector_source, run.fitted, group, level, run.folder)
-
-
-def vectors_of_rows(run: TrainedRun, data: object, level: int | None = None) -> Vectors:
-    """A run's vectors of rows as a whole."""
-    return row_vectors(run.model, run.fitted, data, level)
-
-
-# --- groups and rows ------------------------------------------------------------------------------------------------
-
-
-def group_vectors(
-    model: Model, encoder: Encoder, group: str, level: int | None = None, folder: Path | None = None
-) -> Vectors:
-    """The vectors of a group's keys, or of its values where it has none."""
-    names = list(encoder.codecs)
-    if not isinstance(group, str) or group not in names:
-        rows = "; rows as a whole are `run.row_vectors(data)`" if isinstance(group, str) and group == "row" else ""
-        raise UserError(
-            f"there is no group {group!r}{suggest(group, names) or '; the groups are ' + listed(names)}{rows}"
-        )
-    model_levels = _levels(model, level)
-    if is_keyed(model, group):
-        vocabulary = encoder.codecs[group].vocabulary
-        assert vocabulary is not None
-        keys: Names = KeyNames(encoder, group)
-        counts = vocabulary.counts
-        levels = model_levels.of_counts(counts)
-    else:
-        keys, counts = ValueNames(encoder, group), encoder.values[group].counts
-        levels = np.full(len(counts), len(model_levels), np.int8)
-    total = len(counts) if level is None else int((levels >= level).sum())
-    if not total:
-        if level is None:
-            raise UserError(f"the group {group!r} has no vectors: none of its keys is as frequent as `min_count` asks")
-        raise UserError(f"no value of the group {group!r} reaches level {level}; use a lower level, or none")
-    return Vectors(
-        group,
-        keys,
-        lambda: _at_level(candidates(model, encoder, group), level, model_levels),
-        counts[:total],
-        levels[:total],
-        level=level,
-        truncate=model_levels.nested,
-        linear=(lambda: linear_terms(model, encoder, group)) if model.schema.model.bias else None,
-        bias=model.bias_value,
-        folder=folder,
-        open_group=lambda to: group_vectors(model, encoder, to, level, folder),
-    )
-
-
-def row_vectors(model: Feat2Vec, encoder: Encoder, data: object, level: int | None = None) -> Vectors:
-    """The vectors of rows as a whole: the sums of their groups' vectors.
-
-    Keys are the names in the schema's `id` column, or the numbers of the rows, from 1. In a model with ranks, values
-    of other groups are compared with a row's values each at its own level. Two rows are compared at one level, the
-    first one if none is given, as a row has values of several levels (with `level_sharing: truncate` nothing is lost
-    by it).
-    """
-    levels = _levels(model, level)
-    encoded = encoder.encode(data)
-    names = encoded.names()
-    if names is None and encoder.schema.id is not None:
-        raise UserError(f"the rows have no column {encoder.schema.id!r}, the schema's `id`, which names them; add it")
-    numbers = np.arange(1, len(encoded) + 1)
-    keys = distinct(names["name"].combine_chunks() if names else pa.array(numbers).cast(pa.string()))
-    free, dependent, linear = _sum_rows(model, encoded)
-    if levels.nested:
-        tables = free if level is None else [np.concatenate(free[:level], axis=1)]
-    else:
-        tables = [free[(level or 1) - 1] + dependent[(level or 1) - 1]]
-    one = np.ones(len(encoded), np.int64)
-    apart = Queries(free, dependent) if level is None else None
-    return Vectors(
-        "row",
-        Names(keys),
-        lambda: Candidates(tables),
-        one,
-        (one * len(levels)).astype(np.int8),
-        level=level,
-        truncate=levels.nested,
-        linear=(lambda: linear) if model.schema.model.bias else None,
-        bias=model.bias_value,
-        apart=apart or Queries(tables, [np.zeros_like(table) for table in tables]),
-        open_group=lambda to: group_vectors(model, encoder, to, level),
-    )
-
-
-def _sum_rows(model: Feat2Vec, encoded: Encoded) -> tuple[list[Floats], list[Floats], Floats]:
-    """Each row's sums over its groups: free and dependent parts [rows, D_p], and linear terms [rows]."""
-    free, dependent = ([np.zeros((len(encoded), dim), np.float32) for dim in model.dims] for _ in range(2))
-    linear = np.zeros(len(encoded), np.float32)
-    for g, group in enumerate(model.groups):
-        ids = np.asarray(encoded.rows[:, g])
-        used, place = np.unique(ids, return_inverse=True)
-        used, there = used[used >= 0], np.flatnonzero(ids >= 0)
-        place = place[there] - (len(there) < len(ids))  # -1, a missing one, comes first
-        for some in blocks(len(used), ROWS):
-            entries = np.asarray(encoded.values[group].entries[used[some]])
-            parts = extract(model, {group: entries})
-            here = (place >= some.start) & (place < some.stop)
-            rows, at = there[here], place[here] - some.start
-            for sums, values in ((free, parts.free), (dependent, parts.dependent)):
-                for whole, part in zip(sums, values, strict=True):
-                    whole[rows] += part[at]
-            if model.schema.model.bias:
-                linear[rows] += model.vectors(group, entries).linear.numpy()[at]
-    return free, dependent, linear
-
-
-def _at_level(found: Candidates, level: int | None, levels: Levels) -> Candidates:
-    """The candidates that reach a level, each with its vector there; without a level all of them, as they are."""
-    if level is None:
-        return found
-    total = found.sizes()[level - 1]
-    parts = [table[:total] for table in found.tables[levels.parts_of(level)]]
-    return Candidates(parts if len(parts) == 1 else [np.concatenate(parts, axis=1)])
-
-
-def _levels(model: Model, level: int | None) -> Levels:
-    """The levels of a model, of which this is one."""
-    levels = model.schema.model.levels
-    if level is not None and not levels.has(level):
-        ranks = ", ".join(map(str, levels.ranks))
-        has = f"levels 1 to {len(levels)} (ranks {ranks})" if len(levels) > 1 else "one level, 1"
-        raise UserError(f"the model has {has}; received level {level!r}")
-    return levels
-
-
-# --- what is given --------------------------------------------------------------------------------------------------
-
-
-def _inputs(given: Any, sign: float) -> list[tuple[Input, float]]:
-    """Keys and vectors with their weights."""
-    if given is None:
+def _weighted(keys_and_vectors: Any, sign: float) -> list[Term]:
+    """Keys and vectors, or a single one, with their weights times a sign; the weight is 1 where none is given."""
+    if keys_and_vectors is None:
         return []
-    if not isinstance(given, (list, tuple, np.ndarray)) or (isinstance(given, np.ndarray) and given.ndim == 1):
-        given = [given]
-    pairs = ((one if isinstance(one, tuple) else (one, 1.0)) for one in given)
-    return [(key, sign * float(weight)) for key, weight in pairs]
+    is_single_vector = isinstance(keys_and_vectors, np.ndarray) and keys_and_vectors.ndim == 1
+    if is_single_vector or not isinstance(keys_and_vectors, (list, tuple, np.ndarray)):
+        keys_and_vectors = [keys_and_vectors]
+    terms = []
+    for item in keys_and_vectors:
+        key, weight = item if isinstance(item, tuple) else (item, 1.0)
+        terms.append((key, sign * float(weight)))
+    return terms
 
 
-def _is_vector(given: Input) -> bool:
-    return isinstance(given, np.ndarray) and given.ndim > 0
+def _is_vector(key_or_vector: KeyOrVector) -> bool:
+    return isinstance(key_or_vector, np.ndarray) and key_or_vector.ndim > 0
 
 
-def _check(name: str, word: str, known: Sequence[str]) -> None:
-    if not isinstance(word, str) or word not in known:
-        raise UserError(f"{name} is one of {', '.join(known)}; received {word!r}{suggest(word, known)}")
+def _check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise UserError(f"{name} is one of {', '.join(choices)}; received {value!r}{suggest(value, choices)}")
 
 
-__all__ = ["Hit", "Vectors", "group_vectors", "row_vectors"]
+__all__ = ["Hit", "Vectors"]

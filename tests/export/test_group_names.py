@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from feat2vec.errors import UserError
-from feat2vec.export.export import FORMATS
-from feat2vec.export.saved_model import distinct_names
+from feat2vec.export.formats import FORMATS
+from feat2vec.export.graph.saved_model import distinct_names
 from feat2vec.run import Run, train
 from feat2vec.space.keras_models import input_names
 from feat2vec.writing import MARK
@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.parametrize("format", [name for name in FORMATS if name not in ("saved_model", "sql")])
 def test_an_export_stays_in_its_folder(run: Run, format: str, tmp_path: Path) -> None:  # noqa: A002
     out = tmp_path / "below" / "out"
-    facts = run.export(format, out)  # type: ignore[arg-type]
+    facts = run.export(format, out)
     files = [name for group in facts["groups"].values() for name in group["files"]]
     assert len({name.casefold() for name in files}) == len(files)
     beside = {"manifest.json", MARK} | ({"projector_config.pbtxt"} if format == "projector" else set())
@@ -45,10 +45,10 @@ def test_an_export_stays_in_its_folder(run: Run, format: str, tmp_path: Path) ->
 
 def test_a_signature_takes_any_name(run: Run, tmp_path: Path) -> None:
     facts = run.export("saved_model", tmp_path / "model")
-    given = {facts["groups"][name]["inputs"][0]["name"]: tf.constant(["u", "w"]) for name in NAMES}
-    found = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"](**given)
-    assert len(given) == len(NAMES)
-    assert set(found) == {"row", *(facts["groups"][name]["output"] for name in NAMES)}
+    inputs = {facts["groups"][name]["inputs"][0]["name"]: tf.constant(["u", "w"]) for name in NAMES}
+    outputs = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"](**inputs)
+    assert len(inputs) == len(NAMES)
+    assert set(outputs) == {"row", *(facts["groups"][name]["output"] for name in NAMES)}
 
 
 def test_a_keras_model_takes_any_name(run: Run, tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.run import train
 from feat2vec.schema.reading import read_schema
-from feat2vec.space import embed
-from feat2vec.space.embed import Embedder, ahead, column_names
+from feat2vec.space.embed import Embedder
 from feat2vec.space.geometry import dense
+from feat2vec.training.run_folder import TrainedRun
 from tests.commands import feat2vec as command
 
 GROUPS: dict[str, Any] = {
@@ -66,7 +66,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def expected(run: feat2vec.Run, rows: pa.Table, level: int) -> dict[str, Any]:
     """One row at a time through `model.extract`, as training does."""
-    found: dict[str, list[Any]] = {name: [] for name in GROUPS}
+    vectors_of_group: dict[str, list[Any]] = {name: [] for name in GROUPS}
     for i in range(len(rows)):
         (batch,) = run.fitted.entries(rows.slice(i, 1))
         inputs = {name: dense(entries) for name, entries in batch.items()}
@@ -76,8 +76,8 @@ def expected(run: feat2vec.Run, rows: pa.Table, level: int) -> dict[str, Any]:
                 for part in extracted.levels
             ]
             truncate = run.schema.model.level_sharing == "truncate"
-            found[name].append(np.concatenate(parts[:level]) if truncate else parts[level - 1])
-    return {name: np.array(vectors) for name, vectors in found.items()}
+            vectors_of_group[name].append(np.concatenate(parts[:level]) if truncate else parts[level - 1])
+    return {name: np.array(vectors) for name, vectors in vectors_of_group.items()}
 
 
 def lookup(run: feat2vec.Run, name: str, bag: list[str], level: int) -> Any:
@@ -88,30 +88,30 @@ def lookup(run: feat2vec.Run, name: str, bag: list[str], level: int) -> Any:
     total: Any = 0
     for key in bag:
         id_ = codec.vocabulary.key_to_id.get(key, 1)
-        own = [extractor.tables[0].numpy()[id_ - 1]]
+        level_vectors = [extractor.tables[0].numpy()[id_ - 1]]
         for higher in extractor.tables[1:]:
             there = 0 <= id_ - FIRST < higher.shape[0]
-            own.append(higher.numpy()[id_ - FIRST] if there else np.zeros(higher.shape[1]))
-        total = total + (np.concatenate(own[:level]) if truncate else own[level - 1])
+            level_vectors.append(higher.numpy()[id_ - FIRST] if there else np.zeros(higher.shape[1]))
+        total = total + (np.concatenate(level_vectors[:level]) if truncate else level_vectors[level - 1])
     return total * extractor.spec["gain"] / (len(bag) if extractor.spec["combiner"] == "mean" else 1)
 
 
 def test_vectors_are_those_of_the_forward_pass(run: feat2vec.Run) -> None:
     new = table(40, 1)  # with keys that training has not seen
     for level in range(1, len(run.model.dims) + 1):
-        rows, each = expected(run, new, level), run.embed(new, level=level, by_group=True)
+        rows, group_vectors = expected(run, new, level), run.embed(new, level=level, by_group=True)
         dim = (run.schema.model.ranks or (6,))[level - 1]
         for name in GROUPS:
-            assert each[name].dtype == np.float32
-            assert each[name].shape == (40, dim)
-            np.testing.assert_allclose(each[name], rows[name], atol=1e-6)
+            assert group_vectors[name].dtype == np.float32
+            assert group_vectors[name].shape == (40, dim)
+            np.testing.assert_allclose(group_vectors[name], rows[name], atol=1e-6)
         np.testing.assert_allclose(run.embed(new, level=level), sum(rows.values()), atol=1e-5)
-        some = run.embed(new, ["title", "who"], level)
-        np.testing.assert_allclose(some, rows["who"] + rows["title"], atol=1e-5)
+        two_groups = run.embed(new, ["title", "who"], level)
+        np.testing.assert_allclose(two_groups, rows["who"] + rows["title"], atol=1e-5)
         for i, row in enumerate(new.to_pylist()):
             for name, bag in (("who", [row["who"]] if row["who"] else []), ("tags", row["tags"])):
                 wanted = lookup(run, name, bag, level) if bag else np.zeros(dim)
-                np.testing.assert_allclose(each[name][i], wanted, atol=1e-6)
+                np.testing.assert_allclose(group_vectors[name][i], wanted, atol=1e-6)
     default = run.embed(new)
     assert default.shape[1] == (2 if run.schema.model.level_sharing == "separate" and run.schema.model.ranks else 6)
 
@@ -120,12 +120,12 @@ def test_unseen_keys_partial_rows_and_missing_groups(run: feat2vec.Run) -> None:
     extractor = run.model.extractors[0]
     unseen = extractor.tables[0].numpy()[0] * 0.5
     assert np.any(unseen)  # rare keys have taught it
-    each = run.embed(pa.table({"who": ["nobody", None, "w1"]}), level=1, by_group=True)
-    np.testing.assert_allclose(each["who"][0], unseen, rtol=1e-6)
-    assert not each["who"][1].any()
-    assert each["who"][2].any()
-    assert not each["tags"].any()
-    assert not each["size"].any()
+    group_vectors = run.embed(pa.table({"who": ["nobody", None, "w1"]}), level=1, by_group=True)
+    np.testing.assert_allclose(group_vectors["who"][0], unseen, rtol=1e-6)
+    assert not group_vectors["who"][1].any()
+    assert group_vectors["who"][2].any()
+    assert not group_vectors["tags"].any()
+    assert not group_vectors["size"].any()
     pair = run.embed(pa.table({"size": [3.0], "tags": [["t1", "t2"]]}), by_group=True)  # `size` without its `age`
     whole = run.embed(pa.table({"size": [3.0], "age": pa.array([None], pa.int64()), "tags": [["t1", "t2"]]}))
     assert pair["size"].any()
@@ -136,21 +136,19 @@ def test_unseen_keys_partial_rows_and_missing_groups(run: feat2vec.Run) -> None:
         run.embed(pa.table({"x": [1]}))
 
 
-def test_a_file_has_the_same_vectors(run: feat2vec.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embed, "ROWS", 7)
-    monkeypatch.setattr(embed, "WRITTEN", 2000)
+def test_a_file_has_the_same_vectors(run: feat2vec.Run, tmp_path: Path) -> None:
     new, out = table(100, 2), tmp_path / "vectors.parquet"
-    assert run.embedder().write(new, out) == 100
+    assert Embedder(run, rows_per_batch=7).write(new, out, bytes_per_row_group=2000) == 100
     file = pq.ParquetFile(out)
     written = file.read()
     assert file.num_row_groups >= 3
     assert list(tmp_path.iterdir()) == [out]
     assert written.column_names == ["id", "row", *GROUPS]
     assert written["id"].to_pylist() == new["key"].to_pylist()
-    rows, each = run.embed(new), run.embed(new, by_group=True)
+    rows, group_vectors = run.embed(new), run.embed(new, by_group=True)
     dim = rows.shape[1]
     np.testing.assert_array_equal(np.array(written["row"].to_pylist(), np.float32), rows)
-    for name, vectors in each.items():
+    for name, vectors in group_vectors.items():
         assert pa.types.is_fixed_size_list(written.schema.field(name).type)
         for vector, wanted, source in zip(written[name].to_pylist(), vectors, new.to_pylist(), strict=True):
             gone = not source[name] if name != "size" else False
@@ -188,7 +186,6 @@ def test_columns_of_the_file(run: feat2vec.Run, tmp_path: Path) -> None:
         run.embedder().write(bad, out, force=True)
     assert out.read_bytes() == before  # whole or not at all
     assert sorted(tmp_path.iterdir()) == [bad, out]
-    assert column_names(["a", "row", "id", "row_"]) == ["a", "row_", "id_", "row__"]
 
 
 def test_what_cannot_be_embedded_is_said(run: feat2vec.Run) -> None:
@@ -206,7 +203,7 @@ def test_what_cannot_be_embedded_is_said(run: feat2vec.Run) -> None:
 
 
 def test_any_width_and_number_of_rows_is_one_trace(run: feat2vec.Run) -> None:
-    embedder = Embedder(run.fitted, run.model)
+    embedder = Embedder(run)
     for rows in (1, 2, 50):
         embedder.embed(table(rows, rows))
     assert embedder.vectors.experimental_get_tracing_count() == 1
@@ -228,24 +225,13 @@ def test_weighted_bags_and_vectors() -> None:
     )
     fitted = fit(read_schema({"version": 1, "model": {"dim": 4}, "groups": groups}), rows).encoder
     model = Feat2Vec.from_encoder(fitted)
-    each = Embedder(fitted, model).embed(rows, by_group=True)
+    group_vectors = Embedder(TrainedRun.of_model(model)).embed(rows, by_group=True)
     vectors = {key: model.extractors[0].tables[0].numpy()[id_ - 1] for key, id_ in {"b": 2, "a": 3}.items()}
-    np.testing.assert_allclose(each["bag"][0], 0.5 * vectors["a"] + 2 * vectors["b"], rtol=1e-5)
-    np.testing.assert_allclose(each["bag"][1:], [vectors["b"], np.zeros(4)], rtol=1e-5)
+    np.testing.assert_allclose(group_vectors["bag"][0], 0.5 * vectors["a"] + 2 * vectors["b"], rtol=1e-5)
+    np.testing.assert_allclose(group_vectors["bag"][1:], [vectors["b"], np.zeros(4)], rtol=1e-5)
     weights = model.extractors[1].heads[0].kernel.numpy()
-    np.testing.assert_allclose(each["image"][[0, 2]], np.array([[1, 2, 3], [0, 1, 0]]) @ weights, rtol=1e-5)
-    assert not each["image"][1].any()
-
-
-def test_what_is_made_ahead_comes_in_order_with_its_errors() -> None:
-    assert list(ahead(iter(range(9)))) == list(range(9))
-
-    def failing() -> Any:
-        yield 1
-        raise UserError("no more")
-
-    with pytest.raises(UserError, match="no more"):
-        list(ahead(failing()))
+    np.testing.assert_allclose(group_vectors["image"][[0, 2]], np.array([[1, 2, 3], [0, 1, 0]]) @ weights, rtol=1e-5)
+    assert not group_vectors["image"][1].any()
 
 
 def test_the_command_writes_a_file(run: feat2vec.Run, tmp_path: Path) -> None:

@@ -48,10 +48,12 @@ def test_each_pair_meets_at_its_own_level(model: dict[str, Any], similarity: Any
     rows = encoded(model)
     learnt = Feat2Vec.from_encoder(rows.encoder)
     truncate = model.get("level_sharing") == "truncate"
-    found = candidates(learnt, rows.encoder, "who")
+    values = candidates(learnt, rows.encoder, "who")
     entries = rows.encoder.values["tags"].entries
-    scores = similarities(extract(learnt, {"tags": entries}), found, similarity)
-    assert scores.shape == (len(entries), len(keys_of(rows.encoder, "who")))
+    scores = similarities(extract(learnt, {"tags": entries}), values, similarity)
+    keys = keys_of(rows.encoder, "who")
+    assert keys is not None
+    assert scores.shape == (len(entries), len(keys))
     levels: set[int] = set()
     for q, bag in enumerate(entries):
         for v in range(scores.shape[1]):
@@ -59,10 +61,10 @@ def test_each_pair_meets_at_its_own_level(model: dict[str, Any], similarity: Any
             top = len(candidate) - 1
             seen: dict[int, Any] = {}  # the query towards this candidate: the sum of what meets it, level by level
             for id_ in bag[bag > 0]:
-                own = vectors(learnt, "tags", int(id_))
-                meets = range(min(len(own) - 1, top) + 1) if truncate else [min(len(own) - 1, top)]
+                own_vectors = vectors(learnt, "tags", int(id_))
+                meets = range(min(len(own_vectors) - 1, top) + 1) if truncate else [min(len(own_vectors) - 1, top)]
                 for level in meets:
-                    seen[level] = seen.get(level, 0) + own[level]
+                    seen[level] = seen.get(level, 0) + own_vectors[level]
                     levels.add(level)
             expected = sum(seen[level] @ candidate[level] for level in seen)
             if similarity == "cosine":
@@ -75,21 +77,21 @@ def test_each_pair_meets_at_its_own_level(model: dict[str, Any], similarity: Any
 def test_a_cosine_of_two_values_is_that_of_their_level() -> None:
     rows = encoded({"ranks": RANKS})
     learnt = Feat2Vec.from_encoder(rows.encoder)
-    own = similarities(
+    cosines = similarities(
         extract(learnt, {"who": np.arange(FIRST, FIRST + 20, dtype=np.int32)[:, None]}),
         candidates(learnt, rows.encoder, "who"),
         "cosine",
     )
-    np.testing.assert_allclose(np.diag(own), 1, rtol=1e-5)
-    assert (own <= 1 + 1e-5).all()
+    np.testing.assert_allclose(np.diag(cosines), 1, rtol=1e-5)
+    assert (cosines <= 1 + 1e-5).all()
 
 
 def test_values_that_are_no_keys_are_candidates_too() -> None:
     rows = encoded({"ranks": RANKS})
     learnt = Feat2Vec.from_encoder(rows.encoder)
-    found = candidates(learnt, rows.encoder, "size")
-    assert [len(table) for table in found.tables] == [len(rows.encoder.values["size"].entries)] * 3
-    scores = similarities(extract(learnt, {"size": rows.encoder.values["size"].entries}), found, "cosine")
+    values = candidates(learnt, rows.encoder, "size")
+    assert [len(table) for table in values.tables] == [len(rows.encoder.values["size"].entries)] * 3
+    scores = similarities(extract(learnt, {"size": rows.encoder.values["size"].entries}), values, "cosine")
     np.testing.assert_allclose(np.abs(np.diag(scores)), 1, rtol=1e-4)
 
 
@@ -101,23 +103,23 @@ def test_candidates_are_what_single_keys_are_extracted_as(model: dict[str, Any],
     before = [weight.copy() for weight in learnt.get_weights()]
     query = extract(learnt, {"tags": rows.encoder.values["tags"].entries[:9]})
     for group in ("who", "size"):
-        found = candidates(learnt, rows.encoder, group)
+        values = candidates(learnt, rows.encoder, group)
         keys = keys_of(rows.encoder, group)
         entries = rows.encoder.values[group].entries
         if keys is not None:
             entries = np.arange(FIRST, FIRST + len(keys), dtype=np.int32)[:, None]
         alone = extract(learnt, {group: entries})
-        for level, table in enumerate(found.tables):
+        for level, table in enumerate(values.tables):
             whole = alone.free[level] + alone.dependent[level]
             np.testing.assert_array_equal(table, whole[: len(table)])
             assert not whole[len(table) :].any()
-        dots = similarities(query, found, "dot")
+        dots = similarities(query, values, "dot")
         unscaled = [candidates(learnt, rows.encoder, group).tables[0] / gains.get(group, 1)]
         if group == "who":
             np.testing.assert_allclose(unscaled[0], learnt.extractors[0].tables[0].numpy()[1:], rtol=1e-6)
-        for one, keyed in enumerate(entries):
-            single = similarities(query, Candidates([t[one : one + 1] for t in found.tables]), "dot")
-            np.testing.assert_allclose(dots[:, one], single[:, 0], rtol=1e-5, atol=1e-7, err_msg=str(keyed))
+        for i, keyed in enumerate(entries):
+            single = similarities(query, Candidates([t[i : i + 1] for t in values.tables]), "dot")
+            np.testing.assert_allclose(dots[:, i], single[:, 0], rtol=1e-5, atol=1e-7, err_msg=str(keyed))
     for old, new in zip(before, learnt.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)  # scaled are copies
 

@@ -57,12 +57,12 @@ def schema(objective: str, **options: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Runs of each objective, trained when first asked for."""
-    folder, made = tmp_path_factory.mktemp("runs"), {}
+    folder, trained = tmp_path_factory.mktemp("runs"), {}
 
     def run(objective: str) -> feat2vec.Run:
-        if objective not in made:
-            made[objective] = train(schema(objective), table(300, 0), folder / objective, quiet=True)
-        return made[objective]
+        if objective not in trained:
+            trained[objective] = train(schema(objective), table(300, 0), folder / objective, quiet=True)
+        return trained[objective]
 
     return run
 
@@ -159,8 +159,8 @@ def test_regression_softmax_and_glove_are_measured(runs: Any) -> None:
     right = [a == b for a, b in zip(said["prediction"].to_pylist(), kinds, strict=True)]
     assert facts["accuracy"] == pytest.approx(np.mean(right[5:]))
     classes = runs("softmax").fitted.classes.keys.to_pylist()
-    own = [said["probabilities"][i, classes.index(kind)] for i, kind in enumerate(kinds) if i >= 5]
-    assert facts["log_loss"] == pytest.approx(-np.log(own).mean(), rel=1e-5)
+    true_probabilities = [said["probabilities"][i, classes.index(kind)] for i, kind in enumerate(kinds) if i >= 5]
+    assert facts["log_loss"] == pytest.approx(-np.log(true_probabilities).mean(), rel=1e-5)
 
 
 def test_one_class_has_no_auc_and_extreme_scores_are_finite() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,105 +14,34 @@ import pytest
 
 import feat2vec
 from feat2vec.encode.vocabulary import FIRST
-from feat2vec.errors import UnknownKeyError, UserError
-from feat2vec.run import train
-from feat2vec.space import search
+from feat2vec.errors import UserError
 from feat2vec.space.geometry import dense
 from feat2vec.space.vectors import Vectors
 from tests.commands import Done
 from tests.commands import feat2vec as command
-
-MODELS: dict[str, dict[str, Any]] = {
-    "fm": {"dim": 6, "bias": True},
-    "rafm": {"ranks": [3, 6, 8], "bias": True},
-    "difacto": {"ranks": [3, 6, 8], "bias": True, "level_sharing": "truncate"},
-}
-GROUPS: dict[str, Any] = {
-    "who": {"column": "who", "extractor": {"type": "lookup", "gain": 2.0}},
-    "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True}},
-    "year": {"column": "year"},
-    "title": {"column": "title", "extractor": {"type": "text_cnn", "token_dim": 4, "filters": 4, "widths": [2]}},
-    "score": {"column": "score", "extractor": "numeric"},
-    "both": {"columns": ["score", "votes"], "extractor": {"type": "numeric", "nan": "missing"}},
-    "image": {"column": "image", "extractor": "vector"},
-}
-NAMES = ["Ørsted", "李安", "Жанна", "Agnès Varda", "a b", "🎬 studio", "Christopher Nolan", "x'y\"z", "O\\n"]
+from tests.space.tables import NAMES, cosine, is_fm, met, parts, table, truncates
 
 
-def table(rows: int = 300) -> pa.Table:
-    rng = np.random.default_rng(0)
-    return pa.table(
-        {
-            "name": [f"row {i // 2 if i < 4 else i}" for i in range(rows)],
-            "who": [None if i % 11 == 0 else NAMES[min(rng.zipf(1.7) - 1, 8)] for i in range(rows)],
-            "tags": [[f"t{x % 20}" for x in rng.zipf(1.3, i % 4)] for i in range(rows)],
-            "year": 1990 + rng.integers(0, 20, rows),
-            "title": [f"The {rng.integers(0, 6)} of Tōkyō {rng.integers(0, 3)}" for _ in range(rows)],
-            "score": rng.integers(0, 9, rows) / 8,
-            "votes": [None if i % 7 == 0 else float(rng.integers(1, 4)) for i in range(rows)],
-            "image": [rng.integers(0, 3, 6).astype(np.float32) for _ in range(rows)],
-        }
-    )
-
-
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=() if name == "rafm" else pytest.mark.slow) for name in MODELS]
-)
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
-    schema = {
-        "version": 1, "id": "name", "model": MODELS[request.param], "groups": GROUPS,
-        "training": {"epochs": 1, "batch_size": 100, "optimizer": {"type": "adam", "learning_rate": 0.05}},
-    }  # fmt: skip
-    out = tmp_path_factory.mktemp("runs") / "run"
-    return feat2vec.load(train(schema, table(), out, quiet=True).folder)
-
-
-def is_fm(run: feat2vec.Run) -> bool:
-    return run.schema.model.ranks is None
-
-
-def truncates(run: feat2vec.Run) -> bool:
-    return run.schema.model.level_sharing == "truncate"
-
-
-def parts(run: feat2vec.Run, group: str) -> list[list[Any]]:
-    """Each value's vectors at its levels 1..k, float64, by definition."""
-    layer = run.model.extractors[run.model.groups.index(group)]
-    if group in ("who", "tags", "year"):
-        gain = 2.0 if group == "who" else 1.0
-        tables = [table.numpy().astype(float) * gain for table in layer.tables]
-        tables[0] = tables[0][1:]
-        return [[table[i] for table in tables if i < len(table)] for i in range(len(tables[0]))]
-    found = run.model.vectors(group, np.asarray(run.fitted.values[group].entries)).levels
-    whole = [level.free.numpy() + (0 if level.dependent is None else level.dependent.numpy()) for level in found]
-    return [[level[i].astype(float) for level in whole] for i in range(len(whole[0]))]
-
-
-def met(run: feat2vec.Run, a: list[Any], b: list[Any]) -> tuple[Any, Any]:
-    """The two vectors by which a pair meets."""
-    level = min(len(a), len(b))
-    return (np.concatenate(a[:level]), np.concatenate(b[:level])) if truncates(run) else (a[level - 1], b[level - 1])
-
-
-def cosine(a: Any, b: Any) -> float:
-    return float(a @ b / np.sqrt(a @ a * (b @ b)))
+@pytest.fixture(scope="module")
+def run(vectors_run: feat2vec.Run) -> feat2vec.Run:
+    return vectors_run
 
 
 @pytest.mark.parametrize(("group", "to"), [("who", "who"), ("who", "tags"), ("tags", "title"), ("both", "who")])
 def test_each_pair_is_compared_at_its_own_level(run: feat2vec.Run, group: str, to: str) -> None:
     v = run.vectors(group)
-    own, others = parts(run, group), parts(run, to)
-    assert len(v) == len(own)
+    values, other_values = parts(run, group), parts(run, to)
+    assert len(v) == len(values)
     names = run.vectors(to).index_to_key
-    for i in (0, len(own) // 2, len(own) - 1):
-        expected = [cosine(*met(run, own[i], other)) for other in others]
+    for i in (0, len(values) // 2, len(values) - 1):
+        expected = [cosine(*met(run, values[i], other_value)) for other_value in other_values]
         key = v.index_to_key[i]
         np.testing.assert_allclose(v.most_similar(key, topn=None, to=to), expected, atol=1e-5)
         order = [j for j in np.argsort(-np.array(expected), kind="stable") if (group, i) != (to, j)][:5]
         hits = v.most_similar(key, topn=5, to=to)
         np.testing.assert_allclose([score for _, score in hits], [expected[j] for j in order], atol=1e-5)
         assert all(abs(expected[names.index(name)] - score) < 1e-5 for name, score in hits)
-        dots = [float(np.dot(*met(run, own[i], other))) for other in others]
+        dots = [float(np.dot(*met(run, values[i], other_value))) for other_value in other_values]
         np.testing.assert_allclose(v.most_similar(key, topn=None, to=to, similarity="dot"), dots, atol=1e-5)
         assert v.similarity(key, names[2], to=to) == pytest.approx(expected[2], abs=1e-5)
 
@@ -192,95 +120,19 @@ def test_most_similar_averages_unit_vectors(run: feat2vec.Run) -> None:
 
 def test_several_keys_of_several_levels(run: feat2vec.Run) -> None:
     """Each key's vector has length 1 where it meets the candidate; with truncation, as a whole."""
-    v, own = run.vectors("tags"), parts(run, "tags")
-    some = [0, len(v) - 1]
+    v, values = run.vectors("tags"), parts(run, "tags")
+    positions = [0, len(v) - 1]
     expected = []
-    for other in own:
+    for other_value in values:
         query: dict[int, Any] = {}
-        for i in some:
-            level = min(len(own[i]), len(other))
-            whole = np.concatenate(own[i]) if truncates(run) else own[i][level - 1]
+        for i in positions:
+            level = min(len(values[i]), len(other_value))
+            whole = np.concatenate(values[i]) if truncates(run) else values[i][level - 1]
             for at in range(level) if truncates(run) else [level - 1]:
-                query[at] = query.get(at, 0) + own[i][at] / np.linalg.norm(whole)
-        a, b = (np.concatenate([side[at] for at in query]) for side in (query, other))
+                query[at] = query.get(at, 0) + values[i][at] / np.linalg.norm(whole)
+        a, b = (np.concatenate([side[at] for at in query]) for side in (query, other_value))
         expected.append(cosine(a, b))
-    np.testing.assert_allclose(v.most_similar([v.index_to_key[i] for i in some], topn=None), expected, atol=1e-5)
-
-
-def test_a_level_is_a_space_of_its_own(run: feat2vec.Run) -> None:
-    if is_fm(run):
-        with pytest.raises(UserError, match="one level, 1; received level 2"):
-            run.vectors("who", level=2)
-        return
-    for level in (1, 2, 3):
-        v = run.vectors("tags", level=level)
-        reach = [own for own in parts(run, "tags") if len(own) >= level]
-        at = [np.concatenate(own[:level]) if truncates(run) else own[level - 1] for own in reach]
-        np.testing.assert_allclose(v.vectors, at, rtol=1e-6)
-        assert v.index_to_key == run.vectors("tags").index_to_key[: len(reach)]
-        key = v.index_to_key[0]
-        np.testing.assert_allclose(v.most_similar(key, topn=None), [cosine(at[0], b) for b in at], atol=1e-5)
-        title = [np.concatenate(own[:level]) if truncates(run) else own[level - 1] for own in parts(run, "title")]
-        across = v.most_similar(key, topn=None, to="title")
-        np.testing.assert_allclose(across, [cosine(at[0], b) for b in title], atol=1e-5)
-    last = run.vectors("tags").index_to_key[-1]
-    with pytest.raises(UnknownKeyError, match=f"'{last}' does not reach level 3; use a lower level"):
-        run.vectors("tags", level=3)[last]
-    with pytest.raises(UserError, match=r"levels 1 to 3 \(ranks 3, 6, 8\); received level 4"):
-        run.vectors("who", level=4)
-
-
-def test_values_that_are_no_keys_have_spellings(run: feat2vec.Run) -> None:
-    data = table()
-    title = run.vectors("title")
-    assert set(title.index_to_key) == {text.casefold() for text in data["title"].to_pylist()}
-    assert title.get_index("THE 0, of Tōkyō: 1!") == title.key_to_index["the 0 of tōkyō 1"]
-    counts = [text.casefold() for text in data["title"].to_pylist()].count("the 0 of tōkyō 1")
-    assert title.get_vecattr("The 0 of Tōkyō 1", "count") == counts
-    score = run.vectors("score")
-    assert set(score.index_to_key) == {f"{x:g}" for x in data["score"].to_pylist()}
-    assert score.get_index("0.50") == score.get_index(0.5) == score.key_to_index["0.5"]
-    both = run.vectors("both")
-    votes = data["votes"].to_pylist()
-    pairs = {(s, v) for s, v in zip(data["score"].to_pylist(), votes, strict=True)}
-    assert set(both.index_to_key) == {f"score={s:g}, votes={'missing' if v is None else f'{v:g}'}" for s, v in pairs}
-    image = run.vectors("image")
-    assert len(set(image.index_to_key)) == len(image)
-    entry = run.fitted.values["image"].entries[0]
-    assert image.index_to_key[0] == f"[{', '.join(f'{x:g}' for x in entry[:4])}, ...] #1"
-    assert image.get_index(str(entry.tolist())) == 0
-    assert run.vectors("year").get_index(1995) == run.vectors("year").get_index("1995")
-    for v in (title, score, both, image):
-        for i in (0, len(v) - 1):
-            assert v.get_index(v.index_to_key[i]) == i
-        assert v._keys.at([1, 0]) == [v.index_to_key[1], v.index_to_key[0]]
-    for v, key in ((title, "words"), (score, "fast"), (score, "0.51"), (both, "0.5"), (image, "[1, 2]")):
-        with pytest.raises(KeyError, match="has no"):
-            v.get_index(key)
-
-
-def test_an_unknown_key_names_the_nearest(run: feat2vec.Run) -> None:
-    v = run.vectors("who")
-    with pytest.raises(KeyError, match="the group 'who' has no 'nolan'; did you mean 'Christopher Nolan'") as caught:
-        v["nolan"]
-    assert isinstance(caught.value, UserError)
-    assert str(caught.value).startswith("the group")
-    with pytest.raises(UnknownKeyError, match="has no 'Nolan, Christoper'; did you mean 'Christopher Nolan'"):
-        v["Nolan, Christoper"]
-    with pytest.raises(UnknownKeyError, match="has no 'Agnes Varda'; did you mean 'Agnès Varda'"):
-        v.most_similar("Agnes Varda")
-    with pytest.raises(UnknownKeyError, match=r"has no '\\udcff'; it has 9, such as '"):
-        v["\udcff"]
-    with pytest.raises(UserError, match="there is no group 'tag'; did you mean 'tags'"):
-        v.most_similar("李安", to="tag")
-    with pytest.raises(UserError, match="similarity is one of cosine, dot, score; received 'cosin'"):
-        v.most_similar("李安", similarity="cosin")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="index is one of exact, hnsw, ivf; received 'flat'"):
-        v.most_similar("李安", index="flat")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="needs a key or a vector"):
-        v.most_similar()
-    with pytest.raises(UserError, match=r"vectors of \d dimensions; received \(2,\)"):
-        v.similar_by_vector([1, 2])
+    np.testing.assert_allclose(v.most_similar([v.index_to_key[i] for i in positions], topn=None), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, b"who", [], {}, np.zeros(3), pa.table({"a": [1]})], ids=repr)
@@ -305,77 +157,6 @@ def test_what_is_no_group_and_no_level_is_named(run: feat2vec.Run, wrong: Any, t
                 run.vectors("who", level)
 
 
-def test_rows_are_the_sums_of_their_groups(run: feat2vec.Run) -> None:
-    data, rng = table(), np.random.default_rng(2)
-    rows = data.take(pa.array(rng.permutation(data.num_rows)[:40]))
-    rows = rows.set_column(rows.column_names.index("who"), "who", pa.array(["nobody", None] * 20))
-    v = run.row_vectors(rows)
-    names = rows["name"].to_pylist()
-    assert v.index_to_key[0] == names[0]
-    own = {group: parts(run, group) for group in GROUPS}
-    row = 7
-    held = []  # the row's values: who is unseen, or missing
-    for group in ("title", "score", "both", "image", "year", "tags"):
-        w = run.vectors(group)
-        given: Any = rows[group if group != "both" else "score"][row].as_py()
-        if group == "both":
-            votes = rows["votes"][row].as_py()
-            given = f"score={given:g}, votes={'missing' if votes is None else f'{votes:g}'}"
-        held += [own[group][w.get_index(key)] for key in (given if group == "tags" else [given])]
-    held += [parts_of_unseen(run)] if rows["who"][row].as_py() else []
-    np.testing.assert_allclose(v.vectors[row], sum(value[0] for value in held), atol=1e-5)
-    dots = [sum(float(np.dot(*met(run, value, other))) for value in held) for other in own["who"]]
-    np.testing.assert_allclose(v.most_similar(names[row], topn=None, to="who", similarity="dot"), dots, atol=1e-4)
-    hits = v.most_similar(names[row], topn=3)
-    assert names[row] not in [key for key, _ in hits]
-    if not is_fm(run):
-        level = run.row_vectors(rows, level=3)
-        whole = [np.concatenate(x) if truncates(run) else x[-1] for x in held if len(x) == 3]
-        if truncates(run):
-            width = sum(run.model.dims)
-            padded = [np.pad(np.concatenate(x), (0, width - sum(map(len, x)))) for x in held]
-            np.testing.assert_allclose(level.vectors[row], sum(padded), atol=1e-5)
-        else:
-            np.testing.assert_allclose(level.vectors[row], sum(whole), atol=1e-5)
-    else:
-        whole_rows = v.vectors.astype(float)
-        expected = [cosine(whole_rows[row], other) for other in whole_rows]
-        np.testing.assert_allclose(v.most_similar(names[row], topn=None), expected, atol=1e-5)
-
-
-def parts_of_unseen(run: feat2vec.Run) -> list[Any]:
-    return [2.0 * run.model.extractors[0].tables[0].numpy()[0].astype(float)]
-
-
-def test_rows_of_one_name_and_of_none(run: feat2vec.Run) -> None:
-    v = run.row_vectors(table().slice(0, 6))
-    assert v.index_to_key == ["row 0", "row 0 #2", "row 1", "row 1 #2", "row 4", "row 5"]
-    with pytest.raises(UserError, match="no column 'name', the schema's `id`"):
-        run.row_vectors(table().drop_columns(["name"]))
-    with pytest.raises(UnknownKeyError, match=r"has no 'row 9'; did you mean 'row \d'"):
-        v["row 9"]
-    with pytest.raises(UserError, match=r"no group 'row'.*run\.row_vectors\(data\)"):
-        run.vectors("row")
-
-
-def test_an_index_finds_what_exact_search_finds(run: feat2vec.Run, monkeypatch: Any, tmp_path: Path) -> None:
-    pytest.importorskip("faiss")
-    monkeypatch.setattr(search, "INDEXED", 2)
-    monkeypatch.setattr("feat2vec.space.vectors.INDEXED", 2)
-    copy = feat2vec.load(shutil.copytree(run.folder, tmp_path / "run", ignore=shutil.ignore_patterns("index")))
-    v = copy.vectors("image", level=1)
-    key = v.index_to_key[5]
-    for similarity in ("cosine", "dot", "score"):
-        exact = v.most_similar(key, similarity=similarity)
-        for kind in ("hnsw", "ivf"):
-            found = v.most_similar(key, similarity=similarity, index=kind)
-            np.testing.assert_allclose([s for _, s in found], [s for _, s in exact], atol=1e-5)
-    assert len(list((tmp_path / "run" / "index").iterdir())) == 6
-    if not is_fm(run):
-        assert copy.vectors("image").most_similar(key, index="hnsw") == copy.vectors("image").most_similar(key)
-        assert len(list((tmp_path / "run" / "index").iterdir())) == 6
-
-
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
@@ -383,7 +164,7 @@ def similar(run: feat2vec.Run, *words: str, code: int = 0) -> Done[str]:
     return command("similar", run.folder, *words, code=code)
 
 
-@pytest.mark.parametrize("run", ["rafm"], indirect=True)
+@pytest.mark.parametrize("vectors_run", ["rafm"], indirect=True)
 def test_the_command_prints_an_object_a_line(tmp_path: Path, run: feat2vec.Run) -> None:
     done = similar(run, "who", "🎬 studio", "--to", "tags", "-n", "4", "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -403,7 +184,7 @@ def test_the_command_prints_an_object_a_line(tmp_path: Path, run: feat2vec.Run) 
     assert done.stderr == "the group 'who' has no 'nolan'; did you mean 'Christopher Nolan'?\n"
 
 
-@pytest.mark.parametrize("run", ["rafm"], indirect=True)
+@pytest.mark.parametrize("vectors_run", ["rafm"], indirect=True)
 def test_the_command_refuses_rows_that_do_not_fit(run: feat2vec.Run) -> None:
     for words, message in (
         (["row", "x"], "a run keeps no rows; name those to search in by --data"),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import fit
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN, Vocabulary
-from feat2vec.export.graph_reader import Keys
+from feat2vec.export.graph.keys import GraphVocabulary
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.space.geometry import dense
 from feat2vec.table.keys import items_of, respell
@@ -126,7 +126,7 @@ def test_which_key_a_value_finds(case: int, tmp_path: Path) -> None:
         ids = dense(batch["a"])[:, 0].tolist()
         assert [None if id_ == PADDING else vocabulary.key(id_) or "unseen" for id_ in ids] == expected
         if not isinstance(rows, pa.Table):
-            graph = Keys(vocabulary, text=True)(tf.constant(rows)).numpy()
+            graph = GraphVocabulary(vocabulary, as_text=True)(tf.constant(rows)).numpy()
             assert [None if id_ == PADDING else vocabulary.key(id_) or "unseen" for id_ in graph] == expected
 
 
@@ -167,7 +167,7 @@ def test_a_key_finds_itself(cells: tuple[pa.DataType | None, list[Any]]) -> None
         vocabulary = Vocabulary(keys, counts, 0, "number" if kind is not None else "numeral")
         ids = np.arange(len(keys)) + FIRST
         assert vocabulary.ids(keys).tolist() == ids.tolist()
-        assert Keys(vocabulary, text=True)(tf.constant(keys.to_pylist())).numpy().tolist() == ids.tolist()
+        assert GraphVocabulary(vocabulary, as_text=True)(tf.constant(keys.to_pylist())).numpy().tolist() == ids.tolist()
         if kind is None:
             assert vocabulary.ids(pa.array(MISSING_NUMBERS)).tolist() == [PADDING] * len(MISSING_NUMBERS)
         if kind is not None:
@@ -177,6 +177,6 @@ def test_a_key_finds_itself(cells: tuple[pa.DataType | None, list[Any]]) -> None
             others = [key for key in keys.to_pylist() if abs(Decimal(key)) > Decimal("1e-20")]
             nudged = [f"{Decimal(key) + Decimal('1e-30'):f}" for key in others]
             assert vocabulary.ids(pa.array(nudged, pa.string())).tolist() == [UNSEEN] * len(others)
-            assert Keys(vocabulary, text=True)(tf.constant(nudged, tf.string)).numpy().tolist() == [UNSEEN] * len(
-                others
-            )
+            assert GraphVocabulary(vocabulary, as_text=True)(tf.constant(nudged, tf.string)).numpy().tolist() == [
+                UNSEEN
+            ] * len(others)

@@ -18,9 +18,10 @@ from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.pages.explore import colours
 from feat2vec.pages.explore.maps import FEW, KINDS, Map, MapKind, draw
-from feat2vec.space.embed import ROW
 from feat2vec.space.geometry import is_keyed
-from feat2vec.space.vectors import Vectors, vectors_of_group, vectors_of_rows
+from feat2vec.space.groups_and_levels import ROW
+from feat2vec.space.run_vectors import vectors_of_group, vectors_of_rows
+from feat2vec.space.vectors import Vectors
 from feat2vec.table.table import Table, open_table
 from feat2vec.training.run_folder import TrainedRun
 

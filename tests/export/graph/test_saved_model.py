@@ -15,8 +15,9 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
-from feat2vec.export import graph_reader as raw
-from feat2vec.export.saved_model import distinct_names
+from feat2vec.export.export import export
+from feat2vec.export.formats.saved_model import SavedModel
+from feat2vec.export.graph.saved_model import SIGNATURE, distinct_names
 from feat2vec.run import train
 
 PARTS = ["year", "quarter", "month", "day", "weekday", "hour"]
@@ -85,27 +86,31 @@ np.savez(out, **{name: vectors.numpy() for name, vectors in found.items()})
 def table(rows: int, seed: int) -> pa.Table:
     rng = np.random.default_rng(seed)
 
-    def some(make: Any, share: float = 0.12) -> list[Any]:
+    def with_missing(make: Any, share: float = 0.12) -> list[Any]:
         return [None if rng.random() < share else make() for _ in range(rows)]
 
-    tags = some(lambda: [None if rng.random() < 0.1 else f"t{x % 20}" for x in rng.zipf(1.3, rng.integers(0, 6))])
+    tags = with_missing(
+        lambda: [None if rng.random() < 0.1 else f"t{x % 20}" for x in rng.zipf(1.3, rng.integers(0, 6))]
+    )
     genres = ["drama", "Sci Fi ", " comedy\u3000", "noir", ""]
     return pa.table(
         {
-            "who": some(lambda: f"W {rng.zipf(1.3) % 40}"),
+            "who": with_missing(lambda: f"W {rng.zipf(1.3) % 40}"),
             "tags": tags,
             "stars": [None if bag is None else rng.integers(1, 9, len(bag)) / 2 for bag in tags],
-            "halves": some(lambda: list(rng.integers(-2, 5, rng.integers(0, 4)) / 2)),
-            "genre": some(lambda: ", ".join(rng.choice(genres, rng.integers(1, 5)))),
-            "title": some(lambda: " ".join(rng.choice(TEXTS, rng.integers(0, 8)))),
-            "year": some(lambda: int(1990 + rng.integers(0, 20))),
-            "long": some(lambda: 2**60 + int(rng.integers(0, 5))),
-            "flag": some(lambda: bool(rng.integers(0, 2))),
-            "day": some(lambda: date(2020, 1, 1) + timedelta(days=int(rng.integers(0, 20)))),
-            "when": some(lambda: datetime(1960, 1, 1) + timedelta(microseconds=int(rng.integers(0, 3 * 10**15)))),
-            "score": some(lambda: float(rng.integers(0, 9) / 8)),
-            "votes": some(lambda: float(rng.integers(0, 99))),
-            "image": some(lambda: rng.integers(0, 3, 6).astype(np.float32)),
+            "halves": with_missing(lambda: list(rng.integers(-2, 5, rng.integers(0, 4)) / 2)),
+            "genre": with_missing(lambda: ", ".join(rng.choice(genres, rng.integers(1, 5)))),
+            "title": with_missing(lambda: " ".join(rng.choice(TEXTS, rng.integers(0, 8)))),
+            "year": with_missing(lambda: int(1990 + rng.integers(0, 20))),
+            "long": with_missing(lambda: 2**60 + int(rng.integers(0, 5))),
+            "flag": with_missing(lambda: bool(rng.integers(0, 2))),
+            "day": with_missing(lambda: date(2020, 1, 1) + timedelta(days=int(rng.integers(0, 20)))),
+            "when": with_missing(
+                lambda: datetime(1960, 1, 1) + timedelta(microseconds=int(rng.integers(0, 3 * 10**15)))
+            ),
+            "score": with_missing(lambda: float(rng.integers(0, 9) / 8)),
+            "votes": with_missing(lambda: float(rng.integers(0, 99))),
+            "image": with_missing(lambda: rng.integers(0, 3, 6).astype(np.float32)),
         }
     )
 
@@ -124,28 +129,30 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
     return trained("fm", tmp_path_factory.mktemp("runs") / "run")
 
 
-def raw_input(rows: pa.Table, told: dict[str, Any]) -> tuple[Any, str]:
+def raw_input(rows: pa.Table, inputs_facts: dict[str, Any]) -> tuple[Any, str]:
     """A column as the manifest says that it is given."""
-    column, dtype = rows[told["column"]].to_pylist(), told["dtype"]
+    column, dtype = rows[inputs_facts["column"]].to_pylist(), inputs_facts["dtype"]
 
-    def one(value: Any) -> Any:
+    def facts_of_input(value: Any) -> Any:
         if value is None:
             return "" if dtype == "string" else float("nan")
         return value if dtype != "string" else str(value).lower() if isinstance(value, bool) else str(value)
 
-    if told["shape"][1:] == ["items"]:
+    if inputs_facts["shape"][1:] == ["items"]:
         width = max(len(bag or []) for bag in column)
-        return [[one(item) for item in [*(bag or []), *[None] * width][:width]] for bag in column], dtype
-    if len(told["shape"]) > 1:
-        return [bag or [float("nan")] * told["shape"][1] for bag in column], dtype
-    return [one(value) for value in column], dtype
+        return [[facts_of_input(item) for item in [*(bag or []), *[None] * width][:width]] for bag in column], dtype
+    if len(inputs_facts["shape"]) > 1:
+        return [bag or [float("nan")] * inputs_facts["shape"][1] for bag in column], dtype
+    return [facts_of_input(value) for value in column], dtype
 
 
 def ask(model: Path, rows: pa.Table, folder: Path) -> dict[str, Any]:
     """The vectors of rows, from a process in which feat2vec cannot be imported."""
     facts = json.loads((model / "manifest.json").read_text(encoding="utf-8"))
-    told = [one for group in facts["groups"].values() for one in group["inputs"]]
-    (folder / "given.json").write_text(json.dumps({one["name"]: raw_input(rows, one) for one in told}))
+    inputs_facts = [facts_of_input for group in facts["groups"].values() for facts_of_input in group["inputs"]]
+    (folder / "given.json").write_text(
+        json.dumps({facts_of_input["name"]: raw_input(rows, facts_of_input) for facts_of_input in inputs_facts})
+    )
     words = [str(model), str(folder / "given.json"), str(folder / "found.npz")]
     done = subprocess.run([sys.executable, "-I", "-c", WITHOUT, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -160,21 +167,24 @@ def test_raw_rows_give_the_vectors_of_embed_without_feat2vec(run: feat2vec.Run, 
     assert groups["who"]["inputs"] == [
         {"name": "who", "column": "who", "dtype": "string", "shape": ["batch"], "values": "text", "missing": "empty"}
     ]
-    assert [one["name"] for one in groups["rated"]["inputs"]] == ["rated_tags", "rated_stars"]
-    assert [one["dtype"] for name in ("year", "long") for one in groups[name]["inputs"]] == ["float64", "string"]
+    assert [facts_of_input["name"] for facts_of_input in groups["rated"]["inputs"]] == ["rated_tags", "rated_stars"]
+    assert [facts_of_input["dtype"] for name in ("year", "long") for facts_of_input in groups[name]["inputs"]] == [
+        "float64",
+        "string",
+    ]
     new = table(60, 1)
     seen = [f"never {i}" if i % 9 == 0 else who for i, who in enumerate(new["who"].to_pylist())]
     new = new.set_column(0, "who", pa.array(seen))
     nothing = pa.table({name: pa.nulls(2, new.schema.field(name).type) for name in new.column_names})
     new = pa.concat_tables([new, nothing])
-    found, expected = ask(tmp_path / "model", new, tmp_path), run.embed(new, by_group=True)
+    outputs, expected = ask(tmp_path / "model", new, tmp_path), run.embed(new, by_group=True)
     for name in GROUPS:
-        np.testing.assert_allclose(found[groups[name]["output"]], expected[name], atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(outputs[groups[name]["output"]], expected[name], atol=1e-6, err_msg=name)
         assert np.abs(expected[name]).max() > 0.1
         assert not expected[name][-2:].any()
-    np.testing.assert_allclose(found["row"], run.embed(new), atol=1e-5)
-    one = ask(tmp_path / "model", nothing[:1], tmp_path)
-    assert not one["row"].any()
+    np.testing.assert_allclose(outputs["row"], run.embed(new), atol=1e-5)
+    facts_of_input = ask(tmp_path / "model", nothing[:1], tmp_path)
+    assert not facts_of_input["row"].any()
 
 
 @pytest.mark.slow
@@ -187,14 +197,20 @@ def test_a_level_of_a_model_with_ranks(name: str, level: int | None, tmp_path: P
     assert list(facts["groups"]) == ["who", "title"]
     new = table(20, 2)
     inputs = {
-        one["name"]: tf.constant(*raw_input(new, one)) for group in facts["groups"].values() for one in group["inputs"]
+        facts_of_input["name"]: tf.constant(*raw_input(new, facts_of_input))
+        for group in facts["groups"].values()
+        for facts_of_input in group["inputs"]
     }
-    found = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"](**inputs)
+    outputs = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"](**inputs)
     vectors = run.embed(new, ["who", "title"], level)
     assert vectors.shape[1] == facts["dimension"]
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     expected = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
-    np.testing.assert_allclose(found["row"], expected, atol=1e-5)
+    np.testing.assert_allclose(outputs["row"], expected, atol=1e-5)
+
+
+def test_the_signature_is_the_one_in_the_manifest() -> None:
+    assert SavedModel.notes == {"signature": SIGNATURE}
 
 
 def test_names_of_a_signature() -> None:
@@ -202,8 +218,7 @@ def test_names_of_a_signature() -> None:
     assert distinct_names(names) == ["row", "Row_", "a_b", "a_b_", "g9", "g_x", "a_o", "g"]
 
 
-def test_too_many_keys_for_a_graph(run: feat2vec.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw, "LARGEST", 10)
+def test_too_many_keys_for_a_graph(run: feat2vec.Run, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^the group 'who' has .* GB of keys, more than a saved model holds; export"):
-        run.export("saved_model", tmp_path / "model")
+        export(run, SavedModel(max_key_bytes=10), tmp_path / "model")
     assert not list(tmp_path.iterdir())

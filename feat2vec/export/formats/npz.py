@@ -1,0 +1,61 @@
+"""NumPy's own format: a file for each group, which `np.load` opens without pickle."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from feat2vec.errors import UserError
+from feat2vec.export.format_base import GroupFiles, export_format
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from feat2vec.export.exported_group import ExportedGroup
+
+MAX_KEY_BYTES = 4 << 30  # of a group's keys, each of which takes as much memory as the longest
+
+
+@export_format
+@dataclass(frozen=True)
+class Npz(GroupFiles):
+    """The arrays keys, vectors, counts and levels."""
+
+    name = "npz"
+    summary = "the arrays keys, vectors, counts and levels: numpy"
+
+    max_key_bytes: int = MAX_KEY_BYTES
+
+    def write_group(self, folder: Path, group: ExportedGroup) -> list[str]:
+        import numpy as np
+
+        self._check_keys(group)
+        path = folder / f"{group.file_stem}.npz"
+        arrays = {
+            "keys": np.array(group.keys.to_pylist(), np.str_),
+            "vectors": group.vectors,
+            "counts": np.asarray(group.counts, np.int64),
+            "levels": np.asarray(group.levels, np.int8),
+        }
+        with zipfile.ZipFile(path, "w") as file:  # as `np.savez`, but keys are compressed: they are mostly padding
+            for name, array in arrays.items():
+                file.compression = zipfile.ZIP_DEFLATED if name == "keys" else zipfile.ZIP_STORED
+                with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+        return [path.name]
+
+    def _check_keys(self, group: ExportedGroup) -> None:
+        """Raise if NumPy's strings would take too much memory, or would not keep every key."""
+        import pyarrow.compute as pc
+
+        longest = pc.max(pc.utf8_length(group.keys)).as_py() or 1
+        key_bytes = 4 * longest * len(group)
+        if key_bytes > self.max_key_bytes:
+            reason = f"numpy gives each key the room of the longest, {longest:,} signs: {key_bytes / 2**30:.0f} GB"
+            raise UserError(f"npz: the group {group.name!r}: {reason}; use parquet")
+        ending_in_zero = group.keys.filter(pc.ends_with(group.keys, "\0"))
+        if len(ending_in_zero):  # two keys would become one
+            key = repr(ending_in_zero[0].as_py())[:80]
+            reason = "numpy's texts do not keep the character 0 at their end"
+            raise UserError(f"npz: the group {group.name!r}: the key {key}: {reason}; use parquet")

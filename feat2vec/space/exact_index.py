@@ -1,0 +1,176 @@
+"""The best of many vectors for a query, exactly: scores are computed and looked through in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from feat2vec.encode.entry_tables import Array
+from feat2vec.space.geometry import Floats, blocks
+
+SCORE_BYTES_PER_BLOCK = 1 << 23  # few blocks, as the threads of BLAS wait for each other at the end of each
+QUERIES_PER_BLOCK = 1024
+MIN_CANDIDATES_PER_BLOCK = 1024
+
+
+class Hits(NamedTuple):
+    """The best candidates of each query, best first; of equal ones the first. -1 and -inf where there are fewer."""
+
+    ids: npt.NDArray[np.int64]  # [queries, k]
+    scores: Floats  # [queries, k]
+
+
+def best_candidates(
+    scores: Callable[[slice], Floats],
+    queries: int,
+    candidates: int,
+    k: int,
+    *,
+    score_bytes_per_block: int = SCORE_BYTES_PER_BLOCK,
+) -> Hits:
+    """The k best candidates of each query.
+
+    Args:
+        scores: Computes the scores of consecutive candidates, [queries, candidates of the slice], which are read before
+            the next call.
+        queries: How many queries there are.
+        candidates: How many candidates there are.
+        k: How many candidates to keep.
+        score_bytes_per_block: The size of a block of scores, about.
+
+    """
+    k = min(k, candidates)
+    best = Hits(np.full((queries, k), -1), np.full((queries, k), -np.inf, np.float32))
+    if not k or not queries:
+        return best
+    block_size = max(score_bytes_per_block // (4 * queries), MIN_CANDIDATES_PER_BLOCK, k)
+    for rows in blocks(candidates, block_size):
+        block_scores = scores(rows)  # [queries, candidates of the block]
+        if rows.start == 0:
+            is_longer = block_scores.shape[1] > k
+            kth_best = np.partition(block_scores, -k, axis=1)[:, -k] if is_longer else block_scores.min(axis=1)
+            threshold = np.nextafter(kth_best, np.float32(-np.inf))  # so that the k-th best itself is above it
+        else:
+            threshold = best.scores[:, -1]
+        improved = np.flatnonzero(block_scores.max(axis=1) > threshold)  # queries that find a better candidate here
+        if len(improved):
+            _merge(best, improved, block_scores[improved], threshold[improved], rows.start)
+    return best
+
+
+def _merge(best: Hits, queries: Array, block_scores: Floats, threshold: Floats, first_id: int) -> None:
+    """Put the scores of a block that are above the threshold among the best of some queries.
+
+    `block_scores` has the shape [queries, candidates of the block]; `first_id` is the id of its first candidate.
+    """
+    query, column = np.nonzero(block_scores > threshold[:, None])
+    counts = np.bincount(query, minlength=len(queries))  # better candidates of each query
+    place = np.arange(len(query)) - np.repeat(np.cumsum(counts) - counts, counts)  # among those of the same query
+    k = best.ids.shape[1]
+    scores = np.full((len(queries), k + int(counts.max())), -np.inf, np.float32)
+    ids = np.full(scores.shape, -1)
+    scores[:, :k], ids[:, :k] = best.scores[queries], best.ids[queries]
+    scores[query, k + place], ids[query, k + place] = block_scores[query, column], column + first_id
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    best.scores[queries] = np.take_along_axis(scores, order, 1)
+    best.ids[queries] = np.take_along_axis(ids, order, 1)
+
+
+@dataclass(frozen=True)
+class ExactIndex:
+    """Vectors that are compared with a query by `query . vector * scale + shift`.
+
+    Args:
+        vectors: The vectors, [n, dim].
+        scale: 1 / |vector| where the comparison is a cosine, [n].
+        shift: The linear terms where it is a score, [n].
+
+    """
+
+    vectors: Floats
+    scale: Floats | None = None
+    shift: Floats | None = None
+
+    def scores(self, queries: Floats) -> Callable[[slice], Floats]:
+        """What computes the scores of consecutive vectors, in memory that the next call uses again."""
+        memory = np.zeros(0, np.float32)
+
+        def scores_of(rows: slice) -> Floats:
+            nonlocal memory
+            vectors = self.vectors[rows]
+            size = len(queries) * len(vectors)
+            if size > len(memory):
+                memory = np.empty(size, np.float32)
+            scores = memory[:size].reshape(len(queries), len(vectors))
+            np.matmul(queries, vectors.T, out=scores)
+            if self.scale is not None:
+                scores *= self.scale[rows]
+            if self.shift is not None:
+                scores += self.shift[rows]
+            return scores
+
+        return scores_of
+
+    def search(
+        self,
+        queries: Floats,
+        k: int,
+        *,
+        queries_per_block: int = QUERIES_PER_BLOCK,
+        score_bytes_per_block: int = SCORE_BYTES_PER_BLOCK,
+    ) -> Hits:
+        """The k best vectors of each query [queries, dim].
+
+        >>> index = ExactIndex(np.array([[1, 0], [0, 1], [3, 4]], np.float32))
+        >>> index.search(np.array([[1, 0]], np.float32), k=2).ids.tolist()
+        [[2, 0]]
+        """
+        ids, scores = [], []
+        for start in range(0, max(len(queries), 1), queries_per_block):
+            block = queries[start : start + queries_per_block]
+            hits = best_candidates(
+                self.scores(block), len(block), len(self.vectors), k, score_bytes_per_block=score_bytes_per_block
+            )
+            ids.append(hits.ids)
+            scores.append(hits.scores)
+        return Hits(np.concatenate(ids), np.concatenate(scores))
+
+    # An approximate index compares vectors of length 1. What is no cosine becomes one: with s the largest of
+    # |(v, shift)|, the vector (v, shift, sqrt(s^2 - |(v, shift)|^2)) has length s, and a query (q, 1, 0) still gives
+    # q . v + shift.
+
+    @property
+    def unit_dim(self) -> int:
+        """Dimensions of the vectors of length 1."""
+        return int(self.vectors.shape[1]) + (0 if self.scale is not None else 2)
+
+    @cached_property
+    def _squares(self) -> npt.NDArray[np.float64]:
+        """|(v, shift)|^2, [n]."""
+        squares: Array = np.einsum("ij,ij->i", self.vectors, self.vectors).astype(np.float64)
+        if self.shift is not None:
+            squares += np.square(self.shift, dtype=np.float64)
+        return squares
+
+    def unit_vectors(self, rows: slice) -> Floats:
+        """Consecutive vectors as vectors of length 1, [rows, unit_dim]."""
+        vectors = self.vectors[rows]
+        if self.scale is not None:
+            return vectors * self.scale[rows, None]
+        largest_square = self._squares.max(initial=1e-30)
+        shift = np.zeros(len(vectors), np.float32) if self.shift is None else self.shift[rows]
+        rest = np.sqrt(np.maximum(largest_square - self._squares[rows], 0))
+        units: Floats = (np.column_stack([vectors, shift, rest]) / np.sqrt(largest_square)).astype(np.float32)
+        return units
+
+    def unit_queries(self, queries: Floats) -> Floats:
+        """Queries of the vectors of length 1, [queries, unit_dim]."""
+        if self.scale is not None:
+            return np.ascontiguousarray(queries, np.float32)
+        ones = np.full(len(queries), self.shift is not None)
+        return np.column_stack([queries, ones, np.zeros(len(queries))]).astype(np.float32)

@@ -1,0 +1,86 @@
+"""Which groups of a run are used, at which level, and what the columns of their vectors are called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from feat2vec.errors import UserError, listed, suggest
+from feat2vec.schema.levels import Levels
+from feat2vec.schema.options import ModelSpec
+
+if TYPE_CHECKING:
+    from feat2vec.model.pair_scores import Level, Tensor
+
+ROW, ID = "row", "id"  # names of the columns of a row's vector, and of a row's name
+
+
+def selected_groups(names: Sequence[str], groups: Sequence[str] | None) -> list[str]:
+    """The groups that a caller names, in the schema's order.
+
+    Args:
+        names: The groups of the run.
+        groups: What the caller gave; None is all of them.
+
+    Raises:
+        UserError: `groups` is no list, is empty, or names a group that does not exist.
+
+    >>> selected_groups(["director", "genre", "year"], ["year", "genre"])
+    ['genre', 'year']
+
+    """
+    if groups is None:
+        return list(names)
+    if isinstance(groups, str) or not groups:
+        raise UserError(f"groups: expected a list of groups, such as {list(names[:2])}; received {groups!r}")
+    for name in groups:
+        if name not in names:
+            near = suggest(name, names) or f"; the groups are {listed(names)}"
+            raise UserError(f"groups: there is no group {name!r}{near}")
+    return [name for name in names if name in groups]
+
+
+def level_and_dim(model: ModelSpec, level: int | None) -> tuple[int, int]:
+    """The level whose space is used, counted from 1, and the dimensions of that space.
+
+    Without a level it is the first one, where every value has a vector; with truncation it is the last one, whose space
+    holds those of all levels.
+    """
+    levels = model.levels
+    if level is None:
+        level = levels.default
+    if not levels.has(level):
+        there = f"the levels are 1 to {len(levels)}" if len(levels) > 1 else "a model without `ranks` has level 1 only"
+        raise UserError(f"level: there is no level {level!r}; {there}")
+    return level, levels.ranks[level - 1]
+
+
+def vectors_at_level(stored: Sequence[Level], level: int, levels: Levels) -> Tensor:
+    """The vectors of a group [batch, dim] in the space of a level, counted from 1; zero for values of lower levels.
+
+    Args:
+        stored: What each level stores of the group.
+        level: The level.
+        levels: The levels of the model.
+
+    """
+    import tensorflow as tf
+
+    vectors = [part.free if part.dependent is None else part.free + part.dependent for part in stored]
+    parts = vectors[levels.parts_of(level)]
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
+
+
+def distinct_column_names(groups: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
+    """The groups' names as names of columns beside `row` and `id`: a name that is taken gets an underscore.
+
+    >>> distinct_column_names(["a", "row", "id", "row_"])
+    ['a', 'row_', 'id_', 'row__']
+    """
+    used, names = {ROW, ID, *taken}, []
+    for name in groups:
+        while name in used:
+            name += "_"
+        used.add(name)
+        names.append(name)
+    return names

@@ -1,0 +1,179 @@
+"""Opening the vectors of a run: of a group's keys or values, and of rows as a whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from feat2vec.encode.encoder import Encoded
+from feat2vec.encode.entry_text import distinct
+from feat2vec.errors import UserError, listed, suggest
+from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.schema.levels import Levels
+from feat2vec.schema.options import ModelSpec
+from feat2vec.space.faiss_build import MIN_INDEXED
+from feat2vec.space.geometry import (
+    ROWS_PER_BATCH,
+    Candidates,
+    Floats,
+    Queries,
+    blocks,
+    candidates,
+    extract,
+    is_keyed,
+    linear_terms,
+)
+from feat2vec.space.key_names import KeyNames, Names, ValueNames
+from feat2vec.space.value_space import ValueSpace
+from feat2vec.space.vectors import Vectors
+from feat2vec.training.run_folder import TrainedRun
+
+
+def vectors_of_group(
+    run: TrainedRun, group: str, level: int | None = None, *, min_indexed: int = MIN_INDEXED
+) -> Vectors:
+    """The vectors of a group's keys, or of its values where it has none.
+
+    Args:
+        run: The run.
+        group: One of its groups.
+        level: In a model with ranks, the level in whose space everything is compared.
+        min_indexed: Groups of fewer values are searched exactly, also if an index is asked for.
+
+    Raises:
+        UserError: There is no such group or level, or no value of the group has a vector there.
+
+    """
+    model, encoder = run.vector_source, run.fitted
+    group_names = list(encoder.codecs)
+    if not isinstance(group, str) or group not in group_names:
+        near = suggest(group, group_names) or "; the groups are " + listed(group_names)
+        rows = "; rows as a whole are `run.row_vectors(data)`" if isinstance(group, str) and group == "row" else ""
+        raise UserError(f"there is no group {group!r}{near}{rows}")
+    model_levels = _checked_levels(run.schema.model, level)
+    names: Names
+    if is_keyed(model, group):
+        vocabulary = encoder.codecs[group].vocabulary
+        assert vocabulary is not None
+        names, counts = KeyNames(encoder, group), vocabulary.counts
+        levels = model_levels.of_counts(counts)
+    else:
+        names, counts = ValueNames(encoder, group), encoder.values[group].counts
+        levels = np.full(len(counts), len(model_levels), np.int8)
+    size = len(counts) if level is None else int((levels >= level).sum())
+    if not size:
+        if level is None:
+            raise UserError(f"the group {group!r} has no vectors: none of its keys is as frequent as `min_count` asks")
+        raise UserError(f"no value of the group {group!r} reaches level {level}; use a lower level, or none")
+    space = ValueSpace(
+        group,
+        size,
+        read_candidates=lambda: _at_level(candidates(model, encoder, group), level, model_levels),
+        read_linear=(lambda: linear_terms(model, encoder, group)) if run.schema.model.bias else None,
+        read_bias=model.bias_value,
+        level=level,
+        truncate=model_levels.nested,
+        folder=run.folder,
+        min_indexed=min_indexed,
+    )
+
+    def open_group(name: str) -> Vectors:
+        return vectors_of_group(run, name, level, min_indexed=min_indexed)
+
+    return Vectors(group, names, counts[:size], levels[:size], space, open_group)
+
+
+def vectors_of_rows(run: TrainedRun, data: object, level: int | None = None) -> Vectors:
+    """The vectors of rows as a whole: the sums of their groups' vectors.
+
+    Keys are the names in the schema's `id` column, or the numbers of the rows, from 1. In a model with ranks, values
+    of other groups are compared with a row's values each at its own level. Two rows are compared at one level, the
+    first one if none is given, as a row has values of several levels (with `level_sharing: truncate` nothing is lost
+    by it).
+
+    Args:
+        run: The run.
+        data: The rows: any table.
+        level: In a model with ranks, the level in whose space everything is compared.
+
+    Raises:
+        UserError: There is no such level, or the rows cannot be encoded or have no names.
+
+    """
+    model, encoder = run.model, run.fitted
+    model_levels = _checked_levels(run.schema.model, level)
+    encoded = encoder.encode(data)
+    names = Names(_row_names(encoded))
+    sums, linear = _sums_over_groups(model, encoded)
+    if model_levels.nested:
+        tables = sums.free if level is None else [np.concatenate(sums.free[:level], axis=1)]
+    else:
+        p = (level or 1) - 1
+        tables = [sums.free[p] + sums.dependent[p]]
+    space = ValueSpace(
+        "row",
+        len(encoded),
+        read_candidates=lambda: Candidates(tables),
+        read_linear=(lambda: linear) if run.schema.model.bias else None,
+        read_bias=model.bias_value,
+        level=level,
+        truncate=model_levels.nested,
+        row_queries=sums if level is None else Queries(tables, [np.zeros_like(table) for table in tables]),
+    )
+    counts = np.ones(len(encoded), np.int64)
+    levels = np.full(len(encoded), len(model_levels), np.int8)
+    return Vectors("row", names, counts, levels, space, lambda group: vectors_of_group(run, group, level))
+
+
+def _row_names(encoded: Encoded) -> pa.StringArray:
+    """The rows' names, or their numbers from 1; a name that comes again gets #2, #3, ..."""
+    id_column, names = encoded.encoder.schema.id, encoded.names()
+    if names is not None:
+        return distinct(names["name"].combine_chunks())
+    if id_column is not None:
+        raise UserError(f"the rows have no column {id_column!r}, the schema's `id`, which names them; add it")
+    return distinct(pa.array(np.arange(1, len(encoded) + 1)).cast(pa.string()))
+
+
+def _sums_over_groups(model: Feat2Vec, encoded: Encoded) -> tuple[Queries, Floats]:
+    """Each row's sums over its groups: free and dependent parts [rows, D_p], and linear terms [rows]."""
+    free = [np.zeros((len(encoded), dim), np.float32) for dim in model.dims]
+    dependent = [np.zeros((len(encoded), dim), np.float32) for dim in model.dims]
+    linear = np.zeros(len(encoded), np.float32)
+    for g, group in enumerate(model.groups):
+        value_ids = np.asarray(encoded.rows[:, g])  # [rows], -1 where the group is missing
+        distinct_ids, place_of_row = np.unique(value_ids, return_inverse=True)
+        present_rows = np.flatnonzero(value_ids >= 0)
+        some_missing = len(present_rows) < len(value_ids)  # then -1 is the first of the distinct ids
+        present_ids = distinct_ids[distinct_ids >= 0]
+        present_places = place_of_row[present_rows] - some_missing
+        for block in blocks(len(present_ids), ROWS_PER_BATCH):
+            entries = np.asarray(encoded.values[group].entries[present_ids[block]])
+            vectors = extract(model, {group: entries})
+            in_block = (present_places >= block.start) & (present_places < block.stop)
+            rows, places = present_rows[in_block], present_places[in_block] - block.start
+            for p in range(len(model.dims)):
+                free[p][rows] += vectors.free[p][places]
+                dependent[p][rows] += vectors.dependent[p][places]
+            if model.schema.model.bias:
+                linear[rows] += model.vectors(group, entries).linear.numpy()[places]
+    return Queries(free, dependent), linear
+
+
+def _at_level(values: Candidates, level: int | None, levels: Levels) -> Candidates:
+    """The candidates that reach a level, with their vectors in its space; None leaves them as they are."""
+    if level is None:
+        return values
+    size = values.sizes()[level - 1]
+    parts = [table[:size] for table in values.tables[levels.parts_of(level)]]
+    return Candidates(parts if len(parts) == 1 else [np.concatenate(parts, axis=1)])
+
+
+def _checked_levels(model: ModelSpec, level: int | None) -> Levels:
+    """The levels of a model; a level that it does not have is refused."""
+    levels = model.levels
+    if level is not None and not levels.has(level):
+        ranks = ", ".join(map(str, levels.ranks))
+        has = f"levels 1 to {len(levels)} (ranks {ranks})" if len(levels) > 1 else "one level, 1"
+        raise UserError(f"the model has {has}; received level {level!r}")
+    return levels

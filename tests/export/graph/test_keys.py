@@ -1,0 +1,59 @@
+"""Ids of keys in a graph against those of the vocabulary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from feat2vec.encode.vocabulary import Vocabulary
+from feat2vec.export.graph.keys import GraphVocabulary
+from feat2vec.export.graph.saved_model import SIGNATURE, save
+from feat2vec.model.large_variables import tables_aside
+from feat2vec.table.keys import spell_floats
+
+
+@pytest.mark.parametrize("kind", ["number", "text"])
+def test_keys_are_in_a_saved_model_once(kind: str, tmp_path: Path) -> None:
+    names = [str(10**14 + i) for i in range(5000)]
+    vocabulary = Vocabulary(pa.array(names), np.ones(len(names), np.int64), 0, kind, [])  # type: ignore[arg-type]
+    module = tf.Module()
+    with tables_aside():  # nothing fills the hash table, which only those who load the model need
+        module.keys = GraphVocabulary(vocabulary, as_text=False)
+    table = module.keys.by_number if kind == "number" else module.keys.by_text
+    assert table.table.size() == 0
+    asked = tf.constant([float(names[7]), 3.0], tf.float64) if kind == "number" else tf.constant([names[7], "x"])
+    module.vectors = tf.function(lambda keys: module.keys(keys)).get_concrete_function(
+        tf.TensorSpec([None], asked.dtype)
+    )
+    save(module, tmp_path / "model")
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    (ids,) = loaded.signatures[SIGNATURE](asked).values()
+    assert ids.numpy().tolist() == vocabulary.ids(pa.array([names[7], "x"])).tolist()
+    assert (tmp_path / "model" / "saved_model.pb").stat().st_size < 5000 * 8  # the graph holds none
+
+
+@pytest.mark.parametrize("kind", ["number", "boolean", "text", "date"])
+@pytest.mark.parametrize("text", [False, True])
+def test_ids_of_keys(kind: str, text: bool) -> None:
+    names = {
+        "number": ["1", "-0.5", "5", "0.1", "1e+20", "0", str(2**60)], "boolean": ["true", "false"],
+        "text": ["a", "5.0", "é"], "date": ["2024-01-31"],
+    }[kind]  # fmt: skip
+    asked = [*names, "5.0", ".5", "-.5", "1e0", "TRUE", "NA", "new", "-0.0", "100000000000000000000.0", "é"]
+    for known in (names, names[:-1], []):
+        vocabulary = Vocabulary(pa.array(known, pa.string()), np.ones(len(known), np.int64), 0, kind, ["gone"])  # type: ignore[arg-type]
+        if kind == "number":
+            vocabulary.too_frequent = ["77"]
+        keys = GraphVocabulary(vocabulary, as_text=text)
+        is_exact = kind == "number" and not text and str(2**60) not in known
+        assert keys.takes_text == (not is_exact)
+        given: Any = [*asked, *vocabulary.too_frequent]
+        if is_exact:
+            given = np.array([1, -0.5, 5, 0.1, 1e20, -0.0, 77, 3.25])
+        expected = vocabulary.ids(spell_floats(pa.array(given)) if is_exact else pa.array(given))
+        np.testing.assert_array_equal(keys(tf.constant(given)), expected)
