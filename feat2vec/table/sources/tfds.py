@@ -28,7 +28,7 @@ class _Column:
     """A feature that is no dict: where it is, its type, and the names of its classes if it has any."""
 
     path: tuple[str, ...]
-    kind: pa.DataType
+    type_: pa.DataType
     labels: tuple[str, ...] | None = None
 
 
@@ -46,7 +46,7 @@ def open_tfds(source: str) -> TablePart:
     if not isinstance(features, tfds.features.FeaturesDict):
         raise UserError(f"{source}: its rows are no dict of features but {features!r}: it cannot be read as a table")
     columns = {"/".join(column.path): column for column in _columns(features)}
-    types = column_types(source, [(name, column.kind) for name, column in columns.items()])
+    types = column_types(source, [(name, column.type_) for name, column in columns.items()])
 
     def read(names: list[str]) -> Iterator[pa.RecordBatch]:
         for rows in _dataset(builder, split, {columns[name].path[0] for name in names}).ragged_batch(_ROWS_PER_BATCH):
@@ -130,8 +130,8 @@ def _columns(feature: Any, path: tuple[str, ...] = ()) -> Iterator[_Column]:
             yield from _columns(inner, (*path, name))
     elif type(feature) is tfds.features.Sequence:
         for column in _columns(feature.feature, path):
-            is_nested = pa.types.is_fixed_size_list(column.kind) or isinstance(column.kind, pa.OpaqueType)
-            yield replace(column, kind=unsupported(repr(feature)) if is_nested else pa.list_(column.kind))
+            is_nested = pa.types.is_fixed_size_list(column.type_) or isinstance(column.type_, pa.OpaqueType)
+            yield replace(column, type_=unsupported(repr(feature)) if is_nested else pa.list_(column.type_))
     elif type(feature) is tfds.features.ClassLabel and feature.names:
         yield _Column(path, pa.string(), tuple(feature.names))
     else:
