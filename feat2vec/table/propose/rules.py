@@ -148,7 +148,7 @@ def numbers_too_far_apart(column: ColumnProfile) -> Choice | None:
 
 def numbers_that_identify(column: ColumnProfile) -> Choice | None:
     """Integers that are all distinct and counted from 0 or 1, or many; those named as keys that are nearly distinct."""
-    if column.kind != "number" or not column.whole:
+    if column.kind != "number" or not column.are_integers:
         return None
     is_dense = column.high - column.low < 2 * column.distinct and not _are_years(column)
     is_counted = is_dense and (column.low in (0, 1) or _is_named_as_key(column))
@@ -161,7 +161,7 @@ def numbers_that_identify(column: ColumnProfile) -> Choice | None:
 
 def numbers_as_keys(column: ColumnProfile) -> Choice | None:
     """Integers that are named as keys, or of which few come twice on average."""
-    if column.kind != "number" or not column.whole or _has_nan(column):  # a lookup takes no NaN
+    if column.kind != "number" or not column.are_integers or _has_nan(column):  # a lookup takes no NaN
         return None
     are_few = column.distinct <= FEW_NUMBERS or (_are_years(column) and column.distinct <= MANY_YEARS)
     if not _is_named_as_key(column) and not (are_few and 2 * column.distinct <= column.present):
@@ -197,7 +197,7 @@ def _has_nan(column: ColumnProfile) -> bool:
 
 
 def _number_span(column: ColumnProfile) -> str:
-    if column.whole:
+    if column.are_integers:
         return f"{column.low:.15g} to {column.high:.15g}"
     return f"{column.low:.4g} to {column.high:.4g}"
 

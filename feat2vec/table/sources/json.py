@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -79,7 +78,7 @@ def open_json(path: str, compression: str | None) -> TablePart:
     return TablePart(path, types, lambda columns: _read(file, types, columns))
 
 
-def _refuse_inexact(file: _JsonFile, structures: list[Any], floats: set[str]) -> None:
+def _refuse_inexact(file: _JsonFile, structures: list[object], floats: set[str]) -> None:
     """Name the first row with a number that its column, one of floats, would change."""
     if not floats:
         return
@@ -95,10 +94,10 @@ def _refuse_inexact(file: _JsonFile, structures: list[Any], floats: set[str]) ->
                     raise UserError(f"{file.path}: row {number}: {problem}")
 
 
-def _may_hold_integers(structures: list[Any], floats: set[str]) -> bool:
+def _may_hold_integers(structures: list[object], floats: set[str]) -> bool:
     """Whether some row may have an integer in one of these columns; of lists it is not known."""
     for structure in structures:
-        for name, value in structure.items() if structure != "JSON" else ():
+        for name, value in structure.items() if isinstance(structure, dict) else ():
             text = json.dumps(value)
             if name in floats and ("BIGINT" in text or "[" in text):
                 return True

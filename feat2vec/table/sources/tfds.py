@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -19,6 +19,10 @@ from feat2vec.errors import UserError, suggest
 from feat2vec.table.sources.registry import Scheme, register
 from feat2vec.table.types import TablePart, column_types, unsupported
 from feat2vec.terminal import printable, shortened
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+    import tensorflow_datasets as tfds
 
 _ROWS_PER_BATCH = 2**12
 
@@ -56,7 +60,7 @@ def open_tfds(source: str) -> TablePart:
     return TablePart(source, types, read)
 
 
-def _prepared(source: str, name: str) -> Any:
+def _prepared(source: str, name: str) -> tfds.core.DatasetBuilder:
     """Return the builder, its data on disk."""
     import tensorflow_datasets as tfds
 
@@ -80,7 +84,7 @@ def _prepared(source: str, name: str) -> Any:
     return builder
 
 
-def _announce_download(source: str, builder: Any) -> None:
+def _announce_download(source: str, builder: tfds.core.DatasetBuilder) -> None:
     """Say what will be downloaded; refuse at once where there is no network, as TFDS would try for minutes."""
     try:
         files = builder.url_infos or {}
@@ -114,14 +118,14 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
-def _check_split(source: str, builder: Any, split: str) -> None:
+def _check_split(source: str, builder: tfds.core.DatasetBuilder, split: str) -> None:
     known = [*builder.info.splits, "all"]
     for name in re.sub(r"\[[^\]]*\]", "", split).split("+"):
         if builder.info.splits and name.strip() not in known:
             raise UserError(f"{source}: no split {name!r}{suggest(name, known)}; it has {', '.join(known[:-1])}")
 
 
-def _columns(feature: Any, path: tuple[str, ...] = ()) -> Iterator[_Column]:
+def _columns(feature: tfds.features.FeatureConnector, path: tuple[str, ...] = ()) -> Iterator[_Column]:
     """Yield the features that are no dict; classes are compared exactly, as a video is a Sequence too."""
     import tensorflow_datasets as tfds
 
@@ -138,7 +142,7 @@ def _columns(feature: Any, path: tuple[str, ...] = ()) -> Iterator[_Column]:
         yield _Column(path, _type(feature))
 
 
-def _type(feature: Any) -> pa.DataType:
+def _type(feature: tfds.features.FeatureConnector) -> pa.DataType:
     import tensorflow_datasets as tfds
 
     f = tfds.features
@@ -155,7 +159,7 @@ def _type(feature: Any) -> pa.DataType:
     return pa.list_(value, feature.shape[0]) if fixed else pa.list_(value)
 
 
-def _dataset(builder: Any, split: str, names: set[str]) -> Any:
+def _dataset(builder: tfds.core.DatasetBuilder, split: str, names: set[str]) -> tf.data.Dataset:
     """Read the split in its order on disk, with nothing else decoded than these features."""
     import tensorflow_datasets as tfds
 
