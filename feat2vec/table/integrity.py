@@ -1,7 +1,7 @@
-"""Batches of a file or a stream that keep what their types promise; of others Arrow would read beyond the buffers.
+"""Batches are validated before their values are used, as Arrow would read beyond the buffers of a damaged one.
 
-Arrow's readers take a file's offsets, lengths and dictionary indices as they stand. What is done to such a batch ends
-in a wrong answer or the end of the process, so a batch is validated in full before anything looks at its values.
+Arrow's readers take the offsets, lengths and dictionary indices of a file as they are. Working on a wrong one gives a
+wrong answer or ends the process, so that each batch is validated in full before anything looks at its values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from feat2vec.errors import UserError
 
-# Types whose values are looked at later, each with its row, and the types that have the same buffers.
+# Types whose values are validated later, each with its row, and types that have the same buffers.
 _SAME_BUFFERS = {
     pa.string(): pa.binary(),
     pa.large_string(): pa.large_binary(),
@@ -23,9 +23,11 @@ _SAME_BUFFERS = {
 
 
 def sound_batches(source: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same batches; a UserError where the buffers of one do not fit its type or one another.
+    """Yield the same batches, validated; whether text is UTF-8 is left to `cast_array`, which names the row.
 
-    Whether text is UTF-8 is left to `cast_array`, which names the row and is faster on ASCII.
+    Raises:
+        UserError: when the buffers of a batch do not fit its types or one another.
+
     """
     first_row = 0
     for batch in batches:
@@ -46,7 +48,7 @@ def sound_batches(source: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def _as_bytes(array: pa.Array) -> pa.Array:
-    """The array with bytes in place of text, and numbers in place of dates of milliseconds."""
+    """Return the array with bytes in place of text, and numbers in place of dates of milliseconds."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     type_ = _bytes_type(array.type)
@@ -54,7 +56,7 @@ def _as_bytes(array: pa.Array) -> pa.Array:
 
 
 def _bytes_type(type_: pa.DataType) -> pa.DataType:
-    """The type with the same buffers whose values need not be UTF-8."""
+    """Return the type with the same buffers whose values need not be UTF-8."""
     if isinstance(type_, pa.BaseExtensionType):
         return _bytes_type(type_.storage_type)
     if pa.types.is_dictionary(type_):

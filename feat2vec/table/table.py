@@ -1,4 +1,4 @@
-"""Any source of rows to a stream of Arrow record batches with a small set of types."""
+"""Tables: any source of rows as a stream of Arrow record batches with a small set of types."""
 
 from __future__ import annotations
 
@@ -63,6 +63,11 @@ class Table:
     with or without a time zone, decimals that neither int64 nor float64 holds, null, list<any of these> and
     fixed_size_list<float32 or float64>. A column of another type (struct, map, duration, ...) keeps its type, and
     reading it raises a UserError.
+
+    Example:
+        >>> table = open_table(pa.table({"title": ["Eve", "Kes"], "length": pa.array([112, 110], pa.int16())}))
+        >>> table.columns
+        {'title': DataType(string), 'length': DataType(int64)}
 
     """
 
