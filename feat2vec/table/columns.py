@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,19 @@ import pyarrow.compute as pc
 
 from feat2vec.arrays import Ints
 
+Element = TypeVar("Element", bound=np.generic)
+
 
 def floats_of(numbers: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return numbers as the nearest floats of a type, with NaN for null."""
     return pc.fill_null(numbers.cast(type_, safe=False), float("nan"))
 
 
-def concat(arrays: Sequence[pa.Array], dtype: npt.DTypeLike = np.int32) -> npt.NDArray[Any]:
+@overload
+def concat(arrays: Sequence[pa.Array]) -> Ints: ...
+@overload
+def concat(arrays: Sequence[pa.Array], dtype: type[Element]) -> npt.NDArray[Element]: ...
+def concat(arrays: Sequence[pa.Array], dtype: type[np.generic] = np.int32) -> npt.NDArray[np.generic]:
     """Return chunks as one array."""
     if not arrays:
         return np.zeros(0, dtype)

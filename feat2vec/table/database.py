@@ -1,4 +1,4 @@
-"""Connections to DuckDB: where they spill, and that they neither look for extensions nor for Python variables."""
+"""Connections to DuckDB, which spill only where they are told to, and load no extensions."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ def connect(
     threads: int | None = None,
     memory: str | None = None,
 ) -> duckdb.DuckDBPyConnection:
-    """A connection to a database in memory, or in a file.
+    """Connect to a database in memory, or in a file.
 
-    What a table holds reaches DuckDB as registered Arrow data or as parameters, never as text of a statement.
+    Values of a table must be passed to DuckDB as registered Arrow data or as parameters, never in the text of a
+    statement.
 
     Args:
-        spill: a folder of the caller's for what does not fit into memory. By default nothing is spilled: DuckDB's own
-            default is `.tmp` in the current folder.
-        file: where the database is.
-        threads: that DuckDB uses; all by default.
-        memory: such as "1GB"; 80 % of what there is by default.
+        spill: the folder for data that do not fit into memory. By default nothing is spilled; DuckDB's own default is
+            `.tmp` in the current folder.
+        file: of the database.
+        threads: the number of threads that DuckDB uses; all by default.
+        memory: the most memory that DuckDB uses, such as "1GB"; by default 80 % of the machine's.
+
+    Returns:
+        The connection, to be closed by the caller.
 
     Raises:
-        duckdb.Error: if `memory` is no size.
+        duckdb.Error: when `memory` is not a size.
 
     >>> with connect() as connection:
     ...     connection.sql("select current_setting('temp_directory')").fetchall()

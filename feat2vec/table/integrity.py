@@ -1,7 +1,7 @@
-"""Batches of a file or a stream that keep what their types promise; of others Arrow would read beyond the buffers.
+"""Batches are validated before their values are used, as Arrow would read beyond the buffers of a damaged one.
 
-Arrow's readers take a file's offsets, lengths and dictionary indices as they stand. What is done to such a batch ends
-in a wrong answer or the end of the process, so a batch is validated in full before anything looks at its values.
+Arrow's readers take the offsets, lengths and dictionary indices of a file as they are. Working on a wrong one gives a
+wrong answer or ends the process, so that each batch is validated in full before anything looks at its values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from feat2vec.errors import UserError
 
-# Types whose values are looked at later, each with its row, and the types that have the same buffers.
+# Types whose values are validated later, each with its row, and types that have the same buffers.
 _SAME_BUFFERS = {
     pa.string(): pa.binary(),
     pa.large_string(): pa.large_binary(),
@@ -23,9 +23,11 @@ _SAME_BUFFERS = {
 
 
 def sound_batches(source: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same batches; a UserError where the buffers of one do not fit its type or one another.
+    """Yield the same batches, validated; whether text is UTF-8 is left to `cast_array`, which names the row.
 
-    Whether text is UTF-8 is left to `normal_array`, which names the row and is faster on ASCII.
+    Raises:
+        UserError: when the buffers of a batch do not fit its types or one another.
+
     """
     first_row = 0
     for batch in batches:
@@ -33,7 +35,7 @@ def sound_batches(source: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
         try:
             batch.validate()  # the number of buffers and their sizes: without it a column may not even be taken out
             for name in batch.schema.names:
-                _structure(batch.column(name)).validate(full=True)
+                _as_bytes(batch.column(name)).validate(full=True)
         except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
             rows = f"rows {first_row + 1:,} to {first_row + max(batch.num_rows, 1):,}"
             where = rows if name is None else f"{rows}: column {name!r:.60}"
@@ -45,28 +47,28 @@ def sound_batches(source: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
         yield batch
 
 
-def _structure(array: pa.Array) -> pa.Array:
-    """The array with bytes in place of text, and numbers in place of dates of milliseconds."""
+def _as_bytes(array: pa.Array) -> pa.Array:
+    """Return the array with bytes in place of text, and numbers in place of dates of milliseconds."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    kind = _plain(array.type)
-    return array if kind == array.type else array.view(kind)
+    type_ = _bytes_type(array.type)
+    return array if type_ == array.type else array.view(type_)
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type with the same buffers whose values need not be UTF-8."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _plain(kind.storage_type)
-    if pa.types.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, _plain(kind.value_type), kind.ordered)
-    if pa.types.is_run_end_encoded(kind):
-        return pa.run_end_encoded(kind.run_end_type, _plain(kind.value_type))
-    for is_type, make in _LISTS.items():
-        if is_type(kind):
-            return make(_plain(kind.value_type))
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(_plain(kind.value_type), kind.list_size)
-    return _SAME_BUFFERS.get(kind, kind)
+def _bytes_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type with the same buffers whose values need not be UTF-8."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _bytes_type(type_.storage_type)
+    if pa.types.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _bytes_type(type_.value_type), type_.ordered)
+    if pa.types.is_run_end_encoded(type_):
+        return pa.run_end_encoded(type_.run_end_type, _bytes_type(type_.value_type))
+    for is_type, list_type in _LISTS.items():
+        if is_type(type_):
+            return list_type(_bytes_type(type_.value_type))
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(_bytes_type(type_.value_type), type_.list_size)
+    return _SAME_BUFFERS.get(type_, type_)
 
 
 _LISTS = {

@@ -32,13 +32,13 @@ from feat2vec.table.spelling import (
 )
 from feat2vec.table.stages import Stage, refuse_first, refuse_unless_text
 
-__all__ = ["BETWEEN_WORDS", "UNLIMITED_ITEMS", "WEEKDAYS", "Items", "items_of", "tokens_of"]
+__all__ = ["BETWEEN_WORDS", "UNLIMITED", "WEEKDAYS", "Items", "items_of", "tokens_of"]
 __all__ += ["DECIMAL", "LONG", "MANY", "MANY_DIGITS"]  # old addresses, until rooms use the new
 __all__ += ["respell", "respell_large", "respell_rounded", "spell_floats"]
 
 BETWEEN_WORDS = r"[^\p{L}\p{M}\p{N}_]+"
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-MANY = UNLIMITED_ITEMS = 2**31 - 1
+MANY = UNLIMITED = 2**31 - 1
 NOT_A_KEY = "a key must be finite; write null for a missing one"
 
 
@@ -100,7 +100,7 @@ def _most_items(spec: ItemsSpec) -> int:
     """The number of items of a row that are kept; with `max_share`, that is decided when frequent keys are left out."""
     if not spec.bag:
         return 1
-    return spec.max_items if spec.max_share == 1 else UNLIMITED_ITEMS
+    return spec.max_items if spec.max_share == 1 else UNLIMITED
 
 
 def _items_of_rows(stage: Stage, column: str, spec: ItemsSpec) -> tuple[Ints, pa.ChunkedArray]:

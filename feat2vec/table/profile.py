@@ -57,7 +57,7 @@ class ColumnProfile:
     low: float = np.inf
     high: float = -np.inf
     median: float = 0.0  # of the first stage's distinct numbers
-    whole: bool = True  # whether all numbers are integers
+    are_integers: bool = True  # whether all numbers are, so far
     date_parts: dict[str, None] | None = field(default_factory=dict)  # `month=5` and so on; None: cannot be told
     # Of lists and vectors
     lists_differ: bool = False
@@ -130,7 +130,7 @@ class ColumnProfile:
         if self.low > self.high:  # the first numbers
             self.median = float(np.median(numbers))
         self.low, self.high = min(self.low, float(numbers.min())), max(self.high, float(numbers.max()))
-        self.whole = self.whole and bool((numbers == np.floor(numbers)).all())
+        self.are_integers = self.are_integers and bool((numbers == np.floor(numbers)).all())
         if kind == "date" and self.date_parts is not None:
             try:
                 parts = items_of(keys_stage, self.name, Lookup(parts=DATE_PARTS))
@@ -142,8 +142,8 @@ class ColumnProfile:
         """Whether numbers are codes: as a float64, 00501 would lose its zeros, and 17 digits the last one."""
         if self.is_string:
             return bool(pc.any(pc.match_substring_regex(keys, r"^\s*[-+]?(0\d|\d{16,}\s*$)")).as_py())
-        whole = pa.types.is_integer(self.type) or (pa.types.is_decimal(self.type) and self.type.scale == 0)
-        return whole and bool(np.abs(numbers).max() > 2**53)
+        has_integers = pa.types.is_integer(self.type) or (pa.types.is_decimal(self.type) and self.type.scale == 0)
+        return has_integers and bool(np.abs(numbers).max() > 2**53)
 
     def _add_vectors_in_text(self, stage: Stage, keys: pa.Array) -> None:
         if not self.text_is_vectors or not len(keys):

@@ -1,4 +1,4 @@
-"""Any source of rows to a stream of Arrow record batches with a small set of types."""
+"""Tables: any source of rows as a stream of Arrow record batches with a small set of types."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from feat2vec.errors import UserError, listed, suggest
+from feat2vec.table.casts import cast_array, first_misfit
 from feat2vec.table.integrity import sound_batches
 from feat2vec.table.sources.files import open_files
 from feat2vec.table.sources.registry import describe_sources, object_kinds, scheme_of
@@ -19,10 +20,8 @@ from feat2vec.table.types import (
     batch_rows,
     common_type,
     describe,
-    first_misfit,
     is_supported,
     knows_time_zone,
-    normal_array,
     normal_type,
 )
 
@@ -64,6 +63,11 @@ class Table:
     with or without a time zone, decimals that neither int64 nor float64 holds, null, list<any of these> and
     fixed_size_list<float32 or float64>. A column of another type (struct, map, duration, ...) keeps its type, and
     reading it raises a UserError.
+
+    Example:
+        >>> table = open_table(pa.table({"title": ["Eve", "Kes"], "length": pa.array([112, 110], pa.int16())}))
+        >>> table.columns
+        {'title': DataType(string), 'length': DataType(int64)}
 
     """
 
@@ -134,15 +138,15 @@ class Table:
     def _normal(self, raw: pa.RecordBatch, names: list[str], source: str, first_row: int) -> pa.RecordBatch:
         arrays = []
         for name, array in zip(names, raw.columns, strict=True):
-            kind = self.columns[name]
+            type_ = self.columns[name]
             try:
-                arrays.append(normal_array(array, kind))
+                arrays.append(cast_array(array, type_))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                i = first_misfit(array, kind)
+                i = first_misfit(array, type_)
                 reason = str(error).splitlines()[0]
                 raise UserError(
                     f"{source}: row {first_row + i + 1}: column {name!r}: {_printed_value(array, i)}"
-                    f"cannot be read as {kind}: {reason}"
+                    f"cannot be read as {type_}: {reason}"
                 ) from error
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
@@ -158,15 +162,15 @@ def _printed_value(array: pa.Array, i: int) -> str:
 def _common_columns(parts: Sequence[TablePart]) -> dict[str, pa.DataType]:
     """Return the columns that all the parts have, with types that hold the values of every part."""
     first = parts[0]
-    columns = {name: normal_type(kind) for name, kind in first.types.items()}
+    columns = {name: normal_type(type_) for name, type_ in first.types.items()}
     for part in parts[1:]:
         _refuse_missing_columns(part, first)
         _refuse_missing_columns(first, part)
-        for name, kind in columns.items():
-            common = common_type(kind, normal_type(part.types[name]))
+        for name, type_ in columns.items():
+            common = common_type(type_, normal_type(part.types[name]))
             if common is None:
                 raise UserError(
-                    f"{part.source}: column {name!r} is of type {describe(part.types[name])}, but {describe(kind)} "
+                    f"{part.source}: column {name!r} is of type {describe(part.types[name])}, but {describe(type_)} "
                     f"in the files before it, of which {first.source} is the first: give them one type"
                 )
             columns[name] = common

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from feat2vec.table.stages import kind_of_type
+from feat2vec.table.kinds import kind_of_type
 
 
 def test_kinds_of_types() -> None:

@@ -51,8 +51,8 @@ def test_profiles_do_not_depend_on_stages(tmp_path: Path) -> None:
         pq.write_table(films[2 * i : 2 * i + 2], tmp_path / f"{i}.parquet")
     for stage_bytes in (1, 1 << 20):
         (year, score, title), _ = profile_table(open_table(tmp_path), stage_bytes=stage_bytes)
-        assert (year.kind, year.low, year.high, year.whole, year.missing, year.distinct) == (
+        assert (year.kind, year.low, year.high, year.are_integers, year.missing, year.distinct) == (
             *("number", 1960, 1969, True, 1, 2),
         )
-        assert (score.low, score.high, score.whole, score.missing, score.absent) == (0.5, 8, False, 1, 1)
+        assert (score.low, score.high, score.are_integers, score.missing, score.absent) == (0.5, 8, False, 1, 1)
         assert (title.kind, title.present, title.distinct_share) == ("text", 4, 0.75)

@@ -21,8 +21,9 @@ from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN, Vocabulary
 from feat2vec.export.graph.keys import GraphVocabulary
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.space.geometry import dense
-from feat2vec.table.keys import items_of, respell
-from feat2vec.table.stages import MISSING_NUMBERS
+from feat2vec.table.keys import items_of
+from feat2vec.table.kinds import MISSING_NUMBERS
+from feat2vec.table.spelling import respell
 from tests.table.stages import stage_of
 
 

@@ -111,7 +111,7 @@ def choose_row_names(columns: Sequence[ColumnProfile], left_out: Mapping[str, st
 def _names_every_row(column: ColumnProfile) -> bool:
     if column.refusal or column.absent or not column.sample or not column.distinct == column.rows > 2:
         return False
-    has_names = column.kind in ("text", "date") or (column.kind == "number" and column.whole)
+    has_names = column.kind in ("text", "date") or (column.kind == "number" and column.are_integers)
     return has_names and max(len(str(value)) for value in column.sample) <= LONGEST_ROW_NAME
 
 

@@ -1,15 +1,7 @@
 """What becomes of a column: the first of the RULES that applies decides.
 
-In short (NAMED_AS_KEY are names such as id, film_id, zip_code; a share is of the rows that have a value):
-
-- nothing: no value, one value, values that cannot be read; identifiers, which are text of which 95 % is distinct,
-  integers that are all distinct and counted from 0 or 1, or 1,000 and more, and NAMED_AS_KEY ones of which 95 % are
-  distinct;
-- numeric: numbers, but for NAMED_AS_KEY ones, and at most 20 distinct integers or 150 years that come twice on average;
-- lookup: these, booleans, other text; with `split` where text is a list, with `multi` where the column holds lists;
-- lookup with `parts`: dates, by those of year, month, weekday and hour that differ; numeric where none does;
-- text_cnn: text of several words, some of which several rows have, while the texts are mostly distinct;
-- vector: fractions in lists of one size.
+A column is left out, or becomes a group with the extractor lookup (keys), numeric, text_cnn or vector. Names such as
+id, film_id and zip_code say that numbers are keys (NAMED_AS_KEY).
 """
 
 from __future__ import annotations
@@ -147,8 +139,8 @@ def numbers_too_far_apart(column: ColumnProfile) -> Choice | None:
 
 
 def numbers_that_identify(column: ColumnProfile) -> Choice | None:
-    """Integers that are all distinct and counted from 0 or 1, or many; those named as keys that are nearly distinct."""
-    if column.kind != "number" or not column.whole:
+    """Integers that are all distinct and counted from 0 or 1, or 1,000 and more; named as keys, if 95 % is distinct."""
+    if column.kind != "number" or not column.are_integers:
         return None
     is_dense = column.high - column.low < 2 * column.distinct and not _are_years(column)
     is_counted = is_dense and (column.low in (0, 1) or _is_named_as_key(column))
@@ -160,8 +152,8 @@ def numbers_that_identify(column: ColumnProfile) -> Choice | None:
 
 
 def numbers_as_keys(column: ColumnProfile) -> Choice | None:
-    """Integers that are named as keys, or of which few come twice on average."""
-    if column.kind != "number" or not column.whole or _has_nan(column):  # a lookup takes no NaN
+    """Integers named as keys; at most 20 distinct integers, or 150 years, that come twice on average."""
+    if column.kind != "number" or not column.are_integers or _has_nan(column):  # a lookup takes no NaN
         return None
     are_few = column.distinct <= FEW_NUMBERS or (_are_years(column) and column.distinct <= MANY_YEARS)
     if not _is_named_as_key(column) and not (are_few and 2 * column.distinct <= column.present):
@@ -197,7 +189,7 @@ def _has_nan(column: ColumnProfile) -> bool:
 
 
 def _number_span(column: ColumnProfile) -> str:
-    if column.whole:
+    if column.are_integers:
         return f"{column.low:.15g} to {column.high:.15g}"
     return f"{column.low:.4g} to {column.high:.4g}"
 
@@ -235,7 +227,7 @@ def prose(column: ColumnProfile) -> Choice | None:
 
 
 def text_that_identifies(column: ColumnProfile) -> Choice | None:
-    """Text that is nearly all distinct."""
+    """Text of which 95 % is distinct."""
     if column.distinct_share < IDENTIFIER_SHARE:
         return None
     facts = f"{column.distinct:,} values in {column.present:,} rows{_resemblance(column)}"

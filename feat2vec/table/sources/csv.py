@@ -7,38 +7,20 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import chain
 
 import pyarrow as pa
 
 from feat2vec.errors import UserError
+from feat2vec.table.sources.csv_file import BLOCK_BYTES, LAST_FIELD, CsvFile
+from feat2vec.table.sources.csv_problems import LONGEST_LINE, find_problem
 from feat2vec.table.sources.registry import FileFormat, register
 from feat2vec.table.types import TablePart, column_types
 
-BLOCK_BYTES = 2**23
 LONGEST_HEADER_BYTES = BLOCK_BYTES // 2
-LONGEST_LINE = (
-    2 * BLOCK_BYTES
-)  # characters of a value, or bytes of a line, that are held to say what is wrong with the row
-DELIMITERS = "if it should have more, put commas, semicolons, tabs or | between them, in every row"  # of one column
-LAST_FIELD = "\x1eend of the file\x1e"  # in a last row that is added: when it does not come back, a quote is open
+# What is said of a file that seems to have one column.
+DELIMITERS = "if it should have more, put commas, semicolons, tabs or | between them, in every row"
 _QUOTE_OR_LINE_END = re.compile(rb'["\r\n]')
 _QUOTED = re.compile(rb'"[^"]*"')
-
-
-@dataclass(frozen=True)
-class _CsvFile:
-    path: str
-    compression: str | None
-    names: tuple[str, ...] = ()
-    delimiter: str = ","
-
-    def open(self) -> pa.NativeFile:
-        return pa.input_stream(self.path, compression=self.compression)
-
-    def last_row(self) -> str:
-        return self.delimiter.join([LAST_FIELD] * len(self.names)) + "\n"
 
 
 class _RowBytes(io.RawIOBase):
@@ -78,7 +60,7 @@ def open_csv(path: str, compression: str | None, delimiter: str | None) -> Table
         UserError: when the header cannot be read.
 
     """
-    file = _CsvFile(path, compression)
+    file = CsvFile(path, compression)
     try:
         with file.open() as stream:
             header, _ = _split_header(path, stream.read(BLOCK_BYTES))
@@ -92,7 +74,7 @@ def open_csv(path: str, compression: str | None, delimiter: str | None) -> Table
             f"{path}: header: {error}: the first line must hold the names of the columns; is it there?"
         ) from error
     types = column_types(path, [(name, pa.string()) for name in names])
-    file = _CsvFile(path, compression, tuple(types), delimiter)
+    file = CsvFile(path, compression, tuple(types), delimiter)
     return TablePart(path, types, lambda columns: _read(file, columns))
 
 
@@ -144,7 +126,7 @@ def _delimiter(header: bytes) -> str:
     return "," if b"," in bare or most_frequent not in bare else most_frequent.decode()
 
 
-def _read(file: _CsvFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _read(file: CsvFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
     try:
         with file.open() as stream:
             _, rest = _split_header(file.path, stream.read(BLOCK_BYTES))
@@ -153,7 +135,7 @@ def _read(file: _CsvFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
         raise _unreadable(file, error) from error
 
 
-def _reader(file: _CsvFile, rows: _RowBytes, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _reader(file: CsvFile, rows: _RowBytes, columns: list[str]) -> Iterator[pa.RecordBatch]:
     import pyarrow.csv as arrow_csv
 
     reader: Iterator[pa.RecordBatch] = arrow_csv.open_csv(
@@ -185,67 +167,16 @@ def _without_last_row(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
     yield held.slice(0, held.num_rows - 1)
 
 
-def _unreadable(file: _CsvFile, error: Exception) -> UserError:
+def _unreadable(file: CsvFile, error: Exception) -> UserError:
     """Say what is wrong with the file, which is read a second time, slowly, to find the row."""
     limit = csv.field_size_limit(LONGEST_LINE)  # so that what is too long can be told from a quote that is open
     try:
         with file.open() as stream:
-            return UserError(_find_problem(file, stream) or f"{file.path}: cannot be read as CSV: {error}")
+            return UserError(find_problem(file, stream) or f"{file.path}: cannot be read as CSV: {error}")
     except (OSError, pa.ArrowException) as reason:
         return UserError(f"{file.path}: cannot be read: {reason}: is the file whole?")
     finally:
         csv.field_size_limit(limit)
-
-
-def _find_problem(file: _CsvFile, stream: pa.NativeFile) -> str | None:
-    number = 0
-    row: list[str] = []
-    text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-    rows = csv.reader(chain(_lines(text), [file.last_row()]), delimiter=file.delimiter)
-    try:
-        next(filter(None, rows))  # the header is the first line that is not blank
-        for row in rows:
-            number += bool(row) or len(file.names) == 1
-            problem = _row_problem(file, row) if row else None
-            if problem and LAST_FIELD not in row[-1]:
-                return f"{file.path}: row {number}: {problem}"
-    except csv.Error:  # a value as long as several blocks
-        return (
-            f"{file.path}: row {number + 1}: a value or a line is longer than {LONGEST_LINE:,} characters: "
-            f"a quote may be opened and never closed; {BLOCK_BYTES:,} bytes of a row can be read"
-        )
-    if row == [LAST_FIELD] * len(file.names):
-        return None
-    return f"{file.path}: row {number}: a quote is opened and never closed: close it, or double the quotes in a value"
-
-
-def _lines(text: io.TextIOWrapper) -> Iterator[str]:
-    """The lines of a file, none of which is held when it is too long."""
-    while line := text.readline(LONGEST_LINE + 1):
-        if len(line) > LONGEST_LINE:
-            raise csv.Error("line is too long")
-        yield line
-
-
-def _row_problem(file: _CsvFile, row: list[str]) -> str | None:
-    if len(row) != len(file.names):
-        return (
-            f"expected {len(file.names)} fields, received {len(row)}: "
-            f"put values that hold {file.delimiter!r} in double quotes, or fix the row"
-        )
-    sizes = [len(value.encode(errors="surrogateescape")) for value in row]
-    if sum(sizes) > BLOCK_BYTES:  # between one and two blocks it depends on where the row begins
-        most, name = max(zip(sizes, file.names, strict=True))
-        return (
-            f"has {sum(sizes):,} bytes, {most:,} of them in column {name!r}, and {BLOCK_BYTES:,} can be read: "
-            "shorten the value, or write the table as Parquet"
-        )
-    for name, value in zip(file.names, row, strict=True):
-        if not value.isascii() and any("\udc80" <= letter <= "\udcff" for letter in value):
-            return f"column {name!r} is not UTF-8: {value.encode(errors='surrogateescape')[:60]!r}: save it as UTF-8"
-        if "\0" in value:
-            return f"column {name!r} holds a NUL byte: {value[:60]!r}: remove it"
-    return None
 
 
 register(

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -69,7 +68,7 @@ def open_json(path: str, compression: str | None) -> TablePart:
         with _query(_STRUCTURES, file) as reader:
             structures = [json.loads(text) for batch in reader for text in batch.column(0).to_pylist()]
         types = _merge_types(file, structures) if structures else {}
-        floats = {name for name, kind in types.items() if _duckdb_type(kind).startswith("DOUBLE")}
+        floats = {name for name, type_ in types.items() if _duckdb_type(type_).startswith("DOUBLE")}
         _refuse_inexact(file, structures, floats)
     except (OSError, pa.ArrowException, _duckdb_error()) as error:
         raise _unreadable(file, error) from error
@@ -79,7 +78,7 @@ def open_json(path: str, compression: str | None) -> TablePart:
     return TablePart(path, types, lambda columns: _read(file, types, columns))
 
 
-def _refuse_inexact(file: _JsonFile, structures: list[Any], floats: set[str]) -> None:
+def _refuse_inexact(file: _JsonFile, structures: list[object], floats: set[str]) -> None:
     """Name the first row with a number that its column, one of floats, would change."""
     if not floats:
         return
@@ -95,10 +94,10 @@ def _refuse_inexact(file: _JsonFile, structures: list[Any], floats: set[str]) ->
                     raise UserError(f"{file.path}: row {number}: {problem}")
 
 
-def _may_hold_integers(structures: list[Any], floats: set[str]) -> bool:
+def _may_hold_integers(structures: list[object], floats: set[str]) -> bool:
     """Whether some row may have an integer in one of these columns; of lists it is not known."""
     for structure in structures:
-        for name, value in structure.items() if structure != "JSON" else ():
+        for name, value in structure.items() if isinstance(structure, dict) else ():
             text = json.dumps(value)
             if name in floats and ("BIGINT" in text or "[" in text):
                 return True
@@ -113,8 +112,8 @@ def _merge_types(file: _JsonFile, structures: list[object]) -> dict[str, pa.Data
             continue
         if not isinstance(structure, dict):
             raise _unreadable(file, ValueError("not every row is an object"))
-        for name, kind in structure.items():
-            types[name] = common_type(types.get(name, pa.null()), _type(kind)) or _TYPES["JSON"]
+        for name, value_structure in structure.items():
+            types[name] = common_type(types.get(name, pa.null()), _type(value_structure)) or _TYPES["JSON"]
     return types
 
 
@@ -144,10 +143,10 @@ def _type(structure: object) -> pa.DataType:
     return _TYPES.get(structure, unsupported(structure)) if isinstance(structure, str) else unsupported("objects")
 
 
-def _duckdb_type(kind: pa.DataType) -> str:
-    if pa.types.is_list(kind):
-        return f"{_duckdb_type(kind.value_type)}[]"
-    return _DUCKDB.get(kind, "VARCHAR")
+def _duckdb_type(type_: pa.DataType) -> str:
+    if pa.types.is_list(type_):
+        return f"{_duckdb_type(type_.value_type)}[]"
+    return _DUCKDB.get(type_, "VARCHAR")
 
 
 def _read(file: _JsonFile, types: dict[str, pa.DataType], columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -156,9 +155,9 @@ def _read(file: _JsonFile, types: dict[str, pa.DataType], columns: list[str]) ->
         first_name = names_by_casefold.setdefault(name.casefold(), name)
         if first_name != name:
             raise UserError(f"{file.path}: columns {first_name!r} and {name!r} differ only in case: rename one of them")
-    kinds = {name: _duckdb_type(types[name]) for name in columns}
+    duckdb_types = {name: _duckdb_type(types[name]) for name in columns}
     try:
-        with _query("from read_json($path, columns=$columns, {options})", file, kinds) as reader:
+        with _query("from read_json($path, columns=$columns, {options})", file, duckdb_types) as reader:
             for batch in reader:
                 arrays = [_without_values(batch.column(i), types[name]) for i, name in enumerate(columns)]
                 yield pa.RecordBatch.from_arrays(arrays, names=columns)
@@ -166,13 +165,13 @@ def _read(file: _JsonFile, types: dict[str, pa.DataType], columns: list[str]) ->
         raise _unreadable(file, error) from error
 
 
-def _without_values(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _without_values(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return the array, as nulls where the file has nothing but nulls, which DuckDB had to read as some type."""
-    if pa.types.is_null(kind):
+    if pa.types.is_null(type_):
         return pa.nulls(len(array))
-    if pa.types.is_list(kind) and pa.types.is_null(kind.value_type):
+    if pa.types.is_list(type_) and pa.types.is_null(type_.value_type):
         children = [pa.nulls(len(array.values))]
-        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], -1, array.offset, children)
+        return pa.Array.from_buffers(type_, len(array), array.buffers()[:2], -1, array.offset, children)
     return array
 
 

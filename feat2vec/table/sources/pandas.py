@@ -39,10 +39,10 @@ def open_pandas(frame: pd.DataFrame) -> TablePart:
         try:
             if _holds_objects(frame[name].dtype):
                 arrays[name] = _convert_objects(name, frame[name])
-            kind = arrays[name].type if name in arrays else _series_type(frame[name])
+            type_ = arrays[name].type if name in arrays else _series_type(frame[name])
         except UserError as error:
-            refused[name], kind = error, pa.null()
-        fields.append((name, kind))
+            refused[name], type_ = error, pa.null()
+        fields.append((name, type_))
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         for name in columns:
@@ -133,7 +133,7 @@ def _kinds(values: list[Any]) -> set[str]:
         lists: list[Any] = [value for value in values if isinstance(value, _KINDS["lists"])]
         typed = {value.dtype.type for value in lists if isinstance(value, np.ndarray) and value.dtype != object}
         loose: Iterator[Any] = chain.from_iterable(
-            v for v in lists if not isinstance(v, np.ndarray) or v.dtype == object
+            value for value in lists if not isinstance(value, np.ndarray) or value.dtype == object
         )
         kinds |= {f"lists of {kind}" for kind in _kinds(list(loose)) | {_kind(cls) for cls in typed}}
     return kinds

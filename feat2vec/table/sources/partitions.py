@@ -16,35 +16,40 @@ _MISSING = "__HIVE_DEFAULT_PARTITION__"
 
 
 def partitioned(part: TablePart, source: str, path: str) -> TablePart:
-    """The part of a file with the columns that the folders between the source and the file tell."""
-    told = {
-        unquote(name): None if value == _MISSING else unquote(value)
-        for name, equals, value in (folder.partition("=") for folder in _folders(source, path))
-        if name and equals
-    }
-    if not told:
+    """Return the part of a file, with a column for each folder `name=value` between the source and the file."""
+    folder_values: dict[str, str | None] = {}
+    for folder in _folders(source, path):
+        name, equals, value = folder.partition("=")
+        if name and equals:
+            folder_values[unquote(name)] = None if value == _MISSING else unquote(value)
+    if not folder_values:
         return part
-    both = [name for name in told if name in part.types]
-    if both:
-        raise UserError(f"{path}: column {both[0]!r} is in the file and in its folder's name: rename one of them")
+    for name in folder_values:
+        if name in part.types:
+            raise UserError(f"{path}: column {name!r} is in the file and in its folder's name: rename one of them")
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
-        own = [name for name in columns if name in part.types]
-        for batch in part.read(own or list(part.types)[:1]):  # something has to tell how many rows there are
-            arrays = [
-                pa.repeat(pa.scalar(told[name], pa.string()), batch.num_rows) if name in told else batch.column(name)
-                for name in columns
-            ]
+        file_columns = [name for name in columns if name in part.types]
+        if not file_columns:
+            file_columns = list(part.types)[:1]  # which tells how many rows there are
+        for batch in part.read(file_columns):
+            arrays = []
+            for name in columns:
+                if name in folder_values:
+                    value = pa.scalar(folder_values[name], pa.string())
+                    arrays.append(pa.repeat(value, batch.num_rows))
+                else:
+                    arrays.append(batch.column(name))
             yield pa.RecordBatch.from_arrays(arrays, names=columns)
 
-    return TablePart(part.source, {**part.types, **dict.fromkeys(told, pa.string())}, read)
+    return TablePart(part.source, {**part.types, **dict.fromkeys(folder_values, pa.string())}, read)
 
 
 def _folders(source: str, path: str) -> list[str]:
     """The names of the folders below a folder or a glob's fixed part."""
     if source == path:
         return []
-    fixed = source
-    while glob.has_magic(fixed) and not os.path.isdir(fixed):
-        fixed = os.path.dirname(fixed)
-    return os.path.relpath(os.path.dirname(path), fixed or ".").split(os.sep)
+    root = source
+    while glob.has_magic(root) and not os.path.isdir(root):
+        root = os.path.dirname(root)
+    return os.path.relpath(os.path.dirname(path), root or ".").split(os.sep)

@@ -34,7 +34,7 @@ def open_polars(frame: polars.DataFrame | polars.LazyFrame) -> TablePart:
         schema = lazy.collect_schema()
     except polars.exceptions.PolarsError as error:
         raise UserError(f"{source}: {str(error).splitlines()[0]}") from error
-    types = column_types(source, [(name, _polars_type(name, kind)) for name, kind in schema.items()])
+    types = column_types(source, [(name, _polars_type(name, type_)) for name, type_ in schema.items()])
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         try:
@@ -46,15 +46,15 @@ def open_polars(frame: polars.DataFrame | polars.LazyFrame) -> TablePart:
     return TablePart(source, types, read)
 
 
-def _polars_type(name: str, kind: polars.DataType) -> pa.DataType:
+def _polars_type(name: str, type_: polars.DataType) -> pa.DataType:
     import polars
 
-    if kind == polars.Object:  # its Arrow form is the addresses of Python objects
+    if type_ == polars.Object:  # its Arrow form is the addresses of Python objects
         return unsupported("Python objects")
     try:
-        return polars.DataFrame(schema=polars.Schema({name: kind})).to_arrow().schema.field(0).type
+        return polars.DataFrame(schema=polars.Schema({name: type_})).to_arrow().schema.field(0).type
     except pa.ArrowException:
-        return unsupported(f"polars {kind}")
+        return unsupported(f"polars {type_}")
 
 
 register(ObjectKind("a polars frame", open_if_polars))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -20,6 +20,10 @@ from feat2vec.table.sources.registry import Scheme, register
 from feat2vec.table.types import TablePart, column_types, unsupported
 from feat2vec.terminal import printable, shortened
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+    import tensorflow_datasets as tfds
+
 _ROWS_PER_BATCH = 2**12
 
 
@@ -28,7 +32,7 @@ class _Column:
     """A feature that is no dict: where it is, its type, and the names of its classes if it has any."""
 
     path: tuple[str, ...]
-    kind: pa.DataType
+    type_: pa.DataType
     labels: tuple[str, ...] | None = None
 
 
@@ -46,7 +50,7 @@ def open_tfds(source: str) -> TablePart:
     if not isinstance(features, tfds.features.FeaturesDict):
         raise UserError(f"{source}: its rows are no dict of features but {features!r}: it cannot be read as a table")
     columns = {"/".join(column.path): column for column in _columns(features)}
-    types = column_types(source, [(name, column.kind) for name, column in columns.items()])
+    types = column_types(source, [(name, column.type_) for name, column in columns.items()])
 
     def read(names: list[str]) -> Iterator[pa.RecordBatch]:
         for rows in _dataset(builder, split, {columns[name].path[0] for name in names}).ragged_batch(_ROWS_PER_BATCH):
@@ -56,7 +60,7 @@ def open_tfds(source: str) -> TablePart:
     return TablePart(source, types, read)
 
 
-def _prepared(source: str, name: str) -> Any:
+def _prepared(source: str, name: str) -> tfds.core.DatasetBuilder:
     """Return the builder, its data on disk."""
     import tensorflow_datasets as tfds
 
@@ -80,7 +84,7 @@ def _prepared(source: str, name: str) -> Any:
     return builder
 
 
-def _announce_download(source: str, builder: Any) -> None:
+def _announce_download(source: str, builder: tfds.core.DatasetBuilder) -> None:
     """Say what will be downloaded; refuse at once where there is no network, as TFDS would try for minutes."""
     try:
         files = builder.url_infos or {}
@@ -114,14 +118,14 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
-def _check_split(source: str, builder: Any, split: str) -> None:
+def _check_split(source: str, builder: tfds.core.DatasetBuilder, split: str) -> None:
     known = [*builder.info.splits, "all"]
     for name in re.sub(r"\[[^\]]*\]", "", split).split("+"):
         if builder.info.splits and name.strip() not in known:
             raise UserError(f"{source}: no split {name!r}{suggest(name, known)}; it has {', '.join(known[:-1])}")
 
 
-def _columns(feature: Any, path: tuple[str, ...] = ()) -> Iterator[_Column]:
+def _columns(feature: tfds.features.FeatureConnector, path: tuple[str, ...] = ()) -> Iterator[_Column]:
     """Yield the features that are no dict; classes are compared exactly, as a video is a Sequence too."""
     import tensorflow_datasets as tfds
 
@@ -130,15 +134,15 @@ def _columns(feature: Any, path: tuple[str, ...] = ()) -> Iterator[_Column]:
             yield from _columns(inner, (*path, name))
     elif type(feature) is tfds.features.Sequence:
         for column in _columns(feature.feature, path):
-            is_nested = pa.types.is_fixed_size_list(column.kind) or isinstance(column.kind, pa.OpaqueType)
-            yield replace(column, kind=unsupported(repr(feature)) if is_nested else pa.list_(column.kind))
+            is_nested = pa.types.is_fixed_size_list(column.type_) or isinstance(column.type_, pa.OpaqueType)
+            yield replace(column, type_=unsupported(repr(feature)) if is_nested else pa.list_(column.type_))
     elif type(feature) is tfds.features.ClassLabel and feature.names:
         yield _Column(path, pa.string(), tuple(feature.names))
     else:
         yield _Column(path, _type(feature))
 
 
-def _type(feature: Any) -> pa.DataType:
+def _type(feature: tfds.features.FeatureConnector) -> pa.DataType:
     import tensorflow_datasets as tfds
 
     f = tfds.features
@@ -155,7 +159,7 @@ def _type(feature: Any) -> pa.DataType:
     return pa.list_(value, feature.shape[0]) if fixed else pa.list_(value)
 
 
-def _dataset(builder: Any, split: str, names: set[str]) -> Any:
+def _dataset(builder: tfds.core.DatasetBuilder, split: str, names: set[str]) -> tf.data.Dataset:
     """Read the split in its order on disk, with nothing else decoded than these features."""
     import tensorflow_datasets as tfds
 
