@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import numpy as np
 
 from feat2vec.encode.entry_tables import Array
 from feat2vec.errors import UserError, in_a_line
+from feat2vec.writing import replace_durably
 
 FACTS = "facts"
 ANEW = "start anew with --force"
@@ -51,9 +51,7 @@ def fill_checkpoint(path: Path, facts: Mapping[str, Any], arrays: Mapping[str, A
 def commit_checkpoint(path: Path) -> None:
     """Let what was filled take the place of the checkpoint before, once the disk has it."""
     with _intact(path) as partial:
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
+        replace_durably(partial, path)
 
 
 @contextmanager
