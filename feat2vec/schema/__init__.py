@@ -1,4 +1,5 @@
-"""What a user asks for: YAML text to frozen options, every problem at once with its line.
+"""Schemas: what a user asks for, from YAML to frozen options, with every problem of a file at once.
 
-In: a YAML file, text or mapping, and settings. Out: a `Schema`. Open `options.py` first.
+In: a YAML file, text or mapping, and settings such as `training.epochs=5`. Out: a `Schema`, by `read_schema` in
+`reading.py`; or a `UserError` with a line for each problem. Open `options.py` first.
 """

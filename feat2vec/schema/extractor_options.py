@@ -1,4 +1,8 @@
-"""The extractors' options: each class says how a group is encoded; its Keras layer is registered in extractors.py."""
+"""The options of extractors, and the registry that schemas choose from by `type`.
+
+Each class also says how the columns of its groups are encoded. The Keras layer of an extractor is registered under the
+same name in the room `model`.
+"""
 
 from __future__ import annotations
 
@@ -15,40 +19,36 @@ Dim = Annotated[int, Field(ge=1, le=65_536)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0)]
 Text = Annotated[str, Field(min_length=1)]
-Many = Field(strict=False)  # YAML lists become tuples
+Many = Field(strict=False)  # for tuples: YAML has lists, which are taken too
 
 
 class ExtractorSpec(Spec):
-    """The base of every extractor's options. `encoding` names how encode.py turns the group's columns into entries.
+    """The base of the options of every extractor."""
 
-    The group's vectors are multiplied by `gain`: what many items add up to can be kept from drowning the other groups.
-    """
-
-    encoding: ClassVar[Literal["items", "tokens", "numbers", "vector"]]
+    encoding: ClassVar[Literal["items", "tokens", "numbers", "vector"]]  # how the columns become entries
     type: str
+    # The factor of the group's vectors. A sum of many items is long, and outweighs other groups unless it is reduced.
     gain: Annotated[float, Field(gt=0)] = 1.0
 
     def conflicts(self, columns: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
-        """What is wrong although each key is right: (path below the extractor, message)."""
+        """Yield what is wrong although each key is right by itself: a path below the extractor, and a message."""
         if self.encoding != "numbers" and len(columns) > 1:
             yield (), f"{self.type} takes one column, received {len(columns)}; make a group for each"
 
 
 class ItemsSpec(ExtractorSpec):
-    """A group that is one key, or a bag of keys.
-
-    Keys that come more than `max_share` times as often as there are rows are left out, as if no row had them.
-    """
+    """A group that is one key, or a bag of keys."""
 
     encoding = "items"
-    multi: bool = False
-    split: Text | None = None
-    max_items: Count = 16
-    min_count: Count = 1
-    max_size: Count | None = None
-    max_share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    weights: Text | None = None
-    bins: Annotated[int, Field(ge=2, le=10_000)] | None = None
+    multi: bool = False  # whether the column holds lists
+    split: Text | None = None  # the separator of keys in a text; `words` for its words
+    max_items: Count = 16  # of a row; further ones are left out
+    min_count: Count = 1  # rarer keys are unseen
+    max_size: Count | None = None  # of the vocabulary
+    max_share: Annotated[float, Field(gt=0, le=1)] = 1.0  # more frequent keys are left out; 1 is once a row
+    weights: Text | None = None  # the column with a weight for each item
+    bins: Annotated[int, Field(ge=2, le=10_000)] | None = None  # of a column of numbers, which become keys
+    # The parts of a column of dates, each a key.
     parts: Annotated[tuple[Literal["year", "quarter", "month", "day", "weekday", "hour"], ...], Many] = ()
 
     @property
@@ -58,9 +58,9 @@ class ItemsSpec(ExtractorSpec):
 
     def conflicts(self, columns: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         yield from super().conflicts(columns)
-        several = [key for key in ("split", "bins", "parts", "weights") if getattr(self, key)]
-        if len(several) > 1:
-            yield (several[1],), f"cannot be combined with `{several[0]}`; keep one of them"
+        exclusive_keys = [key for key in ("split", "bins", "parts", "weights") if getattr(self, key)]
+        if len(exclusive_keys) > 1:
+            yield (exclusive_keys[1],), f"cannot be combined with `{exclusive_keys[0]}`; keep one of them"
         if self.bins and self.multi:
             yield ("bins",), "bins are for a column of single numbers; remove `multi`"
         if len(set(self.parts)) < len(self.parts):
@@ -73,9 +73,9 @@ class TokensSpec(ExtractorSpec):
     """A group that is a text, as a sequence of tokens."""
 
     encoding = "tokens"
-    max_tokens: Count = 32
-    min_count: Count = 1
-    max_size: Count | None = None
+    max_tokens: Count = 32  # of a text; further ones are left out
+    min_count: Count = 1  # rarer tokens are unseen
+    max_size: Count | None = None  # of the vocabulary
 
 
 class NumbersSpec(ExtractorSpec):
@@ -94,11 +94,20 @@ class VectorSpec(ExtractorSpec):
 
 SpecClass = TypeVar("SpecClass", bound=ExtractorSpec)
 EXTRACTORS: dict[str, type[ExtractorSpec]] = {}
-HOLDERS: list[type[Spec]] = []  # models that hold any registered extractor, the inner ones first
+HOLDERS: list[type[Spec]] = []  # the classes with a field for any registered extractor, the inner ones first
 
 
 def extractor(name: str) -> Callable[[type[SpecClass]], type[SpecClass]]:
-    """Register an extractor's options under the name that schemas give as `type`.
+    """Register the options of an extractor.
+
+    Args:
+        name: What schemas give as `type`.
+
+    Returns:
+        A decorator of the class, which derives from `ItemsSpec`, `TokensSpec`, `NumbersSpec` or `VectorSpec`.
+
+    Raises:
+        ValueError: The name is taken or no name, or the class does not have it as its `type`.
 
     >>> from feat2vec.specs import ItemsSpec
     >>> @feat2vec.extractor("postcode")
@@ -108,12 +117,14 @@ def extractor(name: str) -> Callable[[type[SpecClass]], type[SpecClass]]:
     ...     "place": {"column": "postcode", "extractor": "postcode"}, "price": {"column": "price"},
     ... }}).groups["place"].extractor.type
     'postcode'
+
     """
 
     def register(spec: type[SpecClass]) -> type[SpecClass]:
-        before = EXTRACTORS.get(name, spec)
-        if (before.__module__, before.__qualname__) != (spec.__module__, spec.__qualname__):  # a reload is no conflict
-            raise ValueError(f"the extractor {name!r} is registered already, by {before}. Received: {spec}")
+        registered = EXTRACTORS.get(name, spec)
+        is_reload = (registered.__module__, registered.__qualname__) == (spec.__module__, spec.__qualname__)
+        if not is_reload:
+            raise ValueError(f"the extractor {name!r} is registered already, by {registered}. Received: {spec}")
         if not name.isidentifier():
             raise ValueError(f"an extractor's name is letters, digits and underscores. Received: {name!r}")
         if not hasattr(spec, "encoding"):
@@ -122,8 +133,8 @@ def extractor(name: str) -> Callable[[type[SpecClass]], type[SpecClass]]:
         if spec.model_fields["type"].default != name or get_args(spec.model_fields["type"].annotation) != (name,):
             raise ValueError(f'{spec.__name__} needs the field `type: Literal["{name}"] = "{name}"`')
         EXTRACTORS[name] = spec
-        for model in HOLDERS:
-            model.model_rebuild(force=True)
+        for holder in HOLDERS:  # their fields may now hold this class too
+            holder.model_rebuild(force=True)
         return spec
 
     return register
@@ -131,16 +142,16 @@ def extractor(name: str) -> Callable[[type[SpecClass]], type[SpecClass]]:
 
 @extractor("lookup")
 class Lookup(ItemsSpec):
-    """A vector for each key; a bag's vectors are combined, in training without a random `item_dropout` of the items."""
+    """A vector for each key; the vectors of a bag are combined."""
 
     type: Literal["lookup"] = "lookup"
     combiner: Literal["sum", "mean", "sqrtn"] = "sum"
-    item_dropout: Share = 0.0
+    item_dropout: Share = 0.0  # the share of items that training leaves out at random
 
 
 @extractor("text_cnn")
 class TextCnn(TokensSpec):
-    """Convolutions over token vectors, max over time, a projection."""
+    """Convolutions over token vectors, the maximum over time, and a projection (Kim, 2014)."""
 
     type: Literal["text_cnn"] = "text_cnn"
     token_dim: Dim = 64

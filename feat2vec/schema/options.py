@@ -1,6 +1,8 @@
-"""The schema: YAML to frozen objects, every problem of a file at once.
+"""The options of a schema, as frozen objects.
 
-A YAML key, the field that holds it and the constructor's argument have the same name.
+A YAML key, the field that holds it and the constructor's argument have the same name. Each class is one mapping of the
+YAML; `Schema` is the whole file. The options of extractors are in `extractor_options.py`, checks of several options in
+`cross_checks.py`; `reading.py` makes a schema of a file.
 """
 
 from __future__ import annotations
@@ -44,13 +46,16 @@ from feat2vec.schema.yaml_text import dump_document
 
 
 @dataclass(frozen=True)
-class _Typed:
-    """The short form `lookup` for `{type: lookup}`; without a `type` it is the default."""
+class _ShortForm:
+    """The annotation of a field with a `type`: the text `lookup` is short for `{type: lookup}`.
+
+    A mapping without a `type` has the default one.
+    """
 
     default: str
 
     def fill(self, value: object) -> object:
-        """The value with its type."""
+        """Return the value as a mapping with its type."""
         if isinstance(value, dict):
             return {"type": self.default, **value}
         return {"type": value} if isinstance(value, str) else value
@@ -59,20 +64,22 @@ class _Typed:
         return core_schema.no_info_before_validator_function(self.fill, handler(source))
 
     def __get_pydantic_json_schema__(self, source: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        long = handler(source)
-        names: list[str] = []
-        for option in (handler.resolve_ref_schema(option) for option in long.get("oneOf", [long])):
-            tag, required = option["properties"]["type"], option.get("required", [])
-            tags = tag.get("enum", [tag.get("const")])
-            names += [] if required else tags
-            if self.default not in tags:
+        long_form = handler(source)
+        short_forms: list[str] = []  # the types that need no other key
+        for reference in long_form.get("oneOf", [long_form]):
+            option = handler.resolve_ref_schema(reference)
+            type_schema, required = option["properties"]["type"], option.get("required", [])
+            types = type_schema.get("enum", [type_schema.get("const")])
+            if not required:
+                short_forms += types
+            if self.default not in types:
                 option["required"] = ["type", *(key for key in required if key != "type")]
-        return {"anyOf": [{"enum": names}, long]}
+        return {"anyOf": [{"enum": short_forms}, long_form]}
 
 
 @dataclass(frozen=True)
 class _Registered:
-    """The class that a registry, of extractors or objectives, has under the value's `type`."""
+    """The annotation of a field that holds options of a registered extractor or objective, by their `type`."""
 
     registry: Mapping[str, type[Spec]]
 
@@ -81,7 +88,8 @@ class _Registered:
         return core_schema.tagged_union_schema(choices, discriminator="type")
 
 
-def _one_or_more(value: object) -> object:
+def _to_sequence(value: object) -> object:
+    """A single column as a sequence of one."""
     return value if isinstance(value, (list, tuple, dict)) else (value,)
 
 
@@ -91,16 +99,16 @@ class Group(Spec):
     columns: Annotated[
         tuple[Text, ...],
         Field(strict=False, min_length=1, validation_alias=AliasChoices("columns", "column")),
-        BeforeValidator(_one_or_more),
+        BeforeValidator(_to_sequence),
     ]
-    extractor: Annotated[ExtractorSpec, _Registered(EXTRACTORS), _Typed("lookup")] = Lookup()
+    extractor: Annotated[ExtractorSpec, _Registered(EXTRACTORS), _ShortForm("lookup")] = Lookup()
 
     @classmethod
     def __get_pydantic_json_schema__(cls, source: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(source))
-        names = schema["properties"].pop("columns")
-        short = {"type": "string", "minLength": 1}
-        schema["properties"] = {"column": short, "columns": {"anyOf": [short, names]}} | schema["properties"]
+        several = schema["properties"].pop("columns")
+        single = {"type": "string", "minLength": 1}
+        schema["properties"] = {"column": single, "columns": {"anyOf": [single, several]}} | schema["properties"]
         schema["required"] = [name for name in schema.get("required", ()) if name != "columns"]
         schema["oneOf"] = [{"required": ["column"]}, {"required": ["columns"]}]
         return schema
@@ -110,17 +118,20 @@ class Group(Spec):
 
 
 class ModelSpec(Spec):
-    """The size of the space, or its ranks (RaFM); vectors begin as normal numbers of standard deviation `scale`."""
+    """The space of the vectors, and the terms of a score."""
 
-    dim: Dim = 50
-    scale: Annotated[float, Field(gt=0, le=10)] = 0.1
+    dim: Dim = 50  # the dimensions of every vector
+    scale: Annotated[float, Field(gt=0, le=10)] = 0.1  # the standard deviation of the initial normal weights
+    # The dimensions of each level, instead of `dim` (RaFM; Chen et al., 2019): rare values have few. See `levels.py`.
     ranks: Annotated[tuple[Dim, ...], Many, Field(min_length=1)] | None = None
-    bias: bool = False
-    # Groups that tell of one thing, such as a film's id and its title: their vectors add up to one, which meets the
-    # other groups', so that there are no pairs among them.
+    bias: bool = False  # whether scores have a constant and a linear term for each value
+    # Sets of groups that describe one thing, such as a film's id and its title. The vectors of a set are added up, and
+    # the sum is paired with the other groups; there are no pairs within a set.
     together: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()
+    # How a value's vectors below its own level learn. strict: from their level's loss alone (Algorithm 1 of RaFM);
+    # joint: also from the top level's loss, as in the code of its authors.
     dependents: Literal["joint", "strict"] = "joint"
-    level_sharing: Literal["separate", "truncate"] = "separate"
+    level_sharing: Literal["separate", "truncate"] = "separate"  # see `levels.py`
 
     @property
     def levels(self) -> Levels:
@@ -145,14 +156,14 @@ Targets = Annotated[
 
 
 class Noise(Spec):
-    """Two-step noise: Q1 over groups, Q2 over a group's values."""
+    """Two-step noise: Q1 chooses the group that is replaced, Q2 a value of it."""
 
-    alpha_groups: Annotated[float, Field(ge=0, le=10)] = 0.25
-    alpha_values: Annotated[float, Field(ge=0, le=10)] = 0.75
-    negatives: Annotated[int, Field(ge=1, le=1_000_000)] = 5
-    sharing: Literal["record", "batch"] = "record"
-    joint: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()
-    # The groups that are replaced, none being all; with a number for each, Q1 is in proportion to those.
+    alpha_groups: Annotated[float, Field(ge=0, le=10)] = 0.25  # the exponent of Q1
+    alpha_values: Annotated[float, Field(ge=0, le=10)] = 0.75  # the exponent of the values' counts in Q2
+    negatives: Annotated[int, Field(ge=1, le=1_000_000)] = 5  # for each row; those that a batch shares, for each unit
+    sharing: Literal["record", "batch"] = "record"  # whether a row has its own negatives, or a batch shares them
+    joint: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()  # groups that are replaced together
+    # The groups that may be replaced; empty for all. With a number for each, Q1 is in proportion to these.
     targets: Targets = ()
 
 
@@ -183,95 +194,109 @@ Head = Annotated[Fm | Mlp, Field(discriminator="type")]
 
 
 class OptimizerSpec(Spec):
-    """A row-sparse optimizer; with `decay: linear` its learning rate falls to 0 over the run."""
+    """An optimizer that updates only the rows that a step reads."""
 
     type: Literal["adagrad", "adam"] = "adagrad"
     learning_rate: Annotated[float, Field(gt=0)] = 0.1
-    decay: Literal["linear", "none"] = "linear"
+    decay: Literal["linear", "none"] = "linear"  # linear: the learning rate falls to 0 over the run
 
 
-BLOCK_ROWS = 1 << 20  # rows that are read and shuffled at a time
+BLOCK_ROWS = 1 << 20  # rows that training reads and shuffles at a time
 
 
 class Training(Spec):
-    """How long and how fast; with a validation table, until `patience` epochs are no better (0: never stop early)."""
+    """How long a model is trained, in which steps, and how it is regularized."""
 
     epochs: Count = 20
     batch_size: Count = 2048
-    optimizer: Annotated[OptimizerSpec, _Typed("adagrad")] = OptimizerSpec()
-    l2: NotNegative = 0.0
-    l2_linear: NotNegative = 0.0  # as l2, on linear terms
-    l2_over: Literal["occurrences", "tables"] = "occurrences"  # the rows that a step reads, or every weight
-    group_dropout: Share = 0.0
-    interaction_dropout: Share = 0.0
-    # Above 0, what `train` measures and keeps is a running average of the weights at the ends of epochs, of which an
-    # epoch fades by this factor in each later one; training itself goes on from its own weights.
+    optimizer: Annotated[OptimizerSpec, _ShortForm("adagrad")] = OptimizerSpec()
+    l2: NotNegative = 0.0  # the weight of the squared vectors in the loss
+    l2_linear: NotNegative = 0.0  # the same for linear terms
+    l2_over: Literal["occurrences", "tables"] = "occurrences"  # the squares of the rows that a step reads, or of all
+    group_dropout: Share = 0.0  # the share of groups that training leaves out of a row at random
+    interaction_dropout: Share = 0.0  # the share of coordinates of the interaction vector that are dropped
+    # If above 0, a running average of the weights at the ends of epochs is measured and kept; the weights of an epoch
+    # are multiplied by this factor with each later epoch. Training itself goes on from its own weights.
     averaging: Share = 0.0
+    # With a validation table: training stops after so many epochs without improvement; 0 for never.
     patience: Annotated[int, Field(ge=0, le=2**31 - 1)] = 5
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 10.0
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
 
-def _only_one(value: object) -> object:
-    """Text for other numbers: `true` and `1.0` equal 1, and are no version."""
-    return str(value) if isinstance(value, (bool, int, float)) and (type(value), value) != (int, 1) else value
+def _refuse_equals_of_one(value: object) -> object:
+    """Text for `true` and `1.0`, which equal 1 in Python, and are no version."""
+    is_other_number = isinstance(value, (bool, int, float)) and (type(value), value) != (int, 1)
+    return str(value) if is_other_number else value
 
 
 class Schema(Spec):
-    """A table's groups and how they are learnt."""
+    """The groups of a table, and how their vectors are learnt."""
 
-    version: Annotated[Literal[1], BeforeValidator(_only_one)]
+    version: Annotated[Literal[1], BeforeValidator(_refuse_equals_of_one)]
     name: Text = "table"
-    id: Text | None = None
-    plugins: Annotated[tuple[Text, ...], Many] = ()
+    id: Text | None = None  # the column that names rows
+    plugins: Annotated[tuple[Text, ...], Many] = ()  # modules that register extractors
     model: ModelSpec = ModelSpec()
     groups: Annotated[dict[Text, Group], Field(min_length=1)]
     noise: Noise = Noise()
-    objective: Annotated[ObjectiveSpec, _Registered(OBJECTIVES), _Typed("nce")] = Nce()
-    head: Annotated[Head, _Typed("fm")] = Fm()
+    objective: Annotated[ObjectiveSpec, _Registered(OBJECTIVES), _ShortForm("nce")] = Nce()
+    head: Annotated[Head, _ShortForm("fm")] = Fm()
     training: Training = Training()
 
     @property
     def target(self) -> str | None:
-        """The column that a supervised objective learns."""
+        """The column that a supervised objective predicts; None for other objectives."""
         return self.objective.target_column
 
     @property
     def weight(self) -> str | None:
-        """The column with a weight for each row."""
+        """The column with a weight for each row, if there is one."""
         return self.objective.weight_column
 
     @property
     def partners(self) -> list[tuple[str, ...]]:
-        """What meets in pairs: a group by itself, or the groups that are `together`, at the place of the first."""
-        sets = {name: names for names in self.model.together for name in names}
-        return list(dict.fromkeys(sets.get(name, (name,)) for name in self.groups))
+        """The units of which a score has the pairs: single groups, and the sets of `model.together`.
+
+        A set stands at the place of its first group.
+        """
+        set_of_group = {name: names for names in self.model.together for name in names}
+        units = [set_of_group.get(name, (name,)) for name in self.groups]
+        return list(dict.fromkeys(units))
 
     def resolved(self) -> str:
-        """The schema as YAML, every default filled in."""
+        """The schema as YAML, with every default filled in.
+
+        Returns:
+            A text that `read_schema` reads back as an equal schema.
+
+        """
         known_text = RESOLVED_TEXTS.text_of(self)
         if known_text is not None:
             return known_text
         data = self.model_dump(mode="json")
-        for key in ("ranks", "level_sharing", "dependents") if self.model.ranks is None else ("dim",):
+        unused_keys = ("ranks", "level_sharing", "dependents") if self.model.ranks is None else ("dim",)
+        for key in unused_keys:
             del data["model"][key]
         text = dump_document(data)
         RESOLVED_TEXTS.remember(self, text)
         return text
 
     def columns(self) -> dict[str, KeyPath]:
-        """Every column the schema names, with the key that names it (the first one)."""
-        given: list[tuple[str | None, KeyPath]] = []
+        """Every column that the schema names, with the path of the first key that names it."""
+        mentions: list[tuple[str | None, KeyPath]] = []
         for name, group in self.groups.items():
-            given += [(column, ("groups", name, "columns")) for column in group.columns]
+            mentions += [(column, ("groups", name, "columns")) for column in group.columns]
             if isinstance(group.extractor, ItemsSpec):
-                given.append((group.extractor.weights, ("groups", name, "extractor", "weights")))
-        given += [(self.id, ("id",)), (self.target, ("objective", "target")), (self.weight, ("objective", "weight"))]
-        named: dict[str, KeyPath] = {}
-        for column, path in given:
+                mentions.append((group.extractor.weights, ("groups", name, "extractor", "weights")))
+        mentions.append((self.id, ("id",)))
+        mentions.append((self.target, ("objective", "target")))
+        mentions.append((self.weight, ("objective", "weight")))
+        paths: dict[str, KeyPath] = {}
+        for column, path in mentions:
             if column is not None:
-                named.setdefault(column, path)
-        return named
+                paths.setdefault(column, path)
+        return paths
 
 
 HOLDERS += [Group, Schema]

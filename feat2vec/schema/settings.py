@@ -64,10 +64,10 @@ def _put(data: Data, path: KeyPath, value: Data) -> Data:
     """Nested mappings with the value at a path. The text `lookup` stands for `{type: lookup}`."""
     if not path:
         return value
-    key, below = str(path[0]), path[1:]
+    key, remaining_keys = str(path[0]), path[1:]
     holder: dict[str, Data] = {}
     if isinstance(data, dict):
         holder = data
     elif isinstance(data, str):
         holder = {"type": data}
-    return {**holder, key: _put(holder.get(key), below, value)}
+    return {**holder, key: _put(holder.get(key), remaining_keys, value)}

@@ -16,13 +16,13 @@ from feat2vec.schema.yaml_text import dump_document, parse_document
 Keys = tuple[str, ...]
 
 
-def edited(text: str, values: Mapping[Keys, Data], below: Mapping[str, str] | None = None) -> str:
+def edited(text: str, values: Mapping[Keys, Data], texts_of_keys: Mapping[str, str] | None = None) -> str:
     r"""Replace values in YAML text.
 
     Args:
         text: The text.
         values: The new values, by their paths of keys. Paths are read as those of `with_settings`.
-        below: YAML texts that become the values of keys, with their comments.
+        texts_of_keys: YAML texts that become the values of keys, with their comments.
 
     Returns:
         The new text. If it is too intricate to be edited, it is written anew, without comments.
@@ -31,10 +31,10 @@ def edited(text: str, values: Mapping[Keys, Data], below: Mapping[str, str] | No
     'model: {dim: 8}  # small\n'
 
     """
-    wanted = _wanted_data(text, values, below or {})
+    wanted = _wanted_data(text, values, texts_of_keys or {})
     try:
         new_text = text
-        for key, inner_text in (below or {}).items():
+        for key, inner_text in (texts_of_keys or {}).items():
             node, _ = _find_node(new_text, (key,))
             new_text = _replace_node(new_text, node, "\n" + textwrap.indent(inner_text.strip("\n"), "  "))
         for path, value in values.items():
@@ -46,10 +46,10 @@ def edited(text: str, values: Mapping[Keys, Data], below: Mapping[str, str] | No
     return dump_document(wanted)
 
 
-def _wanted_data(text: str, values: Mapping[Keys, Data], below: Mapping[str, str]) -> dict[str, Data]:
+def _wanted_data(text: str, values: Mapping[Keys, Data], texts_of_keys: Mapping[str, str]) -> dict[str, Data]:
     """The data that the edited text has to have."""
     document = parse_document(text)
-    for key, inner_text in below.items():
+    for key, inner_text in texts_of_keys.items():
         document = Document(document.name, {**document.data, key: parse_document(inner_text).data}, {}, {})
     settings = [f"{'.'.join(path)}={json.dumps(value)}" for path, value in values.items()]
     return with_settings(document, settings).data
@@ -81,16 +81,16 @@ def _put(text: str, path: Keys, value: Data) -> str:
     entry = f"{_one_line(missing_keys[0])}: {_one_line(value)}"
     start = node.start_mark
     if node.flow_style:
-        inside = start.index + 1  # behind the bracket
-        return f"{text[:inside]}{entry}{', ' if node.value else ''}{text[inside:]}"
+        index_inside = start.index + 1  # behind the bracket
+        return f"{text[:index_inside]}{entry}{', ' if node.value else ''}{text[index_inside:]}"
     return f"{text[: start.index]}{entry}\n{' ' * start.column}{text[start.index :]}"
 
 
-def _replace_node(text: str, node: yaml.Node, new: str) -> str:
+def _replace_node(text: str, node: yaml.Node, new_text: str) -> str:
     before = text[: node.start_mark.index]
-    if new.startswith("\n"):
+    if new_text.startswith("\n"):
         before = before.rstrip(" ")
-    return before + new + text[node.end_mark.index :]
+    return before + new_text + text[node.end_mark.index :]
 
 
 def _one_line(value: Data) -> str:

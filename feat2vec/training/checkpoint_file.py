@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import numpy as np
 
 from feat2vec.encode.entry_tables import Array
 from feat2vec.errors import UserError, in_a_line
+from feat2vec.writing import replace_durably
 
 FACTS = "facts"  # the member that holds the facts as JSON
 START_ANEW = "start anew with --force"
@@ -70,9 +70,7 @@ def fill_checkpoint(path: Path, facts: Mapping[str, Any], arrays: Mapping[str, A
 def commit_checkpoint(path: Path) -> None:
     """Put the checkpoint that was filled in the place of the one before, once it is on the disk."""
     with _new_file(path) as new_path:
-        with new_path.open("rb") as file:
-            os.fsync(file.fileno())
-        new_path.replace(path)
+        replace_durably(new_path, path)
 
 
 @contextmanager

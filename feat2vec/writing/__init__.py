@@ -1,11 +1,11 @@
-"""Where results are written, and what may be replaced or removed: the only room that deletes anything.
+"""Writes results: files and folders that appear whole, and the only code that replaces or removes any.
 
-In: the place that a user names. Out: files and folders that appear whole, and never take the place of what feat2vec
-cannot prove it wrote: a folder by its mark (`marks.py`), a file by its signature. Nothing follows a link, and nothing
-is written outside of the place that was named. Open `places.py` first.
+In: the place that a user names. Out: a checked place, and a path to write to. Only what feat2vec wrote is replaced: a
+folder by its mark (`marks.py`), a file by its signature (`signatures.py`). No link is followed, and nothing is written
+outside of the place. Open `places.py` first.
 """
 
-from feat2vec.writing.files import file_in, new_file, replacing_file, write_text
+from feat2vec.writing.files import file_in, new_file, replace_durably, replacing_file, write_text
 from feat2vec.writing.folders import (
     FolderPlace,
     discard_temporary,
@@ -60,6 +60,7 @@ __all__ = [
     "refuse_links_inside",
     "remove_folder",
     "remove_inside",
+    "replace_durably",
     "replacing_file",
     "run_place",
     "scratch_folder",

@@ -100,6 +100,21 @@ def replacing_file(path: Path) -> Iterator[Path]:
         yield hidden
 
 
+def replace_durably(partial: Path, path: Path) -> None:
+    """Rename a file that was written under another name, once the disk has all of it.
+
+    For a file that is written in one thread and renamed in another, as checkpoints are.
+
+    Args:
+        partial: The complete file.
+        path: Its name, in the same folder. A file that has it is replaced.
+
+    """
+    with partial.open("rb") as file:
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
 @contextmanager
 def _written_aside(out: Path, hidden: Path, publish: Callable[[Path], object]) -> Iterator[Path]:
     """Yield a hidden path, and call `publish` with it once the file is complete; on an error it is removed."""

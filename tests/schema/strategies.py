@@ -35,12 +35,12 @@ NOT_NEGATIVE = st.floats(0, allow_infinity=False)
 VOCABULARY: dict[str, st.SearchStrategy[Any]] = {"min_count": COUNTS, "max_size": st.none() | COUNTS}
 
 
-def some(required: dict[str, st.SearchStrategy[Any]], **optional: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def mapping(required: dict[str, st.SearchStrategy[Any]], **optional: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries(required, optional=optional)
 
 
 def typed(name: str, **optional: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return some({"type": st.just(name)}, **optional)
+    return mapping({"type": st.just(name)}, **optional)
 
 
 COMBINER = st.sampled_from(["sum", "mean", "sqrtn"])
@@ -63,7 +63,7 @@ ONE_COLUMN = st.one_of(
         combiner=COMBINER,
         **VOCABULARY,
     ),
-    some({"type": st.just("lookup"), "multi": st.just(True)}, weights=NAMES, **VOCABULARY),
+    mapping({"type": st.just("lookup"), "multi": st.just(True)}, weights=NAMES, **VOCABULARY),
     typed("lookup", bins=st.integers(2, 10_000)),
     typed("lookup", parts=PARTS),
     st.just("text_cnn"),
@@ -89,13 +89,13 @@ NUMERIC = typed(
 
 
 GROUPS = st.one_of(
-    some({"column": NAMES}, extractor=ONE_COLUMN),
-    some({"columns": NAMES | st.lists(NAMES, min_size=1, max_size=1)}, extractor=ONE_COLUMN),
-    some({"columns": st.lists(NAMES, min_size=1, max_size=4, unique=True), "extractor": NUMERIC}),
+    mapping({"column": NAMES}, extractor=ONE_COLUMN),
+    mapping({"columns": NAMES | st.lists(NAMES, min_size=1, max_size=1)}, extractor=ONE_COLUMN),
+    mapping({"columns": st.lists(NAMES, min_size=1, max_size=4, unique=True), "extractor": NUMERIC}),
 )
 
 
-MODELS = some({}, dim=DIMS, bias=st.booleans()) | some(
+MODELS = mapping({}, dim=DIMS, bias=st.booleans()) | mapping(
     {"ranks": st.lists(DIMS, min_size=1, max_size=4, unique=True).map(sorted)},
     bias=st.booleans(),
     dependents=st.sampled_from(["joint", "strict"]),
@@ -109,12 +109,12 @@ TARGET: dict[str, st.SearchStrategy[Any]] = {"target": NAMES}
 OBJECTIVES = st.one_of(
     st.sampled_from(["nce", "negative_sampling", "contrastive"]),
     typed("contrastive", correction=st.booleans(), unit=st.booleans(), temperature=POSITIVE),
-    *(some({"type": st.just(kind), **TARGET}, weight=NAMES) for kind in ("logistic", "regression", "softmax")),
-    some({"type": st.just("glove"), **TARGET}, weight=NAMES, n_max=POSITIVE, alpha=NOT_NEGATIVE),
+    *(mapping({"type": st.just(kind), **TARGET}, weight=NAMES) for kind in ("logistic", "regression", "softmax")),
+    mapping({"type": st.just("glove"), **TARGET}, weight=NAMES, n_max=POSITIVE, alpha=NOT_NEGATIVE),
 )
 
 
-OPTIMIZERS = st.sampled_from(["adam", "adagrad"]) | some(
+OPTIMIZERS = st.sampled_from(["adam", "adagrad"]) | mapping(
     {},
     type=st.sampled_from(["adam", "adagrad"]),
     learning_rate=POSITIVE,
@@ -122,7 +122,7 @@ OPTIMIZERS = st.sampled_from(["adam", "adagrad"]) | some(
 )
 
 
-TRAINING = some(
+TRAINING = mapping(
     {},
     epochs=COUNTS,
     batch_size=COUNTS,
@@ -141,7 +141,7 @@ def schemas(draw: st.DrawFn) -> dict[str, Any]:
     """A schema's data, valid by construction."""
     groups = draw(st.dictionaries(NAMES, GROUPS, min_size=2, max_size=5))
     joint = draw(st.lists(st.sampled_from(list(groups)), unique=True, max_size=4))
-    noise = some(
+    noise = mapping(
         {},
         alpha_groups=st.floats(0, 10),
         alpha_values=st.floats(0, 10),
@@ -151,7 +151,7 @@ def schemas(draw: st.DrawFn) -> dict[str, Any]:
         targets=st.just(joint) | st.fixed_dictionaries(dict.fromkeys(joint, POSITIVE)),
     )
     data = draw(
-        some(
+        mapping(
             {"version": st.just(1), "groups": st.just(groups)},
             name=NAMES,
             id=NAMES,

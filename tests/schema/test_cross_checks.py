@@ -55,8 +55,9 @@ column: x, extractor: {type: text_cnn, max_tokens: 3}
 @pytest.mark.parametrize(("text", "expected"), cases(IN_A_GROUP), ids=count())
 def test_one_problem_of_a_group(text: str, expected: list[str]) -> None:
     """Exactly one: nothing that only follows from it."""
-    (told,) = expected
-    assert problems(group_text(text)) == [f"schema:4: groups.a{': ' if told.startswith('the key') else '.'}{told}"]
+    (message,) = expected
+    separator = ": " if message.startswith("the key") else "."
+    assert problems(group_text(text)) == [f"schema:4: groups.a{separator}{message}"]
 
 
 OUTSIDE_THE_GROUPS = """
@@ -142,7 +143,7 @@ objective: {type: logistic, target: y, implicit: aa}
 
 @pytest.mark.parametrize(("text", "expected"), cases(OUTSIDE_THE_GROUPS), ids=count())
 def test_problems_outside_the_groups(text: str, expected: list[str]) -> None:
-    assert problems(f"{BASE}{text}\n") == [f"schema:5: {told}" for told in expected]
+    assert problems(f"{BASE}{text}\n") == [f"schema:5: {message}" for message in expected]
 
 
 OF_SEVERAL_PARTS = """
@@ -175,7 +176,7 @@ objective: {type: regression, target: y}
 
 @pytest.mark.parametrize(("text", "expected"), cases(OF_SEVERAL_PARTS), ids=count())
 def test_problems_of_several_parts(text: str, expected: list[str]) -> None:
-    assert problems(f"{text}\n") == [f"schema:{told}" for told in expected]
+    assert problems(f"{text}\n") == [f"schema:{message}" for message in expected]
 
 
 def test_one_group_is_enough_for_an_objective_with_a_target() -> None:
@@ -190,7 +191,7 @@ def test_the_target_may_not_be_a_groups_column() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rest", "expected"),
+    ("text", "expected"),
     [
         ("noise: {targets: [b]}", "noise.targets: cannot be combined with objective.implicit"),
         ("noise: {joint: [[a, b]]}", "noise.joint: holds 'a', which objective.implicit draws alone"),
@@ -198,9 +199,9 @@ def test_the_target_may_not_be_a_groups_column() -> None:
         ("head: mlp", "head: cannot be mlp with objective.implicit"),
     ],
 )
-def test_what_implicit_negatives_cannot_be_combined_with(rest: str, expected: str) -> None:
-    (told,) = problems(f"{BASE}objective: {{type: logistic, target: y, implicit: a}}\n{rest}\n")
-    assert expected in told
+def test_what_implicit_negatives_cannot_be_combined_with(text: str, expected: str) -> None:
+    (message,) = problems(f"{BASE}objective: {{type: logistic, target: y, implicit: a}}\n{text}\n")
+    assert expected in message
 
 
 @pytest.mark.parametrize(("given", "wrong"), [({"0": 0, "1": 0}, True), ({"0": 0}, False), ({"1": 0, "0": 2}, False)])

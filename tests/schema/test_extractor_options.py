@@ -42,9 +42,9 @@ def test_registering_again() -> None:
     assert extractor("mine")(Mine) is Mine
     assert extractor("mine")(Mine) is Mine  # a reload
 
-    other = type("Other", (NumbersSpec,), {"__annotations__": {"type": Literal["mine"]}, "type": "mine"})
+    another_class = type("Other", (NumbersSpec,), {"__annotations__": {"type": Literal["mine"]}, "type": "mine"})
     with pytest.raises(ValueError, match=r"'mine' is registered already, by .*Mine.* Received: .*Other"):
-        extractor("mine")(other)
+        extractor("mine")(another_class)
     namesake = type("Lookup", (NumbersSpec,), {"__annotations__": {"type": Literal["lookup"]}, "type": "lookup"})
     with pytest.raises(ValueError, match="'lookup' is registered already"):
         extractor("lookup")(namesake)

@@ -237,8 +237,9 @@ column: x, column: y
 @pytest.mark.parametrize(("text", "expected"), cases(IN_A_GROUP), ids=count())
 def test_one_problem_of_a_group(text: str, expected: list[str]) -> None:
     """Exactly one: nothing that only follows from it."""
-    (told,) = expected
-    assert problems(group_text(text)) == [f"schema:4: groups.a{': ' if told.startswith('the key') else '.'}{told}"]
+    (message,) = expected
+    separator = ": " if message.startswith("the key") else "."
+    assert problems(group_text(text)) == [f"schema:4: groups.a{separator}{message}"]
 
 
 OUTSIDE_THE_GROUPS = """
@@ -487,7 +488,7 @@ plugins: ['']
 
 @pytest.mark.parametrize(("text", "expected"), cases(OUTSIDE_THE_GROUPS), ids=count())
 def test_one_problem_outside_the_groups(text: str, expected: list[str]) -> None:
-    assert problems(f"{BASE}{text}\n") == [f"schema:5: {told}" for told in expected]
+    assert problems(f"{BASE}{text}\n") == [f"schema:5: {message}" for message in expected]
 
 
 WITHOUT_FOLLOWING = """
@@ -605,7 +606,7 @@ groups: {a: {column: x, extractor: {type: text_cnn, max_tokens: 99x, widths: [40
 
 @pytest.mark.parametrize(("text", "expected"), cases(WITHOUT_FOLLOWING), ids=count())
 def test_problems_do_not_bring_others(text: str, expected: list[str]) -> None:
-    assert problems(f"{text}\n") == [f"schema:{told}" for told in expected]
+    assert problems(f"{text}\n") == [f"schema:{message}" for message in expected]
 
 
 def test_lines_of_values_in_flow_style_over_several_lines() -> None:
@@ -700,11 +701,11 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
 @given(mutated())
 @settings(QUICK, max_examples=150)
 def test_any_mutation_is_a_schema_or_told_in_our_words(data: dict[str, Any]) -> None:
-    told = mistakes(data)
-    assert all(re.match(r"^schema:[1-9]\d*: ", problem) for problem in told)
-    assert not [problem for problem in told if THEIRS.search(problem) or "\n" in problem]
-    assert len(set(told)) == len(told)
-    lines = [int(problem.split(":")[1]) for problem in told]
+    messages = mistakes(data)
+    assert all(re.match(r"^schema:[1-9]\d*: ", problem) for problem in messages)
+    assert not [problem for problem in messages if THEIRS.search(problem) or "\n" in problem]
+    assert len(set(messages)) == len(messages)
+    lines = [int(problem.split(":")[1]) for problem in messages]
     assert lines == sorted(lines)
 
 
@@ -729,6 +730,6 @@ def test_keys_that_are_unknown_are_told_where_they_are(path: tuple[str | int, ..
     for key in path[:-1]:
         holder = holder[key]
     holder[path[-1]] = {"zzzz": 1}
-    told = [problem.split(": ")[1] for problem in problems(dump_document(data))]
-    assert dotted(path) in told or f"{dotted(path)}.zzzz" in told
-    assert all(where.startswith(dotted(path)) or where.startswith("noise.joint") for where in told)
+    messages = [problem.split(": ")[1] for problem in problems(dump_document(data))]
+    assert dotted(path) in messages or f"{dotted(path)}.zzzz" in messages
+    assert all(where.startswith(dotted(path)) or where.startswith("noise.joint") for where in messages)

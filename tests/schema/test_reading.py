@@ -112,7 +112,7 @@ def test_settings_reach_a_schema_of_any_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
         ("training.seed=1.5", "training.seed: expected a whole number, received 1.5"),
         ("training.seed='7'", "training.seed: expected a whole number, received '7'"),
@@ -140,11 +140,11 @@ def test_settings_reach_a_schema_of_any_source(tmp_path: Path) -> None:
         ("version=2", "version: expected 1, received 2"),
     ],
 )
-def test_problems_of_settings_are_told_beside_those_of_the_file(setting: str, told: str) -> None:
+def test_problems_of_settings_are_told_beside_those_of_the_file(setting: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         set_to(setting)
     assert sorted(caught.value.problems) == [
-        f"--set {setting}: {told}",
+        f"--set {setting}: {message}",
         "schema:7: training.epochs: expected a whole number, received many",
     ]
 
@@ -181,12 +181,12 @@ def accepts(schema: Any, value: Any) -> bool:
         "properties": lambda known: (
             not isinstance(value, dict) or all(accepts(known[key], value[key]) for key in known if key in value)
         ),
-        "additionalProperties": lambda rest: (
+        "additionalProperties": lambda rest_schema: (
             not isinstance(value, dict)
-            or all(accepts(rest, value[key]) for key in value if key not in schema.get("properties", {}))
+            or all(accepts(rest_schema, value[key]) for key in value if key not in schema.get("properties", {}))
         ),
         "propertyNames": lambda names: not isinstance(value, dict) or all(accepts(names, key) for key in value),
-        "items": lambda item: not isinstance(value, list) or all(accepts(item, each) for each in value),
+        "items": lambda item: not isinstance(value, list) or all(accepts(item, option) for option in value),
         "minItems": lambda n: not isinstance(value, list) or len(value) >= n,
         "minProperties": lambda n: not isinstance(value, dict) or len(value) >= n,
         "minLength": lambda n: not isinstance(value, str) or len(value) >= n,
@@ -352,9 +352,9 @@ def test_a_plugin_that_fails(tmp_path: Path, code: str, message: str) -> None:
     path.write_text(path.read_text() + "nam: x\n", encoding="utf-8")
     with pytest.raises(UserError) as caught:
         read_schema(path)
-    first, second = caught.value.problems  # the unknown extractor only follows; the misspelt key does not
-    assert first.startswith(f"{path}:3: plugins[0]: the plugin 'waves_fail' cannot be imported: {message}")
-    assert second == f"{path}:7: nam: unknown key; did you mean 'name'?"
+    plugin_problem, key_problem = caught.value.problems  # the unknown extractor only follows; the misspelt key does not
+    assert plugin_problem.startswith(f"{path}:3: plugins[0]: the plugin 'waves_fail' cannot be imported: {message}")
+    assert key_problem == f"{path}:7: nam: unknown key; did you mean 'name'?"
 
 
 def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from tests.schema.texts import EXAMPLE
 def test_a_schema_in_use_is_written_and_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = read_schema(EXAMPLE)
     text = schema.resolved()
-    made = schema.model_copy(update={"name": "another"})
-    assert "another" in made.resolved()
-    other = text.replace("version: 1", "version:  1")
-    assert other != text
+    renamed = schema.model_copy(update={"name": "another"})
+    assert "another" in renamed.resolved()
+    other_text = text.replace("version: 1", "version:  1")
+    assert other_text != text
     parsed: list[str] = []
 
     def parse(text: str, name: str = "schema") -> Document:
@@ -28,9 +28,9 @@ def test_a_schema_in_use_is_written_and_parsed_once(monkeypatch: pytest.MonkeyPa
     assert schema.resolved() is text
     assert schema_of(text) is schema
     assert not parsed
-    assert schema_of(other) == schema  # any other text, even of the same schema
-    assert parsed == [other]
+    assert schema_of(other_text) == schema  # any other text, even of the same schema
+    assert parsed == [other_text]
     monkeypatch.undo()
-    written = made.resolved()  # which nobody has checked
-    assert schema_of(written) is not made
-    assert schema_of(written) == made
+    written = renamed.resolved()  # which nobody has checked
+    assert schema_of(written) is not renamed
+    assert schema_of(written) == renamed

@@ -56,16 +56,19 @@ def test_a_setting_keeps_how_it_was_spelled_and_the_lines_of_the_others() -> Non
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
-        *((one, "expected key=value, such as training.epochs=5") for one in ("a", "", "=3", "a.=3", ".a=3", "a..b=3")),
+        *(
+            (setting, "expected key=value, such as training.epochs=5")
+            for setting in ("a", "", "=3", "a.=3", ".a=3", "a..b=3")
+        ),
         ("a=1\nb: 2", "expected key=value, such as training.epochs=5"),
         ("a=b: c", "is not YAML: a `: ` where no key may stand; indent keys alike, put text with `: ` in quotes"),
         ("a=[1", "is not YAML: a bracket is opened here and not closed; close it"),
         ("a='1", "is not YAML: a quote is opened here and not closed; close it"),
     ],
 )
-def test_what_is_no_setting(setting: str, told: str) -> None:
+def test_what_is_no_setting(setting: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         with_settings(parse_document("a: 1\n"), [setting])
-    assert caught.value.problems == (f"--set {setting}: {told}",)
+    assert caught.value.problems == (f"--set {setting}: {message}",)

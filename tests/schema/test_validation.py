@@ -34,8 +34,8 @@ class Whole(Spec):
     numbers: Annotated[tuple[int, ...], Field(strict=False, min_length=2)] = (1, 2)
 
 
-def no_conflicts(checked: Whole, found: Findings) -> Iterator[Problem]:
-    del checked, found
+def no_conflicts(checked: Whole, findings: Findings) -> Iterator[Problem]:
+    del checked, findings
     yield from ()
 
 
@@ -106,10 +106,10 @@ def test_known_problems_take_their_place_among_the_lines() -> None:
 def test_cross_checks_look_at_what_is_right() -> None:
     seen: list[Whole] = []
 
-    def conflicts(checked: Whole, found: Findings) -> Iterator[Problem]:
+    def conflicts(checked: Whole, findings: Findings) -> Iterator[Problem]:
         seen.append(checked)
-        assert found.sound("numbers")
-        assert not found.sound("parts", "a")
+        assert findings.sound("numbers")
+        assert not findings.sound("parts", "a")
         yield ("numbers",), "are odd"
 
     text = "nam: x\nnumbers: [1, 3]\nparts: {a: {size: 1}, b: {size: 3, kind: x}}\n"
@@ -119,24 +119,24 @@ def test_cross_checks_look_at_what_is_right() -> None:
 
 
 def test_without_stand_ins_a_missing_part_ends_the_checks() -> None:
-    def conflicts(checked: Whole, found: Findings) -> Iterator[Problem]:
-        raise AssertionError((checked, found))
+    def conflicts(checked: Whole, findings: Findings) -> Iterator[Problem]:
+        raise AssertionError((checked, findings))
 
     with pytest.raises(UserError, match="`name` is missing"):
         validate(parse_document("numbers: [1, 3]"), Whole, conflicts)
 
 
 def test_sound() -> None:
-    found = Findings(
+    findings = Findings(
         {"a": {"b": 1, "c": 2}, "d": {"x": 1}},
         [Mistake(("a", "b"), ("a", "b"), "wrong"), Mistake(("d", "x"), ("d", "x"), "unknown", "extra_forbidden")],
     )
-    assert not found.sound("a", "b")  # at
-    assert not found.sound("a", "b", 0)  # above
-    assert not found.sound("a")  # inside
-    assert found.sound("a", inside=False)
-    assert found.sound("a", "c")
-    assert found.sound("a", "e")  # not given, and nothing beside it that could be meant for it
-    assert not found.sound("d", "e")  # not given, but x may be meant for it
-    assert found.sound("z")
+    assert not findings.sound("a", "b")  # at
+    assert not findings.sound("a", "b", 0)  # above
+    assert not findings.sound("a")  # inside
+    assert findings.sound("a", inside=False)
+    assert findings.sound("a", "c")
+    assert findings.sound("a", "e")  # not given, and nothing beside it that could be meant for it
+    assert not findings.sound("d", "e")  # not given, but x may be meant for it
+    assert findings.sound("z")
     assert not Findings({}, [Mistake((), (), "wrong")]).sound("z")

@@ -77,11 +77,11 @@ def problems(text: str) -> list[str]:
 
 def cases(block: str) -> list[tuple[str, list[str]]]:
     """A schema's text and, behind `!`, the problems it has."""
-    found = []
+    parsed_cases = []
     for case in block.strip().split("\n\n"):
-        text, *told = case.split("\n    ! ")
-        found.append((text, told))
-    return found
+        text, *messages = case.split("\n    ! ")
+        parsed_cases.append((text, messages))
+    return parsed_cases
 
 
 def group_text(text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feat2vec.errors import FailedError, UserError
-from feat2vec.writing import file_in, new_file, replacing_file
+from feat2vec.writing import file_in, new_file, replace_durably, replacing_file
 from tests.writing.builders import USER_ENTRIES, make_folder, write_and_fail
 
 
@@ -60,3 +60,11 @@ def test_a_file_that_is_replaced_can_be_read_until_the_new_one_is_complete() -> 
         partial.write_text(path.read_text() + " and after")
     assert path.read_text() == "before and after"
     assert sorted(os.listdir("full/of")) == ["notes", "rows.txt"]
+
+
+def test_a_file_is_renamed_to_the_name_of_another_one() -> None:
+    for name, text in (("checkpoint", "before"), ("checkpoint.new", "after")):
+        Path("full", name).write_text(text)
+    replace_durably(Path("full/checkpoint.new"), Path("full/checkpoint"))
+    assert Path("full/checkpoint").read_text() == "after"
+    assert sorted(os.listdir("full")) == ["checkpoint", "of"]

@@ -68,11 +68,11 @@ def test_a_folder_appears_whole_with_its_mark() -> None:
 
 
 def test_force_replaces_what_feat2vec_wrote_and_an_empty_folder() -> None:
-    first = read_mark(make_folder("out"))
-    second = read_mark(make_folder("out", force=True))
-    assert first is not None
-    assert second is not None
-    assert first.id != second.id
+    first_mark = read_mark(make_folder("out"))
+    second_mark = read_mark(make_folder("out", force=True))
+    assert first_mark is not None
+    assert second_mark is not None
+    assert first_mark.id != second_mark.id
     make_folder("empty", force=True)
     assert sorted(os.listdir()) == [*USER_ENTRIES, "out"]
 
@@ -131,17 +131,17 @@ def test_a_folder_that_appears_meanwhile_is_not_replaced() -> None:
 
 def test_a_folder_that_cannot_get_its_name_leaves_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     before = texts_below(make_folder("out"))
-    place, new = folder_place("out", "thing", force=True), make_folder("new")
+    place, new_folder_path = folder_place("out", "thing", force=True), make_folder("new")
     rename = Path.rename
 
     def fail(path: Path, target: Path) -> Path:
-        if path == new:
+        if path == new_folder_path:
             raise OSError(28, "No space left on device")
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", fail)
     with pytest.raises(OSError, match="No space left"):
-        publish_folder(new, place)
+        publish_folder(new_folder_path, place)
     assert texts_below(Path("out")) == before
 
 

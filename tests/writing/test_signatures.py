@@ -26,11 +26,11 @@ def written(name: str) -> Path:
 def edited(path: Path) -> Path:
     """A user's version of a file that feat2vec wrote, with what marks it as written by feat2vec kept."""
     if path.suffix == ".parquet":
-        table, held = pq.read_table(path), pq.read_metadata(path).metadata
-        assert SIGNATURE.encode() in held
-        kept = {SIGNATURE.encode(): held[SIGNATURE.encode()]}
-        pq.write_table(table.append_column("mine", [range(1000)]).replace_schema_metadata(kept), path)
-        assert pq.read_metadata(path).metadata[SIGNATURE.encode()] == held[SIGNATURE.encode()]
+        table, metadata = pq.read_table(path), pq.read_metadata(path).metadata
+        assert SIGNATURE.encode() in metadata
+        signature = {SIGNATURE.encode(): metadata[SIGNATURE.encode()]}
+        pq.write_table(table.append_column("mine", [range(1000)]).replace_schema_metadata(signature), path)
+        assert pq.read_metadata(path).metadata[SIGNATURE.encode()] == metadata[SIGNATURE.encode()]
     else:
         path.write_text(path.read_text().replace("# ours", "# mine"))
     return path

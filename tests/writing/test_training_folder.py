@@ -98,9 +98,9 @@ def test_a_link_in_a_work_folder_is_not_written_through(name: str) -> None:
 
 def test_one_process_works_in_a_folder_and_a_kill_frees_it() -> None:
     with training_in_another_process("run") as holder:
-        held = rf"another training is at work in it: process {holder.pid} on .* since 2.*; wait, or choose"
+        message = rf"another training is at work in it: process {holder.pid} on .* since 2.*; wait, or choose"
         for options in AGAIN:
-            with pytest.raises(UserError, match=rf"run\.partial: {held}"), work_folder(Path("run"), **options):
+            with pytest.raises(UserError, match=rf"run\.partial: {message}"), work_folder(Path("run"), **options):
                 pass
     with work_folder(Path("run"), resume=True) as folder:
         assert (folder / CHECKPOINT).read_text() == "state"
