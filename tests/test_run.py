@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
 import feat2vec
-from feat2vec.run import train
+from feat2vec.run import Run, train
+from tests.training.tables import small_model, table
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,13 @@ def test_the_package_trains_by_a_call() -> None:
     for _ in range(2):  # no module of the package may take the name
         assert callable(feat2vec.train)
         assert feat2vec.train is train
+
+
+def test_embedders_and_predictors_are_made_once() -> None:
+    run = Run.of_model(small_model())
+    assert run.embedder(["who"]) is run.embedder(("who",))
+    assert run.embedder(["who"]) is not run.embedder()
+    assert run.predictor() is run.predictor(None)
+    rows = table(5)
+    by_group = run.embed(rows, by_group=True)
+    np.testing.assert_allclose(run.embed(rows), sum(by_group.values()), rtol=1e-6)
