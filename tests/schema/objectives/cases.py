@@ -112,7 +112,7 @@ def labelled(objective: Any, rng: np.random.Generator, rows: int = 6) -> tuple[F
     return scores, target, rng.normal(size=rows)
 
 
-def slow(objective: Any, s: Any, y: float, t: Any) -> float:
+def slow_loss(objective: Any, s: Any, y: float, t: Any) -> float:
     """A row's loss."""
     match objective:
         case Softmax():

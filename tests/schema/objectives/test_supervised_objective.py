@@ -16,7 +16,7 @@ from tests.schema.objectives.cases import (
     for_each_dtype,
     for_each_supervised_objective,
     labelled,
-    slow,
+    slow_loss,
 )
 
 
@@ -28,7 +28,7 @@ def test_supervised_losses(objective: Any, target: bool, dtype: str) -> None:
     got = supervised(objective, *(tf.constant(x, dtype) for x in (scores, label, *([above] if target else []))))
     assert got.dtype == dtype
     rows = zip(scores, label, above, strict=True)
-    expected = [slow(objective, s, y, t if target else None) for s, y, t in rows]
+    expected = [slow_loss(objective, s, y, t if target else None) for s, y, t in rows]
     np.testing.assert_allclose(got, expected, rtol=1e-12 if dtype == "float64" else 2e-5)
 
 
@@ -62,7 +62,7 @@ def test_supervised_losses_at_extremes(objective: Any, dtype: str) -> None:
             more = () if target is None else (tf.constant(target, dtype),)
             loss = supervised(objective, scores, tf.constant(label, dtype), *more)
         rows = zip(scores.numpy().astype(float), label, targets, strict=True)
-        expected = [slow(objective, s, y, None if target is None else t) for s, y, t in rows]
+        expected = [slow_loss(objective, s, y, None if target is None else t) for s, y, t in rows]
         rtol, atol = (1e-6, 1e-11) if dtype == "float64" else (2e-5, 1e-6)
         np.testing.assert_allclose(loss, expected, rtol=rtol, atol=atol)
         assert np.isfinite(tape.gradient(loss, scores).numpy()).all()
