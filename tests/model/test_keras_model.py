@@ -188,6 +188,7 @@ def test_mistakes_are_told() -> None:
     model = Feat2Vec.from_encoder(rows.encoder)
     with pytest.raises(ValueError, match="the rows have no target, 'score'"):
         model.dataset(rows.encoder.encode(pa.table({"who": ["w1"]})))
+    assert float(model.bias) == 0
 
 
 def test_a_saved_model_runs_no_code_of_the_users(tmp_path: Path) -> None:
