@@ -24,7 +24,7 @@ from feat2vec.model.candidate_scores import is_truncated
 from feat2vec.model.extractors import Extracted, Extractor, LookupExtractor, Shape, build_extractor
 from feat2vec.model.group_vectors import add_groups, map_level, stack_columns, stack_linear, stack_vectors
 from feat2vec.model.large_variables import copy_to
-from feat2vec.model.mlp import MlpHead
+from feat2vec.model.mlp import SEED_STRIDE, MlpHead
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
 from feat2vec.model.pair_scores_by_key import keyed_submodels
 from feat2vec.model.sizes import key_sizes
@@ -34,7 +34,6 @@ from feat2vec.schema.options import Logistic, Mlp, Nce, Schema, Softmax, schema_
 
 Inputs = Mapping[str, Tensor]  # {group: entries [rows, width]}
 SEEDS_PER_STEP = 8  # the schema's seed s has the seeds 8 s to 8 s + 7, one for each purpose
-SEED_STRIDE = 1 << 40  # between draws of one purpose in the same step; there are fewer steps
 
 
 class SeedOf(IntEnum):

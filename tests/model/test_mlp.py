@@ -1,4 +1,4 @@
-"""The network beside the pairs' score, against loops."""
+"""The head's network, against loops."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
-from feat2vec.model.mlp import MlpHead
-from feat2vec.model.pair_scores import Level
+from feat2vec.model.mlp import MlpHead, interaction_inputs
+from feat2vec.model.pair_scores import Level, submodels
 
 Floats = npt.NDArray[np.float64]
 SEED = tf.constant([1, 2], tf.int64)
@@ -82,12 +82,11 @@ def test_the_network_is_the_loop(dims: tuple[int, ...], names: list[str], normal
 
 
 def test_interactions_add_up_to_the_pairs_score() -> None:
-    from feat2vec.model.mlp import _interactions
-    from feat2vec.model.pair_scores import submodels
-
     given = levels(dims=(2, 4, 8))
     score = submodels(given, tf.zeros(5)).scores[-1]
-    np.testing.assert_allclose(tf.reduce_sum(tf.concat(_interactions(given), 1), axis=1), score, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        tf.reduce_sum(tf.concat(interaction_inputs(given), 1), axis=1), score, rtol=1e-5, atol=1e-5
+    )
 
 
 def test_masks_are_those_of_the_interaction_vector() -> None:

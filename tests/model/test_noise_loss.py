@@ -13,9 +13,12 @@ import tensorflow as tf
 
 from feat2vec.encode.encoder import fit
 from feat2vec.model import optimizers
+from feat2vec.model.extractors import Extracted
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.network import SeedOf
-from feat2vec.model.noise_loss import context_mask, noise_loss
+from feat2vec.model.noise_loss import context_mask, noise_loss, sum_outside_unit
+from feat2vec.model.pair_scores import Level
+from feat2vec.sampling.noise import Unit
 from feat2vec.schema.options import read_schema
 from tests import reference
 from tests.model.planted_rows import CASES, LOOKUPS, TABLE, encoded, one_batch, with_options
@@ -81,6 +84,47 @@ def noise_loss_loop(
 
 UNIT = {"type": "contrastive", "unit": True, "temperature": 0.3}
 GAINS = {"who": 0.5, "tags": 3.0}
+
+
+def unit_of(*groups: int) -> Unit:
+    return Unit(groups, groups[0], 9, 0.5, -1.0)
+
+
+def test_the_context_of_a_row_is_the_groups_outside_its_unit() -> None:
+    units, sizes = [unit_of(1), unit_of(0, 2)], tf.constant([2, 3])
+    keep = context_mask(units, sizes, 4, "float32")
+    np.testing.assert_array_equal(keep, [[1, 0, 1, 1]] * 2 + [[0, 1, 0, 1]] * 3)
+
+
+def test_a_part_of_the_context_is_dropped_alike_for_the_same_seed() -> None:
+    units, sizes = [unit_of(0), unit_of(1)], tf.constant([500, 500])
+    whole, first, again, later = (
+        context_mask(units, sizes, 5, "float32", group_dropout=dropout, seed=seed).numpy()
+        for dropout, seed in ((0.0, None), (0.25, [1, 2]), (0.25, [1, 2]), (0.25, [1, 3]))
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != later).any()
+    assert (first <= whole).all()
+    assert first.sum() / whole.sum() == pytest.approx(0.75, abs=0.03)
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+@pytest.mark.parametrize("groups", [(1,), (0, 2), (0, 1, 2)])
+def test_the_sum_outside_a_unit_is_of_the_groups_that_are_kept(groups: tuple[int, ...], truncated: bool) -> None:
+    rng = np.random.default_rng(0)
+    free, dependent = rng.normal(size=(2, 3, 5, 4))  # [groups, rows, rank] each
+    keep = rng.integers(0, 2, (5, 3)).astype(float)
+    extracted = [
+        Extracted((Level(tf.constant(f), tf.constant(d)),), None, 0.0) for f, d in zip(free, dependent, strict=True)
+    ]
+    (level,) = sum_outside_unit(unit_of(*groups), extracted, tf.constant(keep), truncated=truncated)
+    expected = np.zeros((2, 5, 4))
+    for g in set(range(3)) - set(groups):
+        expected += np.stack([free[g], dependent[g]]) * keep[:, g, None]
+    if truncated:
+        expected = np.stack([expected.sum(axis=0), np.zeros((5, 4))])
+    np.testing.assert_allclose(level.free, expected[0])
+    np.testing.assert_allclose(0.0 if level.dependent is None else level.dependent, expected[1])
 
 
 @pytest.mark.parametrize("sharing", ["record", "batch"])
