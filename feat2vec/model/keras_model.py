@@ -24,7 +24,7 @@ from feat2vec.model.network import SeedOf, shapes_of
 from feat2vec.model.noise_source import make_noise, start_of_offsets
 from feat2vec.model.optimizers import sum_duplicates
 from feat2vec.model.pair_scores import Tensor
-from feat2vec.sampling.batches import Batches, value_tables
+from feat2vec.sampling.batches import Batches, Ints, value_tables
 from feat2vec.sampling.joint_values import Joint, joint_values
 from feat2vec.schema.options import Nce
 
@@ -238,18 +238,10 @@ class Feat2Vec(LossModel):
         has_target, target = self.schema.target is not None, encoded.target
         if self.implicit is not None and target is None:
             target = np.ones(len(encoded), np.float32)
-        are_training_rows = self.noise is not None and encoded is self.training_rows
-        if are_training_rows:
-            tables = self.value_tables
-        else:
-            tables = [tf.Variable(table, trainable=False) for table in value_tables(encoded)]
-        inputs, starts = dict(zip(self.groups, tables, strict=True)), None
-        if together and self.can_join(tables):
-            joined = self.joined_values if are_training_rows and self.joined_values is not None else join_values(tables)
-            inputs, starts = {ENTRIES: joined.entries}, joined.starts
+        tables, starts = self._entry_tables(encoded, together)
         return Batches(
             encoded.rows,
-            inputs,
+            tables,
             batch_size or self.schema.training.batch_size,
             [] if has_target else self.joints,
             target=target if has_target else None,
@@ -259,6 +251,17 @@ class Feat2Vec(LossModel):
             seed=self.schema.training.seed,
             starts=starts,
         )
+
+    def _entry_tables(self, encoded: Encoded, together: bool) -> tuple[dict[str, tf.Variable], Ints | None]:
+        """What the entries of batches are gathered from: a table of each group, or one of all groups and its starts."""
+        if self.noise is not None and encoded is self.training_rows:
+            tables, joined = self.value_tables, self.joined_values
+        else:
+            tables, joined = [tf.Variable(table, trainable=False) for table in value_tables(encoded)], None
+        if together and self.can_join(tables):
+            joined = joined or join_values(tables)
+            return {ENTRIES: joined.entries}, joined.starts
+        return dict(zip(self.groups, tables, strict=True)), None
 
     def _check_targets(self, encoded: Encoded) -> None:
         """Raise if rows have no targets, and the schema has one. With implicit negatives they count as positive."""
