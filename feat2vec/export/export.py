@@ -81,7 +81,7 @@ def export(
     }
     with new_folder(folder_place(out, "export", force=force)) as folder, _told(Path(out)):
         if format == "saved_model":
-            facts["groups"] = write_saved_model(model.whole(), encoder, folder, names, level, normalise=normalise)
+            facts["groups"] = write_saved_model(model.full_model(), encoder, folder, names, level, normalise=normalise)
         else:
             facts["groups"] = {}
             for name in names:

@@ -280,12 +280,12 @@ class StoredModel:
 
     def is_lookup(self, group: str) -> bool:
         """Whether a group has a vector for each key, not for each entry of its training rows."""
-        return self._is_plain_lookup(group) or self.part(group).is_lookup(group)
+        return self._is_plain_lookup(group) or self.model_of_group(group).is_lookup(group)
 
     def lookup(self, group: str) -> Lookup:
         """A lookup group's tables."""
         if not self._is_plain_lookup(group):
-            return self.part(group).lookup(group)
+            return self.model_of_group(group).lookup(group)
         codec = self.encoder.codecs[group]
         assert isinstance(codec, ItemsCodec)
         sizes, dims = key_sizes(codec, self.schema), dims_of(self.schema)
@@ -296,13 +296,13 @@ class StoredModel:
             linear = arrays.table(str(len(tables)), (sizes[0], 1))[:, 0] if self.schema.model.bias else None
         return Lookup(tables, linear)
 
-    def part(self, group: str) -> Feat2Vec:
+    def model_of_group(self, group: str) -> Feat2Vec:
         """A model that has the tables of this group, and no others."""
         if group not in self._models:
             self._models[group] = read_model(self.path, self.encoder, sealed=self.sealed, groups=[group])
         return self._models[group]
 
-    def whole(self) -> Feat2Vec:
+    def full_model(self) -> Feat2Vec:
         """The model with the tables of all groups."""
         return read_model(self.path, self.encoder, sealed=self.sealed)
 

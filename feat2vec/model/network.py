@@ -146,12 +146,12 @@ class ScoreModel(keras.Model):
         linear = np.asarray(memoryview(extractor.linear.value.value()))[:, 0] if self.schema.model.bias else None
         return Lookup([np.asarray(memoryview(table.value.value())) for table in extractor.tables], linear)
 
-    def part(self, group: str) -> ScoreModel:
+    def model_of_group(self, group: str) -> ScoreModel:
         """A model that has this group: this one. See `StoredModel`."""
         del group
         return self
 
-    def whole(self) -> ScoreModel:
+    def full_model(self) -> ScoreModel:
         """A model that has every group: this one. See `StoredModel`."""
         return self
 

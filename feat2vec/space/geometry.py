@@ -84,7 +84,7 @@ def candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
         tables[0] = tables[0][1:]  # without the unseen key
         return Candidates(tables if gain == 1 else [table * np.float32(gain) for table in tables])
     entries = encoder.values[group].entries
-    whole = model.part(group)
+    whole = model.model_of_group(group)
     parts = [extract(whole, {group: entries[at : at + ROWS]}) for at in range(0, len(entries), ROWS)]
     levels = ([free + dependent for free, dependent in zip(*part, strict=True)] for part in parts)
     return Candidates([np.concatenate(pieces) for pieces in zip(*levels, strict=True)])
@@ -112,7 +112,7 @@ def linear_terms(model: Model, encoder: Encoder, group: str) -> Floats:
         return linear[1:]
     import tensorflow as tf
 
-    entries, whole = encoder.values[group].entries, model.part(group)
+    entries, whole = encoder.values[group].entries, model.model_of_group(group)
     parts = (whole.vectors(group, tf.convert_to_tensor(entries[part])) for part in blocks(len(entries), ROWS))
     return np.concatenate([part.linear.numpy() for part in parts])
 
