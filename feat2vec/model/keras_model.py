@@ -20,10 +20,10 @@ from feat2vec.model.labelled_loss import class_weights, has_label, start_of_bias
 from feat2vec.model.loss_model import NO_TRAINING_ROWS, Gradients, LossModel, rows_of
 from feat2vec.model.many_groups import join_values
 from feat2vec.model.many_lookups import ENTRIES
-from feat2vec.model.network import SeedOf, shapes_of
 from feat2vec.model.noise_source import make_noise, start_of_offsets
 from feat2vec.model.optimizers import sum_duplicates
 from feat2vec.model.pair_scores import Tensor
+from feat2vec.model.score_model import SeedOf, shapes_of
 from feat2vec.sampling.batches import Batches, Ints, value_tables
 from feat2vec.sampling.joint_values import Joint, joint_values
 from feat2vec.schema.options import Nce

@@ -29,9 +29,9 @@ from feat2vec.model.many_groups import (
     row_scores,
 )
 from feat2vec.model.many_lookups import ENTRIES, MANY, ManyLookups, are_plain
-from feat2vec.model.network import Inputs, ScoreModel
 from feat2vec.model.noise_loss import BatchVectors, context_mask, noise_loss
 from feat2vec.model.pair_scores import Tensor
+from feat2vec.model.score_model import Inputs, ScoreModel
 from feat2vec.model.sizes import BYTES_OF_WEIGHT
 from feat2vec.sampling.noise import Draw, Noise
 from feat2vec.schema.options import Nce, Softmax

@@ -24,7 +24,7 @@ from feat2vec.errors import UserError, listed, suggest
 from feat2vec.model.extractors import Extractor, Shape, build_extractor
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import copy_to, tables_aside
-from feat2vec.model.network import run_extractor
+from feat2vec.model.score_model import run_extractor
 from feat2vec.sampling.batches import Batches, value_tables
 from feat2vec.schema.extractor_options import NumbersSpec, VectorSpec
 from feat2vec.schema.levels import dims_of
