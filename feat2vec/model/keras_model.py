@@ -66,7 +66,15 @@ class Feat2Vec(LossModel):
 
     @classmethod
     def from_encoder(cls, encoder: Encoder) -> Feat2Vec:
-        """A new model for a fitted encoder."""
+        """A new model for a fitted encoder, with weights that follow from the schema's seed.
+
+        Args:
+            encoder: The encoder of the training rows, such as `feat2vec.fit(schema, table).encoder`.
+
+        Returns:
+            A model that is built, and not compiled.
+
+        """
         classes = 0 if encoder.classes is None else len(encoder.classes.keys)
         keras.utils.set_random_seed(encoder.schema.training.seed)
         model = cls(encoder.schema.resolved(), shapes_of(encoder), classes)

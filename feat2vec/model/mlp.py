@@ -34,6 +34,13 @@ class MlpHead(keras.layers.Layer):
         outputs: The number of outputs.
         **kwargs: Those of `keras.layers.Layer`.
 
+    Example:
+        >>> level = feat2vec.model.pair_scores.Level(np.ones((5, 3, 4), "float32"))  # five rows, three groups
+        >>> head = feat2vec.keras.MlpHead([8], ["vectors"], dropout=0.0, normalize=False, outputs=1)
+        >>> head.build([level.free.shape])
+        >>> head([level]).shape
+        TensorShape([5, 1])
+
     """
 
     def __init__(

@@ -114,11 +114,31 @@ class ScoreModel(keras.Model):
         return self.submodels(inputs, training).scores[-1]
 
     def submodels(self, inputs: Inputs, training: bool = False) -> Submodels:
-        """The scores at every level."""
+        """The scores of rows at every level.
+
+        Args:
+            inputs: The entries of each group, [batch, width].
+            training: Whether what training drops is dropped.
+
+        Returns:
+            For each level the score of the model up to it. The last is that of the model.
+
+        """
         return self.score(self.extract(inputs, training), training)
 
     def extract(self, inputs: Inputs, training: bool = False, *, keyed: bool = False) -> list[Extracted]:
-        """Each group's vectors; with `keyed` those of lookups are columns, for `score` only."""
+        """The vectors of each group.
+
+        Args:
+            inputs: The entries of each group, [batch, width].
+            training: Whether what training drops is dropped.
+            keyed: Whether lookups give each distinct key's vector once, in `Extracted.columns`, which only `score`
+                takes.
+
+        Returns:
+            For each group vectors [batch, D_k] at each level.
+
+        """
         return [
             self.extract_group(g, inputs[name], training=training, keyed=keyed) for g, name in enumerate(self.groups)
         ]
