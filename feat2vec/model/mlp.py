@@ -1,23 +1,46 @@
-"""What stands beside the pairs' score: a network on the groups' vectors (DeepFM) and their interactions (NFM)."""
+"""`MlpHead`: a network whose output is added to the score of the pairs.
+
+Its inputs are the groups' vectors, as in DeepFM (Guo et al., 2017), their interactions, as in NFM (He and Chua, 2017),
+or both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
 from keras import ops
 
-from feat2vec.model.pair_scores import Level, interaction
+from feat2vec.model.pair_scores import Level, Tensor, interaction
+
+Masks: TypeAlias = Sequence[Tensor]  # for each level [batch, D_k], factors of the interaction vector's coordinates
+SEED_STRIDE = 1 << 40  # between the seeds of two draws for the same purpose in a step; there are fewer steps
 
 
 @keras.saving.register_keras_serializable("feat2vec")
 class MlpHead(keras.layers.Layer):
-    """Layers of ReLU units and a linear one that starts at zero: levels [batch, groups, D_k] to [batch, outputs].
+    """ReLU layers and a linear layer that starts at zero: levels [batch, groups, D_k] to [batch, outputs].
 
-    A value counts with the vector of its own level: a level's input is its free vectors side by side. The interaction
-    vector's coordinates are those whose sum is the pairs' score.
+    The input `vectors` are the free vectors of each level side by side, so that a value counts with the vector of its
+    own level. The input `interactions` are the coordinates whose sum is the score of the pairs.
+
+    Args:
+        hidden: The units of each ReLU layer.
+        inputs: "vectors", "interactions" or both.
+        dropout: The share of the units of each ReLU layer that is dropped in training.
+        normalize: Whether the units are normalized over the batch, before the ReLU.
+        outputs: The number of outputs.
+        **kwargs: Those of `keras.layers.Layer`.
+
+    Example:
+        >>> level = feat2vec.model.pair_scores.Level(np.ones((5, 3, 4), "float32"))  # five rows, three groups
+        >>> head = feat2vec.keras.MlpHead([8], ["vectors"], dropout=0.0, normalize=False, outputs=1)
+        >>> head.build([level.free.shape])
+        >>> head([level]).shape
+        TensorShape([5, 1])
+
     """
 
     def __init__(
@@ -28,59 +51,81 @@ class MlpHead(keras.layers.Layer):
         self.dropout, self.normalize, self.outputs = dropout, normalize, outputs
 
     def build(self, input_shape: Sequence[Sequence[int | None]]) -> None:
-        """`input_shape` holds [batch, groups, D_k] of each level."""
+        """Make the weights; `input_shape` holds [batch, groups, D_k] of each level."""
         sizes = {
-            "vectors": sum(int(shape[-2] or 0) * int(shape[-1] or 0) for shape in input_shape),
-            "interactions": sum(int(shape[-1] or 0) for shape in input_shape),
+            "vectors": sum(int(groups or 0) * int(dim or 0) for _, groups, dim in input_shape),
+            "interactions": sum(int(dim or 0) for *_, dim in input_shape),
         }
-        before = sum(sizes[name] for name in self.inputs)
+        width = sum(sizes[name] for name in self.inputs)
         self.layers, self.norms = [], []
         for i, units in enumerate(self.hidden):
             self.layers.append(keras.layers.Dense(units, kernel_initializer="he_normal", name=f"hidden_{i}"))
-            self.layers[-1].build((None, before))
+            self.layers[-1].build((None, width))
             if self.normalize:
                 self.norms.append(keras.layers.BatchNormalization(name=f"norm_{i}"))
                 self.norms[-1].build((None, units))
-            before = units
+            width = units
         self.last = keras.layers.Dense(self.outputs, kernel_initializer="zeros", name="last")
-        self.last.build((None, before))
+        self.last.build((None, width))
         super().build(input_shape)
 
     def call(
-        self, levels: Sequence[Level], masks: Sequence[Any] | None = None, training: bool = False, seed: Any = None
-    ) -> Any:
-        """`masks` [batch, D_k] are the interaction vector's; `seed` [2] decides what dropout drops in training."""
-        x = ops.concatenate([part for name in self.inputs for part in _INPUTS[name](levels, masks)], axis=-1)
+        self, levels: Sequence[Level], masks: Masks | None = None, training: bool = False, seed: Tensor | None = None
+    ) -> Tensor:
+        """The outputs, [batch, outputs].
+
+        Args:
+            levels: The groups' vectors at each level, [batch, groups, D_k].
+            masks: The factors of the interactions, [batch, D_k] at each level.
+            training: Whether units are dropped, and normalized by the statistics of the batch.
+            seed: Two integers, which decide what is dropped.
+
+        """
+        parts: list[Tensor] = []
+        for name in self.inputs:
+            parts += INPUTS[name](levels, masks)
+        x = ops.concatenate(parts, axis=-1)  # [batch, width]
         for i, layer in enumerate(self.layers):
             x = layer(x)
             if self.normalize:
                 x = self.norms[i](x, training=training)
             x = ops.relu(x)
             if training and self.dropout:
-                x = tf.nn.experimental.stateless_dropout(
-                    x, self.dropout, seed + tf.constant([0, 1 << 40], tf.int64) * i
-                )
+                layer_seed = seed + tf.constant([0, SEED_STRIDE], tf.int64) * i
+                x = tf.nn.experimental.stateless_dropout(x, self.dropout, layer_seed)
         return self.last(x)
 
     def get_config(self) -> dict[str, Any]:
-        own = {"hidden": self.hidden, "inputs": self.inputs, "dropout": self.dropout, "normalize": self.normalize}
-        return {**super().get_config(), **own, "outputs": self.outputs}
+        return {
+            **super().get_config(),
+            "hidden": self.hidden,
+            "inputs": self.inputs,
+            "dropout": self.dropout,
+            "normalize": self.normalize,
+            "outputs": self.outputs,
+        }
 
 
-def _vectors(levels: Sequence[Level], masks: Any = None) -> list[Any]:
-    del masks
+def vector_inputs(levels: Sequence[Level], masks: Masks | None = None) -> list[Tensor]:
+    """The free vectors of each level side by side, [batch, groups * D_k]."""
+    del masks  # of the interactions alone
     return [ops.reshape(level.free, (-1, level.free.shape[-2] * level.free.shape[-1])) for level in levels]
 
 
-def _interactions(levels: Sequence[Level], masks: Sequence[Any] | None = None) -> list[Any]:
-    """For each level [batch, D_k], over the pairs that meet there."""
-    settled = []
+def interaction_inputs(levels: Sequence[Level], masks: Masks | None = None) -> list[Tensor]:
+    """The interaction vector of the pairs that meet at each level, [batch, D_k]: all pairs less the dependent ones."""
+    vectors = []
     for level in levels:
         if level.dependent is None:
-            settled.append(interaction(level.free))
+            vectors.append(interaction(level.free))
         else:
-            settled.append(interaction(level.free + level.dependent) - interaction(level.dependent))
-    return settled if masks is None else [part * mask for part, mask in zip(settled, masks, strict=True)]
+            vectors.append(interaction(level.free + level.dependent) - interaction(level.dependent))
+    if masks is None:
+        return vectors
+    return [vector * mask for vector, mask in zip(vectors, masks, strict=True)]
 
 
-_INPUTS: Mapping[str, Any] = {"vectors": _vectors, "interactions": _interactions}
+INPUTS: Mapping[str, Callable[[Sequence[Level], Masks | None], list[Tensor]]] = {
+    "vectors": vector_inputs,
+    "interactions": interaction_inputs,
+}

@@ -133,7 +133,7 @@ def read_model(path: Path, encoder: Encoder, *, sealed: bool = False, groups: Se
 
     from feat2vec.model.keras_model import Feat2Vec
     from feat2vec.model.large_variables import tables_aside
-    from feat2vec.model.network import shapes_of
+    from feat2vec.model.score_model import shapes_of
 
     with damage_as_user_error(path), ModelFile(path, encoder.schema, sealed=sealed) as file, tables_aside():
         _refuse_too_few(path, file.size, encoder)
@@ -283,12 +283,12 @@ class StoredModel:
 
     def is_lookup(self, group: str) -> bool:
         """Whether a group has a vector for each key, not for each entry of its training rows."""
-        return self._is_plain_lookup(group) or self.part(group).is_lookup(group)
+        return self._is_plain_lookup(group) or self.model_of_group(group).is_lookup(group)
 
     def lookup(self, group: str) -> Lookup:
         """A lookup group's tables."""
         if not self._is_plain_lookup(group):
-            return self.part(group).lookup(group)
+            return self.model_of_group(group).lookup(group)
         codec = self.encoder.codecs[group]
         assert isinstance(codec, ItemsCodec)
         sizes, dims = key_sizes(codec, self.schema), self.schema.model.levels.dims
@@ -299,13 +299,13 @@ class StoredModel:
             linear = arrays.table(str(len(tables)), (sizes[0], 1))[:, 0] if self.schema.model.bias else None
         return Lookup(tables, linear)
 
-    def part(self, group: str) -> Feat2Vec:
+    def model_of_group(self, group: str) -> Feat2Vec:
         """A model that has the tables of this group, and no others."""
         if group not in self._models:
             self._models[group] = read_model(self.path, self.encoder, sealed=self.sealed, groups=[group])
         return self._models[group]
 
-    def whole(self) -> Feat2Vec:
+    def full_model(self) -> Feat2Vec:
         """The model with the tables of all groups."""
         return read_model(self.path, self.encoder, sealed=self.sealed)
 

@@ -111,7 +111,7 @@ def candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
         gain = getattr(model.schema.groups[group].extractor, "gain", 1.0)
         return Candidates(tables if gain == 1 else [table * np.float32(gain) for table in tables])
     entries = encoder.values[group].entries
-    group_model = model.part(group)
+    group_model = model.model_of_group(group)
     batches_of_level: list[list[Floats]] = [[] for _ in model.schema.model.levels.dims]
     for start in range(0, len(entries), ROWS_PER_BATCH):
         vectors = extract(group_model, {group: entries[start : start + ROWS_PER_BATCH]})
@@ -143,7 +143,7 @@ def linear_terms(model: Model, encoder: Encoder, group: str) -> Floats:
         return linear[1:]  # without the unseen key
     import tensorflow as tf
 
-    entries, group_model = encoder.values[group].entries, model.part(group)
+    entries, group_model = encoder.values[group].entries, model.model_of_group(group)
     terms = []
     for rows in blocks(len(entries), ROWS_PER_BATCH):
         terms.append(group_model.vectors(group, tf.convert_to_tensor(entries[rows])).linear.numpy())

@@ -88,8 +88,8 @@ def with_options(groups: dict[str, Any], **options: dict[str, Any]) -> dict[str,
     """The groups with `option={group: value}` of their extractors."""
     changed = {}
     for name, group in groups.items():
-        own = {option: values[name] for option, values in options.items() if name in values}
-        changed[name] = {**group, "extractor": {**group.get("extractor", {"type": "lookup"}), **own}}
+        of_group = {option: values[name] for option, values in options.items() if name in values}
+        changed[name] = {**group, "extractor": {**group.get("extractor", {"type": "lookup"}), **of_group}}
     return changed
 
 

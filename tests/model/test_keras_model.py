@@ -46,8 +46,10 @@ def test_every_objective_trains_and_comes_back_from_a_file(name: str, tmp_path: 
     for ours, theirs in zip(model.optimizer.variables, loaded.optimizer.variables, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
     loaded.learn_from(rows)
-    again = [one.fit(model.dataset(rows), epochs=1, verbose=0).history["loss"] for one in (model, loaded)]
-    assert again[0] == again[1]
+    continued = [
+        continuing.fit(model.dataset(rows), epochs=1, verbose=0).history["loss"] for continuing in (model, loaded)
+    ]
+    assert continued[0] == continued[1]
 
 
 def test_a_file_is_loaded_after_import_feat2vec_keras_alone(tmp_path: Path) -> None:
@@ -78,8 +80,8 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(name: str)
     rows = encoded(case, LOOKUPS)
     weights = [np.concatenate([w.ravel() for w in trained(rows, 2)[0].get_weights()]) for _ in range(2)]
     assert weights[0].tobytes() == weights[1].tobytes()
-    other = Feat2Vec.from_encoder(encoded({**case, "training": {"seed": 1}}, LOOKUPS).encoder)
-    assert np.concatenate([w.ravel() for w in other.get_weights()]).tobytes() != weights[0].tobytes()
+    with_another_seed = Feat2Vec.from_encoder(encoded({**case, "training": {"seed": 1}}, LOOKUPS).encoder)
+    assert np.concatenate([w.ravel() for w in with_another_seed.get_weights()]).tobytes() != weights[0].tobytes()
 
 
 def test_a_step_is_traced_once_and_touches_only_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,8 +120,8 @@ def test_dropout_is_for_training_only() -> None:
     model = Feat2Vec.from_encoder(rows.encoder)
     inputs, ids = one_batch(model, rows)
     seed = tf.constant([3, 4], tf.int64)
-    plain, dropped, again = (float(model.step_loss(inputs, ids, None, seed, mode)) for mode in (False, True, True))
-    assert plain != dropped == again
+    plain, dropped, repeated = (float(model.step_loss(inputs, ids, None, seed, mode)) for mode in (False, True, True))
+    assert plain != dropped == repeated
 
 
 def test_a_loss_that_is_not_finite_stops_the_weights_and_tells_the_step() -> None:
@@ -188,6 +190,7 @@ def test_mistakes_are_told() -> None:
     model = Feat2Vec.from_encoder(rows.encoder)
     with pytest.raises(ValueError, match="the rows have no target, 'score'"):
         model.dataset(rows.encoder.encode(pa.table({"who": ["w1"]})))
+    assert float(model.bias) == 0
 
 
 def test_a_saved_model_runs_no_code_of_the_users(tmp_path: Path) -> None:

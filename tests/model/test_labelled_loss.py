@@ -46,9 +46,9 @@ def test_weights_weigh_the_rows() -> None:
     rows = encoded(case, LOOKUPS)
     model = Feat2Vec.from_encoder(rows.encoder)
     inputs, target, weight = one_batch(model, rows)
-    found = float(model.step_loss(inputs, target, weight, tf.constant([0, 0], tf.int64), False))
-    each = (model(inputs).numpy() - TABLE["score"].to_numpy()) ** 2 * TABLE["count"].to_numpy()
-    assert found == pytest.approx(each.mean(), rel=1e-5)
+    loss = float(model.step_loss(inputs, target, weight, tf.constant([0, 0], tf.int64), False))
+    row_losses = (model(inputs).numpy() - TABLE["score"].to_numpy()) ** 2 * TABLE["count"].to_numpy()
+    assert loss == pytest.approx(row_losses.mean(), rel=1e-5)
 
 
 def labelled_loss(case: dict[str, Any], *, training: bool = True) -> tuple[float, Feat2Vec, Any]:
@@ -62,17 +62,20 @@ def labelled_loss(case: dict[str, Any], *, training: bool = True) -> tuple[float
 
 def test_classes_weigh_what_the_schema_says() -> None:
     label = TABLE["label"].to_numpy()
-    given = {"0": 0.5, "1": 3.0}
+    class_weights = {"0": 0.5, "1": 3.0}
     for objective, weights in (
-        ({"class_weights": given}, np.where(label > 0, 3.0, 0.5)),
+        ({"class_weights": class_weights}, np.where(label > 0, 3.0, 0.5)),
         ({"class_weights": {"1": 4.0}}, np.where(label > 0, 4.0, 1.0)),
         ({"class_weights": "balanced"}, len(label) / 2 / np.where(label > 0, label.sum(), (1 - label).sum())),
-        ({"class_weights": given, "weight": "count"}, np.where(label > 0, 3.0, 0.5) * TABLE["count"].to_numpy()),
+        (
+            {"class_weights": class_weights, "weight": "count"},
+            np.where(label > 0, 3.0, 0.5) * TABLE["count"].to_numpy(),
+        ),
     ):
         loss, model, (inputs, *_) = labelled_loss({"objective": {"type": "logistic", "target": "label", **objective}})
         scores = model(inputs).numpy().astype(float)
-        each = np.logaddexp(0, np.where(label > 0, -scores, scores))
-        assert loss == pytest.approx((weights * each).mean(), rel=1e-5)
+        row_losses = np.logaddexp(0, np.where(label > 0, -scores, scores))
+        assert loss == pytest.approx((weights * row_losses).mean(), rel=1e-5)
 
 
 def test_balanced_classes_weigh_the_same_together_in_other_rows_as_well() -> None:
@@ -82,9 +85,9 @@ def test_balanced_classes_weigh_the_same_together_in_other_rows_as_well() -> Non
     sums = np.bincount(target.numpy(), weight.numpy())
     np.testing.assert_allclose(sums, len(rows) / len(sums), rtol=1e-5)
     held = rows.encoder.encode(TABLE.slice(0, 20))
-    _, other, of_other = next(iter(model.dataset(held, 20, shuffle=False)))
+    _, held_target, held_weight = next(iter(model.dataset(held, 20, shuffle=False)))
     by_class = dict(zip(target.numpy().tolist(), weight.numpy().tolist(), strict=True))
-    assert [by_class[c] for c in other.numpy().tolist()] == of_other.numpy().tolist()
+    assert [by_class[c] for c in held_target.numpy().tolist()] == held_weight.numpy().tolist()
 
 
 def test_a_class_that_is_none_cannot_be_weighed() -> None:
@@ -106,9 +109,9 @@ def test_implicit_negatives_of_positive_rows_are_negative_sampling(model: dict[s
         {"objective": "negative_sampling", "noise": {**noise, "targets": ["who"]}},
     ):
         rows = fit(read_schema({"version": 1, "groups": LOOKUPS, "model": model, **case}), table)
-        made = Feat2Vec.from_encoder(rows.encoder)
-        inputs, truth = one_batch(made, rows)
-        losses.append(float(made.step_loss(inputs, truth, None, tf.constant([5, 6], tf.int64), True)))
+        built = Feat2Vec.from_encoder(rows.encoder)
+        inputs, truth = one_batch(built, rows)
+        losses.append(float(built.step_loss(inputs, truth, None, tf.constant([5, 6], tf.int64), True)))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
@@ -119,13 +122,15 @@ def test_negatives_are_those_of_rows_with_a_1() -> None:
     assert model.noise is not None
     (draw,) = model.noise.sample(ids, tf.constant([5, 6], tf.int64))
     who = model.extractors[0].tables[0].numpy().astype(float)
-    around = sum(model.vectors(name, inputs[name]).levels[0].free.numpy().astype(float) for name in ("tags", "place"))
-    others = model({**inputs, "who": tf.zeros_like(inputs["who"])}).numpy().astype(float)
+    context_sums = sum(
+        model.vectors(name, inputs[name]).levels[0].free.numpy().astype(float) for name in ("tags", "place")
+    )
+    context_scores = model({**inputs, "who": tf.zeros_like(inputs["who"])}).numpy().astype(float)
     keys = model.value_tables[0].numpy()[draw.values[0].numpy() + 1][..., 0]  # [rows, k]
     total = np.logaddexp(0, np.where(label.numpy() > 0, -1, 1) * model(inputs).numpy()).sum()
     for r in range(len(keys)):
         if label[r] > 0 and bool(draw.present[r]):
-            total += sum(np.logaddexp(0, others[r] + around[r] @ who[key - 1]) for key in keys[r])
+            total += sum(np.logaddexp(0, context_scores[r] + context_sums[r] @ who[key - 1]) for key in keys[r])
     assert loss == pytest.approx(total / len(keys), rel=1e-5)
 
 
@@ -200,15 +205,15 @@ def test_a_class_that_training_has_not_seen_has_no_loss() -> None:
     rows = encoded(CASES["softmax"], UNTARGETED)
     model = Feat2Vec.from_encoder(rows.encoder)
     model.compile()
-    new = TABLE.slice(0, 40)
-    strange = pa.array([p if i % 4 else "elsewhere" for i, p in enumerate(new["place"].to_pylist())])
-    new = new.set_column(new.schema.get_field_index("place"), "place", strange)
-    seen = new.filter(pa.array([i % 4 != 0 for i in range(40)]))
-    found, expected = (
+    new_rows = TABLE.slice(0, 40)
+    places = pa.array([p if i % 4 else "elsewhere" for i, p in enumerate(new_rows["place"].to_pylist())])
+    new_rows = new_rows.set_column(new_rows.schema.get_field_index("place"), "place", places)
+    seen = new_rows.filter(pa.array([i % 4 != 0 for i in range(40)]))
+    loss, expected = (
         model.evaluate(model.dataset(rows.encoder.encode(part), batch_size=7, shuffle=False), verbose=0)
-        for part in (new, seen)
+        for part in (new_rows, seen)
     )
-    assert np.isfinite(found)
-    assert found == pytest.approx(expected, rel=1e-5)
-    none = model.dataset(rows.encoder.encode(new.take([0, 4, 8])), shuffle=False)
+    assert np.isfinite(loss)
+    assert loss == pytest.approx(expected, rel=1e-5)
+    none = model.dataset(rows.encoder.encode(new_rows.take([0, 4, 8])), shuffle=False)
     assert model.evaluate(none, verbose=0) == 0

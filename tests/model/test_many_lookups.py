@@ -12,7 +12,6 @@ import tensorflow as tf
 
 import feat2vec
 from feat2vec.encode.encoder import Encoded
-from feat2vec.model import keras_model as module
 from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.many_lookups import ENTRIES, ManyLookups, rows_at
@@ -47,6 +46,7 @@ def encoded(case: dict[str, Any], groups: str = "abcd", **training: Any) -> Enco
 def trained(rows: Encoded, together: bool) -> tuple[list[Any], dict[str, list[float]]]:
     """The weights after two epochs, and the losses."""
     model = Feat2Vec.from_encoder(rows.encoder)
+    model.min_many_groups = 4
     model.compile(optimizers.named(rows.encoder.schema.training.optimizer.type, 0.1))
     model.learn_from(rows)
     batches, held = (model.batches(rows, shuffle=some, together=together) for some in (True, False))
@@ -57,7 +57,6 @@ def trained(rows: Encoded, together: bool) -> tuple[list[Any], dict[str, list[fl
 
 @pytest.fixture
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MANY", 4)
     monkeypatch.setattr(optimizers, "MANY", 4)
 
 
@@ -80,7 +79,9 @@ def test_only_plain_lookups_are_many() -> None:
         groups = {name: {"column": name} for name in "abcd"} | {"a": {"column": "a", "extractor": options}}
         data = pa.table({name: [f"{name}{i % 5}" for i in range(20)] for name in "abcd"})
         schema = {"version": 1, "noise": RECORD, "groups": groups, **case}
-        return Feat2Vec.from_encoder(feat2vec.fit(schema, data).encoder).has_many
+        model = Feat2Vec.from_encoder(feat2vec.fit(schema, data).encoder)
+        model.min_many_groups = 4
+        return model.has_many
 
     lookup = {"type": "lookup"}
     assert has_many({}, **lookup)
@@ -90,10 +91,13 @@ def test_only_plain_lookups_are_many() -> None:
     assert not has_many({"model": {"ranks": [2, 3]}}, **lookup)
     assert not has_many({"training": {"l2": 0.1, "l2_over": "tables"}}, **lookup)
     model = Feat2Vec.from_encoder(encoded(CASES["nce"]).encoder)
+    model.min_many_groups = 4
     before = model.has_many
     model.extractors[0].trainable = False
     assert (before, model.has_many) == (True, False)
-    assert not Feat2Vec.from_encoder(encoded(CASES["nce"], groups="abc").encoder).has_many
+    few_groups = Feat2Vec.from_encoder(encoded(CASES["nce"], groups="abc").encoder)
+    few_groups.min_many_groups = 4
+    assert not few_groups.has_many
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,12 @@ import tensorflow as tf
 
 from feat2vec.encode.encoder import fit
 from feat2vec.model import optimizers
+from feat2vec.model.extractors import Extracted
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.network import SeedOf
-from feat2vec.model.noise_loss import context_mask, noise_loss
+from feat2vec.model.noise_loss import context_mask, noise_loss, sum_outside_unit
+from feat2vec.model.pair_scores import Level
+from feat2vec.model.score_model import SeedOf
+from feat2vec.sampling.noise import Unit
 from feat2vec.schema.reading import read_schema
 from tests import reference
 from tests.model.planted_rows import CASES, LOOKUPS, TABLE, encoded, one_batch, with_options
@@ -38,11 +41,11 @@ def noise_loss_loop(
     levels = range(1, len(model.dims) + 1)
 
     def items(g: int, entry: Any) -> list[reference.Item]:
-        found = []
+        entry_items = []
         for id_ in entry[entry > 0].tolist():
-            own = [tables[g][0][id_ - 1], *(table[id_ - 2] for table in tables[g][1:] if 0 <= id_ - 2 < len(table))]
-            found.append(reference.Item(len(own), gains[g], own))
-        return found
+            vectors = [tables[g][0][id_ - 1], *(table[id_ - 2] for table in tables[g][1:] if 0 <= id_ - 2 < len(table))]
+            entry_items.append(reference.Item(len(vectors), gains[g], vectors))
+        return entry_items
 
     def unit(bag: list[reference.Item]) -> list[reference.Item]:
         if not bag:
@@ -56,14 +59,14 @@ def noise_loss_loop(
         offset = float(model.offsets.numpy()[target.groups[0]]) if objective.type == "nce" else 0.0
         drawn = [value.numpy() for value in draw.values]
         for r, present in enumerate(draw.present.numpy()):
-            whole = [items(g, inputs[name][at + r].numpy()) for g, name in enumerate(model.groups)]
-            picks = [[whole[g] for g in target.groups]]
+            row_items = [items(g, inputs[name][at + r].numpy()) for g, name in enumerate(model.groups)]
+            picks = [[row_items[g] for g in target.groups]]
             for k in range(noise.negatives):
                 ids = [value[k] if value.ndim == 1 else value[r, k] for value in drawn]
                 picks.append([items(g, values[g][i + 1]) for g, i in zip(target.groups, ids, strict=True)])
             scores: list[list[float]] = [[] for _ in levels]
             for pick in picks:
-                candidate = list(whole)
+                candidate = list(row_items)
                 for g, bag in zip(target.groups, pick, strict=True):
                     candidate[g] = unit(bag) if getattr(objective, "unit", False) else bag
                 for level in levels:
@@ -83,6 +86,47 @@ UNIT = {"type": "contrastive", "unit": True, "temperature": 0.3}
 GAINS = {"who": 0.5, "tags": 3.0}
 
 
+def unit_of(*groups: int) -> Unit:
+    return Unit(groups, groups[0], 9, 0.5, -1.0)
+
+
+def test_the_context_of_a_row_is_the_groups_outside_its_unit() -> None:
+    units, sizes = [unit_of(1), unit_of(0, 2)], tf.constant([2, 3])
+    keep = context_mask(units, sizes, 4, "float32")
+    np.testing.assert_array_equal(keep, [[1, 0, 1, 1]] * 2 + [[0, 1, 0, 1]] * 3)
+
+
+def test_a_part_of_the_context_is_dropped_alike_for_the_same_seed() -> None:
+    units, sizes = [unit_of(0), unit_of(1)], tf.constant([500, 500])
+    undropped, first, repeated, later = (
+        context_mask(units, sizes, 5, "float32", group_dropout=dropout, seed=seed).numpy()
+        for dropout, seed in ((0.0, None), (0.25, [1, 2]), (0.25, [1, 2]), (0.25, [1, 3]))
+    )
+    np.testing.assert_array_equal(first, repeated)
+    assert (first != later).any()
+    assert (first <= undropped).all()
+    assert first.sum() / undropped.sum() == pytest.approx(0.75, abs=0.03)
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+@pytest.mark.parametrize("groups", [(1,), (0, 2), (0, 1, 2)])
+def test_the_sum_outside_a_unit_is_of_the_groups_that_are_kept(groups: tuple[int, ...], truncated: bool) -> None:
+    rng = np.random.default_rng(0)
+    free, dependent = rng.normal(size=(2, 3, 5, 4))  # [groups, rows, rank] each
+    keep = rng.integers(0, 2, (5, 3)).astype(float)
+    extracted = [
+        Extracted((Level(tf.constant(f), tf.constant(d)),), None, 0.0) for f, d in zip(free, dependent, strict=True)
+    ]
+    (level,) = sum_outside_unit(unit_of(*groups), extracted, tf.constant(keep), truncated=truncated)
+    expected = np.zeros((2, 5, 4))
+    for g in set(range(3)) - set(groups):
+        expected += np.stack([free[g], dependent[g]]) * keep[:, g, None]
+    if truncated:
+        expected = np.stack([expected.sum(axis=0), np.zeros((5, 4))])
+    np.testing.assert_allclose(level.free, expected[0])
+    np.testing.assert_allclose(0.0 if level.dependent is None else level.dependent, expected[1])
+
+
 @pytest.mark.parametrize("sharing", ["record", "batch"])
 @pytest.mark.parametrize(
     ("objective", "noise", "model"),
@@ -100,11 +144,11 @@ def test_a_batchs_loss_is_that_of_its_rows_against_their_candidates(
 ) -> None:
     case = {"objective": objective, "noise": {"negatives": 3, "sharing": sharing, **noise}, "model": model}
     rows = encoded(case, with_options(LOOKUPS, gain=GAINS))
-    made = Feat2Vec.from_encoder(rows.encoder)
-    inputs, ids = next(iter(made.dataset(rows, batch_size=64, shuffle=False)))
+    built = Feat2Vec.from_encoder(rows.encoder)
+    inputs, ids = next(iter(built.dataset(rows, batch_size=64, shuffle=False)))
     seed = tf.constant([7, 8], tf.int64)
-    found = float(made.step_loss(inputs, ids, None, seed, True))
-    assert found == pytest.approx(noise_loss_loop(made, inputs, ids, seed, tables_of(made)), rel=2e-5)
+    loss = float(built.step_loss(inputs, ids, None, seed, True))
+    assert loss == pytest.approx(noise_loss_loop(built, inputs, ids, seed, tables_of(built)), rel=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -173,11 +217,11 @@ def test_validation_without_a_target_is_of_the_whole_model_alone(objective: Any,
     batches = model.dataset(rows, batch_size=len(rows), shuffle=False)
     inputs, ids = next(iter(batches))
     seed = model.step_seed(SeedOf.VALIDATION, 0)  # of the first batch of a validation
-    whole, with_levels = (
+    top_loss, loss_with_levels = (
         noise_loss_loop(model, inputs, ids, seed, tables_of(model), training=training) for training in (False, True)
     )
-    assert with_levels > 1.2 * whole
-    assert model.evaluate(batches, verbose=0) == pytest.approx(whole, rel=2e-5)
+    assert loss_with_levels > 1.2 * top_loss
+    assert model.evaluate(batches, verbose=0) == pytest.approx(top_loss, rel=2e-5)
 
 
 def test_gradients_of_unit_candidates_are_central_differences() -> None:
@@ -188,10 +232,10 @@ def test_gradients_of_unit_candidates_are_central_differences() -> None:
     seed = tf.constant([3, 4], tf.int64)
     with tf.GradientTape() as tape:
         loss = model.step_loss(inputs, ids, None, seed, False)
-    found = tape.gradient(loss, [extractor.tables[0].value for extractor in model.extractors])
+    gradients = tape.gradient(loss, [extractor.tables[0].value for extractor in model.extractors])
     tables, step = tables_of(model), 1e-5
     checked = 0
-    for g, gradient in enumerate(np.asarray(tf.convert_to_tensor(each)) for each in found):
+    for g, gradient in enumerate(np.asarray(tf.convert_to_tensor(table_gradient)) for table_gradient in gradients):
         assert gradient.any()
         for place in ((2, 0), (1, 2), (3, 1)):  # not the unseen key's: it starts at zero, which has no direction
             start, ends = tables[g][0][place], []

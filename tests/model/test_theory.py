@@ -44,7 +44,7 @@ def _float64() -> Iterator[None]:
     keras.config.set_dtype_policy(policy)
 
 
-def made(columns: dict[str, Any], objective: str, model: str = "dim: 3", noise: str = "negatives: 2") -> Any:
+def model_and_rows(columns: dict[str, Any], objective: str, model: str = "dim: 3", noise: str = "negatives: 2") -> Any:
     """A model with random weights of a size that matters, and its rows."""
     groups = "\n".join(f"  {name}: {{column: {name}, extractor: lookup}}" for name in columns if name != "count")
     text = (
@@ -52,15 +52,15 @@ def made(columns: dict[str, Any], objective: str, model: str = "dim: 3", noise: 
         f"noise: {{{noise}}}\n"
     )
     encoded = fit(read_schema(parse_document(text)), pa.table(columns))
-    one = Feat2Vec.from_encoder(encoded.encoder)
+    built = Feat2Vec.from_encoder(encoded.encoder)
     rng = np.random.default_rng(0)
-    for variable in one.trainable_variables:
+    for variable in built.trainable_variables:
         variable.assign(rng.normal(scale=0.7, size=variable.shape))
     if "count" not in columns:
-        offsets = one.offsets.numpy() if hasattr(one, "offsets") else None
-        one.learn_from(encoded)
-        assert offsets is None or (one.offsets.numpy() == offsets).all()  # weights that are there are left alone
-    return one, encoded
+        offsets = built.offsets.numpy() if hasattr(built, "offsets") else None
+        built.learn_from(encoded)
+        assert offsets is None or (built.offsets.numpy() == offsets).all()  # weights that are there are left alone
+    return built, encoded
 
 
 def entries(model: Any, ids: Rows) -> dict[str, Any]:
@@ -115,8 +115,8 @@ def gradients(loss: Callable[[], Any], model: Any) -> tuple[float, list[Floats]]
     variables = [variable.value for variable in model.trainable_variables]
     with tf.GradientTape() as tape:
         total = loss()
-    found = tape.gradient(total, variables, unconnected_gradients="zero")
-    return float(total), [tf.convert_to_tensor(gradient).numpy() for gradient in found]
+    slopes = tape.gradient(total, variables, unconnected_gradients="zero")
+    return float(total), [tf.convert_to_tensor(gradient).numpy() for gradient in slopes]
 
 
 def minimize(loss: Callable[[], Any], variables: Sequence[Any], steps: int, rate: float = 0.05) -> None:
@@ -127,8 +127,8 @@ def minimize(loss: Callable[[], Any], variables: Sequence[Any], steps: int, rate
     def step(rate: Any, t: Any) -> None:
         with tf.GradientTape() as tape:
             total = loss()
-        found = tape.gradient(total, variables)
-        for variable, gradient, (mean, square) in zip(variables, found, slots, strict=True):
+        slopes = tape.gradient(total, variables)
+        for variable, gradient, (mean, square) in zip(variables, slopes, slots, strict=True):
             gradient = tf.convert_to_tensor(gradient)
             mean.assign(0.9 * mean + 0.1 * gradient)
             square.assign(0.99 * square + 0.01 * gradient**2)
@@ -151,7 +151,7 @@ def test_theorem_1(k: int) -> None:
     One side enumerates what the sampler draws (a unit by Q1, k values by Q2) and scores it as training does; the other
     is L(x | target = i) by its formula, on rows that are scored whole: E over k draws is k times E over one.
     """
-    model, encoded = made(TABLE, "type: nce", noise=f"negatives: {k}")
+    model, encoded = model_and_rows(TABLE, "type: nce", noise=f"negatives: {k}")
     ids = row_ids(model, encoded)
     targets = [Target(model, encoded, u) for u in range(3)]
     q1 = reference.noise_probabilities(model.params(), 0.25)
@@ -183,9 +183,9 @@ def test_theorem_1(k: int) -> None:
 
     (loss, got), (wanted_loss, wanted) = gradients(expected, model), gradients(definition, model)
     assert math.isclose(loss, wanted_loss, rel_tol=1e-12)
-    for one, other in zip(got, wanted, strict=True):
-        assert np.abs(other).max() > 1e-3
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-10)
+    for ours, theirs in zip(got, wanted, strict=True):
+        assert np.abs(theirs).max() > 1e-3
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-10)
 
 
 # --- the gradients of a batch ---------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def pairs_model(objective: str, k: int) -> tuple[Any, Any, Rows]:
         "context": [f"c{c}" for c in np.repeat(contexts, times)],
     }
     noise = f"negatives: {k}, alpha_values: 1.0"
-    model, encoded = made(table, f"type: {objective}", "dim: 6", noise)
+    model, encoded = model_and_rows(table, f"type: {objective}", "dim: 6", noise)
     return model, encoded, row_ids(model, encoded)
 
 
@@ -336,7 +336,7 @@ def glove_model(counts: Floats, rank: int, n_max: float) -> tuple[Any, Any, Any]
         "count": [float(counts[cell]) for cell in grid],
     }
     objective = f"type: glove, target: count, n_max: {n_max}"
-    model, encoded = made(table, objective, f"dim: {rank}, bias: true")
+    model, encoded = model_and_rows(table, objective, f"dim: {rank}, bias: true")
     inputs, label = next(iter(model.dataset(encoded, batch_size=len(grid), shuffle=False)))
     return model, inputs, label
 
@@ -346,9 +346,9 @@ def test_glove_update() -> None:
     n_max, eta = 5.0, 0.1
     for count in (2.0, 50.0):
         model, inputs, _ = glove_model(np.array([[count, 3.0], [4.0, 5.0]]), 3, n_max)
-        one = {name: some[:1] for name, some in inputs.items()}
+        cell = {name: entry_ids[:1] for name, entry_ids in inputs.items()}
         first, second = model.extractors
-        w, v = (int(some[0, 0]) - 1 for some in one.values())  # the row of an id in its table
+        w, v = (int(entry_ids[0, 0]) - 1 for entry_ids in cell.values())  # the row of an id in its table
         before = [variable.numpy() for variable in model.trainable_variables]
         paths = [variable.path.split("/", 1)[1] for variable in model.trainable_variables]
         gap = math.log(count) - float(model.bias) - first.linear.numpy()[w, 0] - second.linear.numpy()[v, 0]
@@ -360,8 +360,8 @@ def test_glove_update() -> None:
         moves["group_1/table_1"][v] = factor * first.tables[0].numpy()[w]
         moves["group_0/linear"][w] = moves["group_1/linear"][v] = factor
 
-        def loss(model: Any = model, one: Any = one, count: float = count) -> Any:
-            return model.step_loss(one, tf.constant([count]), None, (0, 0), True)
+        def loss(model: Any = model, cell: Any = cell, count: float = count) -> Any:
+            return model.step_loss(cell, tf.constant([count]), None, (0, 0), True)
 
         _, steps = gradients(loss, model)
         for path, step in zip(paths, steps, strict=True):
@@ -394,13 +394,13 @@ def drawn(model: Any, encoded: Encoded, shared: bool, k: int) -> list[tuple[Targ
     """Each unit with some rows, and negatives drawn for them."""
     rng = np.random.default_rng(0)
     ids = row_ids(model, encoded)
-    found = []
+    parts = []
     for u in range(len(model.noise.units)):
         target = Target(model, encoded, u)
-        some = ids[rng.permutation(len(ids))[: 4 + u]]
-        index = rng.choice(len(target.log_q), (k,) if shared else (len(some), k), p=np.exp(target.log_q))
-        found.append((target, some, index, target.draw(some, index)))
-    return found
+        unit_rows = ids[rng.permutation(len(ids))[: 4 + u]]
+        index = rng.choice(len(target.log_q), (k,) if shared else (len(unit_rows), k), p=np.exp(target.log_q))
+        parts.append((target, unit_rows, index, target.draw(unit_rows, index)))
+    return parts
 
 
 def rescored(model: Any, target: Target, ids: Rows, index: npt.NDArray[np.int64]) -> list[Any]:
@@ -425,32 +425,34 @@ def test_negatives_equal_whole_rows(kind: str, joint: bool, shared: bool) -> Non
         "negatives: 3" + (", joint: [[a, c]]" if joint else "") + f", sharing: {'batch' if shared else 'record'}",
     )
     for objective in OBJECTIVES if kind == "ranks" else OBJECTIVES[:2]:
-        model, encoded = made(TABLE, objective, MODELS[kind], noise)
+        model, encoded = model_and_rows(TABLE, objective, MODELS[kind], noise)
         assert all(len(set(extractor.shape.sizes)) == len(model.dims) for extractor in model.extractors[::2])
         parts = drawn(model, encoded, shared, k)
         ids = np.concatenate([rows for _, rows, _, _ in parts])
         draws = [draw for *_, draw in parts]
 
-        def whole(model: Any = model, parts: Any = parts) -> Any:
+        def loss_of_whole_rows(model: Any = model, parts: Any = parts) -> Any:
             total = 0.0
             for target, rows, index, draw in parts:
                 offset = model.offsets[target.groups[0]] if hasattr(model, "offsets") else 0.0
                 scores = [Noisy(s[:, 0], s[:, 1:]) for s in rescored(model, target, rows, index)]
                 above = [Noisy(*map(tf.stop_gradient, s)) for s in scores[1:]]
                 log_q = Noisy(draw.log_q_positive, draw.log_q)
-                each = itertools.zip_longest(scores, above) if has_level_losses(model.schema) else [(scores[-1], None)]
-                loss = sum(self_supervised(model.schema.objective, s, log_q, draw.hits, offset, t) for s, t in each)
+                levels = (
+                    itertools.zip_longest(scores, above) if has_level_losses(model.schema) else [(scores[-1], None)]
+                )
+                loss = sum(self_supervised(model.schema.objective, s, log_q, draw.hits, offset, t) for s, t in levels)
                 total += tf.reduce_sum(tf.where(draw.present, loss, 0.0))
             return total / sum(len(rows) for _, rows, _, _ in parts)
 
         def step(model: Any = model, ids: Rows = ids, draws: list[Draw] = draws) -> Any:
             return step_loss(model, ids, draws)
 
-        (loss, got), (whole_loss, expected) = gradients(step, model), gradients(whole, model)
+        (loss, got), (whole_loss, expected) = gradients(step, model), gradients(loss_of_whole_rows, model)
         assert math.isclose(loss, whole_loss, rel_tol=1e-12)
         assert math.isclose(loss, looped(model, parts), rel_tol=1e-12)
-        for one, other in zip(got, expected, strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-13)
+        for ours, theirs in zip(got, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-13)
 
 
 def looped(model: Any, parts: Any) -> float:

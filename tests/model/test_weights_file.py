@@ -56,7 +56,7 @@ def encoded(case: str) -> Encoded:
     return feat2vec.fit({"version": 1, "groups": GROUPS, **CASES[case]}, rows)
 
 
-def made(case: str) -> Feat2Vec:
+def random_model(case: str) -> Feat2Vec:
     """A model whose weights are all different, compiled, with slots that are not new."""
     rng = np.random.default_rng(1)
     model = Feat2Vec.from_encoder(encoded(case).encoder)
@@ -70,7 +70,7 @@ def made(case: str) -> Feat2Vec:
 @pytest.fixture(scope="module", params=CASES)
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Feat2Vec, Path]:
     folder = tmp_path_factory.mktemp("model")
-    model = made(request.param)
+    model = random_model(request.param)
     write_model(model, folder / "model.keras")
     assert [path.name for path in folder.iterdir()] == ["model.keras"]
     return model, folder / "model.keras"
@@ -81,17 +81,17 @@ def encoder_of(model: Feat2Vec) -> Encoder:
     return model.encoder
 
 
-def same(model: Any, other: Any) -> None:
+def assert_same_weights(model: Any, other: Any) -> None:
     for ours, theirs in zip(model.weights, other.weights, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
 def test_keras_and_we_read_what_is_written(written: tuple[Feat2Vec, Path]) -> None:
     model, path = written
-    same(model, read_model(path, encoder_of(model)))
+    assert_same_weights(model, read_model(path, encoder_of(model)))
     loaded = keras.models.load_model(path)  # warnings are errors
-    same(model, loaded)
-    assert loaded.encoder is None  # it is in the folder of the run
+    assert_same_weights(model, loaded)
+    assert loaded.encoder.schema == encoder_of(model).schema
 
 
 def test_the_slots_are_not_in_the_file_and_begin_anew(written: tuple[Feat2Vec, Path]) -> None:
@@ -114,11 +114,11 @@ def _datasets(group: Any) -> list[str]:
 
 
 def test_a_file_that_keras_wrote_is_read(tmp_path: Path) -> None:
-    model = made("ranks")
+    model = random_model("ranks")
     model.save(tmp_path / "model.keras")  # with slots, as runs had them
     with ModelFile(tmp_path / "model.keras", encoder_of(model).schema) as file:
         assert [name for name in _datasets(file.weights) if name.startswith("optimizer")]
-    same(model, read_model(tmp_path / "model.keras", encoder_of(model)))
+    assert_same_weights(model, read_model(tmp_path / "model.keras", encoder_of(model)))
 
 
 def test_a_stored_model_gives_the_tables_of_the_model(written: tuple[Feat2Vec, Path]) -> None:
@@ -130,28 +130,28 @@ def test_a_stored_model_gives_the_tables_of_the_model(written: tuple[Feat2Vec, P
         if not model.is_lookup(group):
             continue
         ours, theirs = stored.lookup(group), model.lookup(group)
-        for one, other in zip(ours.tables, theirs.tables, strict=True):
-            np.testing.assert_array_equal(one, other)
+        for our_table, their_table in zip(ours.tables, theirs.tables, strict=True):
+            np.testing.assert_array_equal(our_table, their_table)
         assert (ours.linear is None) == (theirs.linear is None)
         if ours.linear is not None:
             np.testing.assert_array_equal(ours.linear, theirs.linear)
 
 
 def test_a_groups_vectors_are_the_same_from_the_file_and_from_the_model(tmp_path: Path) -> None:
-    model = made("ranks")
+    model = random_model("ranks")
     write_run(tmp_path / "run", model, {}, [], {})
-    stored, whole = feat2vec.load(tmp_path / "run"), feat2vec.load(tmp_path / "run")
-    _ = whole.model
+    stored, loaded = feat2vec.load(tmp_path / "run"), feat2vec.load(tmp_path / "run")
+    _ = loaded.model
     for group in GROUPS:
         for to in (None, "tags", "title"):
             for similarity in ("cosine", "score"):
-                found = [
+                neighbours = [
                     run.vectors(group).search(
                         [run.vectors(group).index_to_key[0]], topn=3, to=to, similarity=similarity
                     )
-                    for run in (stored, whole)
+                    for run in (stored, loaded)
                 ]
-                assert found[0] == found[1]
+                assert neighbours[0] == neighbours[1]
     assert "model" not in vars(stored)
 
 
@@ -176,7 +176,7 @@ def test_only_the_groups_own_table_is_read(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_similar_among_keys_does_without_tensorflow(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", made("bias"), {}, [], {})
+    write_run(tmp_path / "run", random_model("bias"), {}, [], {})
     code = (
         "import sys\nfrom feat2vec.cli import main\nsys.argv[0] = 'feat2vec'\n"
         "try: main()\nfinally: print([m for m in ('tensorflow', 'keras') if m in sys.modules], file=sys.stderr)"
@@ -210,9 +210,9 @@ TABLE = "extractors/lookup_extractor/vars/0"
 def _replace(name: str, make: Callable[[Any], Any]) -> Callable[[Any], None]:
     def change(file: Any) -> None:
         del file[name]
-        made = make(file)
-        if made is not None:
-            file[name] = made
+        replacement = make(file)
+        if replacement is not None:
+            file[name] = replacement
 
     return change
 
@@ -260,7 +260,7 @@ CHANGES: dict[str, tuple[Callable[[Any], None], str]] = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_weights_that_are_elsewhere_or_others_are_refused(name: str, tmp_path: Path) -> None:
     change, problem = CHANGES[name]
-    model = made("bias")
+    model = random_model("bias")
     write_model(model, tmp_path / "model.keras")
     path = changed(tmp_path / "model.keras", change)
     with pytest.raises(UserError, match=rf"changed\.keras: .*({problem})"):
@@ -270,7 +270,7 @@ def test_weights_that_are_elsewhere_or_others_are_refused(name: str, tmp_path: P
 
 
 def test_a_number_that_a_weight_cannot_hold_is_refused(tmp_path: Path) -> None:
-    model = made("bias")
+    model = random_model("bias")
     write_model(model, tmp_path / "model.keras")
     path = changed(tmp_path / "model.keras", _replace("vars/0", lambda _: np.array(1e300)))
     with pytest.raises(UserError, match="what stands beside the groups has weights that are not finite"):
@@ -278,7 +278,7 @@ def test_a_number_that_a_weight_cannot_hold_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_model_has_the_same_bytes_whenever_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = made("bias")
+    model = random_model("bias")
     write_model(model, tmp_path / "first.keras")
     monkeypatch.setattr(time, "time", lambda: 2e9)
     write_model(model, tmp_path / "second.keras")
@@ -286,10 +286,10 @@ def test_a_model_has_the_same_bytes_whenever_it_is_written(tmp_path: Path, monke
 
 
 def test_a_damaged_file_is_said(tmp_path: Path) -> None:
-    model = made("bias")
+    model = random_model("bias")
     write_model(model, tmp_path / "model.keras")
-    whole = (tmp_path / "model.keras").read_bytes()
-    for damage in (whole[: len(whole) // 2], b"words", whole.replace(b"\x89HDF", b"\x89HDX")):
+    content = (tmp_path / "model.keras").read_bytes()
+    for damage in (content[: len(content) // 2], b"words", content.replace(b"\x89HDF", b"\x89HDX")):
         (tmp_path / "model.keras").write_bytes(damage)
         with pytest.raises(UserError, match=r"model\.keras: cannot be read"):
             StoredModel(tmp_path / "model.keras", encoder_of(model), sealed=False).lookup("who")

@@ -56,7 +56,7 @@ def write_saved_model(folder: Path, request: ExportRequest, *, max_key_bytes: in
     inputs = _signature_inputs(readers)
     _, *output_names = distinct_names([ROW, *groups])
     outputs = dict(zip(groups, output_names, strict=True))
-    keras_model = keras_encoder(request.run.vector_source.whole(), groups=groups, level=request.level, copy=False)
+    keras_model = keras_encoder(request.run.vector_source.full_model(), groups=groups, level=request.level, copy=False)
     layer = keras_model.get_layer("vectors")
     layer_names = dict(zip(groups, input_names(groups), strict=True))  # the groups' names inside the layer
 

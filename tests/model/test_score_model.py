@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from feat2vec.encode.encoder import fit
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.network import shapes_of
+from feat2vec.model.score_model import shapes_of
 from feat2vec.schema.reading import read_schema
 from tests import reference
 from tests.model.planted_rows import CASES, GROUPS, LOOKUPS, TABLE, encoded, one_batch, with_options
@@ -34,12 +34,12 @@ def test_scores_are_those_of_the_paper_item_by_item(
     tables = [[t.numpy().astype(np.float64) for t in extractor.tables] for extractor in model.extractors]
 
     def item(group: int, id_: int) -> reference.Item:
-        own = [
+        vectors = [
             t[id_ - 1 if k == 0 else id_ - 2] for k, t in enumerate(tables[group]) if k == 0 or 0 <= id_ - 2 < len(t)
         ]
         if sharing == "truncate":
-            own = [np.concatenate(own[: k + 1]) for k in range(len(own))]
-        return reference.Item(len(own), gains.get(list(LOOKUPS)[group], 1.0), own)
+            vectors = [np.concatenate(vectors[: k + 1]) for k in range(len(vectors))]
+        return reference.Item(len(vectors), gains.get(list(LOOKUPS)[group], 1.0), vectors)
 
     expected = []
     for r in range(len(rows)):
@@ -61,18 +61,18 @@ def test_items_are_dropped_in_training_alike_in_a_repeated_step_only() -> None:
     model = Feat2Vec.from_encoder(rows.encoder)
     model.compile()
     inputs, _ = one_batch(model, rows)
-    still, one, again = (model.extract(inputs, training) for training in (False, True, True))
+    undropped, dropped, repeated = (model.extract(inputs, training) for training in (False, True, True))
     model.optimizer.iterations.assign_add(1)
     later = model.extract(inputs, True)
 
     def free(extracted: Any) -> list[Any]:
-        return [each.levels[0].free.numpy() for each in extracted]
+        return [group.levels[0].free.numpy() for group in extracted]
 
-    gone = [(x != 0).any(1) & ~(y != 0).any(1) for x, y in zip(free(still), free(one), strict=True)]
-    assert 0 < gone[0].mean() < 1
-    there = (free(still)[0] != 0).any(1)  # `place` is in every row
-    assert (gone[0] != gone[2])[there].any()  # each group has its own
-    for x, y, z in zip(free(one), free(again), free(later), strict=True):
+    lost = [(x != 0).any(1) & ~(y != 0).any(1) for x, y in zip(free(undropped), free(dropped), strict=True)]
+    assert 0 < lost[0].mean() < 1
+    present = (free(undropped)[0] != 0).any(1)  # `place` is in every row
+    assert (lost[0] != lost[2])[present].any()  # each group has its own
+    for x, y, z in zip(free(dropped), free(repeated), free(later), strict=True):
         np.testing.assert_array_equal(x, y)
         assert (x != z).any()
 
@@ -127,15 +127,15 @@ def test_a_step_that_reads_each_key_once_is_the_plain_one(
     for weight in model.weights:
         weight.assign(rng.normal(size=weight.shape, scale=0.3).astype(np.float32))
     inputs, target = one_batch(model, rows)
-    found = []
+    losses_and_gradients = []
     for keyed in (True, False):
         with pytest.MonkeyPatch.context() as patch, tf.GradientTape() as tape:
             patch.setattr(Feat2Vec, "is_keyed", keyed)
             loss = model.step_loss(inputs, target, None, tf.constant([1, 2], tf.int64), True)
         gradients = tape.gradient(loss, [variable.value for variable in model.trainable_variables])
-        found.append([float(loss), *(tf.convert_to_tensor(gradient).numpy() for gradient in gradients)])
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+        losses_and_gradients.append([float(loss), *(tf.convert_to_tensor(gradient).numpy() for gradient in gradients)])
+    for by_key, plain in zip(*losses_and_gradients, strict=True):
+        np.testing.assert_allclose(by_key, plain, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("levels", [{"dim": 4}, {"ranks": [2, 4, 16]}, {"ranks": [2, 4], "level_sharing": "truncate"}])
@@ -157,22 +157,22 @@ def test_groups_together_make_no_pairs_with_each_other(
     for weight in model.weights:
         weight.assign(rng.normal(size=weight.shape, scale=0.3).astype(np.float32))
     inputs, _ = one_batch(model, rows)
-    each = {name: model.vectors(name, inputs[name]) for name in model.groups}
-    expected = float(model.bias) + sum(one.linear.numpy().astype(float) for one in each.values())
-    for name, other in itertools.combinations(each, 2):
+    vectors = {name: model.vectors(name, inputs[name]) for name in model.groups}
+    expected = float(model.bias) + sum(group.linear.numpy().astype(float) for group in vectors.values())
+    for name, other in itertools.combinations(vectors, 2):
         if any(name in some and other in some for some in together):
             continue
-        for here, there in zip(each[name].levels, each[other].levels, strict=True):
+        for here, there in zip(vectors[name].levels, vectors[other].levels, strict=True):
             f, d, f_, d_ = (
                 np.zeros_like(like) if part is None else part.numpy().astype(float)
-                for one, like in ((here, here.free.numpy()), (there, there.free.numpy()))
-                for part in one
+                for group, like in ((here, here.free.numpy()), (there, there.free.numpy()))
+                for part in group
             )
             if "level_sharing" in levels:
                 f, d, f_, d_ = f + d, 0 * d, f_ + d_, 0 * d_
             expected = expected + (f * f_ + f * d_ + d * f_).sum(axis=1)
-    found = model.score(model.extract(inputs, keyed=model.is_keyed), training=False).scores[-1]
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    scores = model.score(model.extract(inputs, keyed=model.is_keyed), training=False).scores[-1]
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_steps_that_need_more_than_the_sum_of_pairs_are_not_keyed() -> None:

@@ -23,7 +23,7 @@ from feat2vec.encode.encoder import Encoder
 from feat2vec.model.extractors import Extracted, Extractor, LookupExtractor, Shape, build_extractor
 from feat2vec.model.group_vectors import add_groups, map_level, stack_columns, stack_linear, stack_vectors
 from feat2vec.model.large_variables import are_aside, copy_to
-from feat2vec.model.mlp import MlpHead
+from feat2vec.model.mlp import SEED_STRIDE, MlpHead
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
 from feat2vec.model.pair_scores_by_key import keyed_submodels
 from feat2vec.model.sizes import key_sizes
@@ -33,7 +33,6 @@ from feat2vec.schema.reading import schema_of
 
 Inputs = Mapping[str, Tensor]  # {group: entries [rows, width]}
 SEEDS_PER_STEP = 8  # the schema's seed s has the seeds 8 s to 8 s + 7, one for each purpose
-SEED_STRIDE = 1 << 40  # between draws of one purpose in the same step; there are fewer steps
 
 
 class SeedOf(IntEnum):
@@ -113,11 +112,31 @@ class ScoreModel(keras.Model):
         return self.submodels(inputs, training).scores[-1]
 
     def submodels(self, inputs: Inputs, training: bool = False) -> Submodels:
-        """The scores at every level."""
+        """The scores of rows at every level.
+
+        Args:
+            inputs: The entries of each group, [batch, width].
+            training: Whether what training drops is dropped.
+
+        Returns:
+            For each level the score of the model up to it. The last is that of the model.
+
+        """
         return self.score(self.extract(inputs, training), training)
 
     def extract(self, inputs: Inputs, training: bool = False, *, keyed: bool = False) -> list[Extracted]:
-        """Each group's vectors; with `keyed` those of lookups are columns, for `score` only."""
+        """The vectors of each group.
+
+        Args:
+            inputs: The entries of each group, [batch, width].
+            training: Whether what training drops is dropped.
+            keyed: Whether lookups give each distinct key's vector once, in `Extracted.columns`, which only `score`
+                takes.
+
+        Returns:
+            For each group vectors [batch, D_k] at each level.
+
+        """
         return [
             self.extract_group(g, inputs[name], training=training, keyed=keyed) for g, name in enumerate(self.groups)
         ]
@@ -145,12 +164,12 @@ class ScoreModel(keras.Model):
         linear = np.asarray(memoryview(extractor.linear.value.value()))[:, 0] if self.schema.model.bias else None
         return Lookup([np.asarray(memoryview(table.value.value())) for table in extractor.tables], linear)
 
-    def part(self, group: str) -> ScoreModel:
+    def model_of_group(self, group: str) -> ScoreModel:
         """A model that has this group: this one. See `StoredModel`."""
         del group
         return self
 
-    def whole(self) -> ScoreModel:
+    def full_model(self) -> ScoreModel:
         """A model that has every group: this one. See `StoredModel`."""
         return self
 

@@ -1,0 +1,279 @@
+"""`LossModel`: a schema's scores, and the loss of a batch.
+
+The loss has an L2 penalty of the vectors, and is otherwise that of
+
+    noise_loss.py      rows without a target, against drawn values
+    labelled_loss.py   rows with a target
+    many_groups.py     either of them, where a step reads all groups at once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import keras
+import tensorflow as tf
+
+from feat2vec.model import optimizers
+from feat2vec.model.extractors import Extracted
+from feat2vec.model.group_vectors import join_entries, split_rows
+from feat2vec.model.labelled_loss import implicit_losses, labelled_losses, mean_over_labelled
+from feat2vec.model.many_groups import (
+    JoinedValues,
+    ReadBatch,
+    many_groups_noise_loss,
+    many_groups_penalties,
+    read_rows,
+    read_rows_and_negatives,
+    row_scores,
+)
+from feat2vec.model.many_lookups import ENTRIES, MANY, ManyLookups, are_plain
+from feat2vec.model.noise_loss import BatchVectors, context_mask, noise_loss
+from feat2vec.model.pair_scores import Tensor
+from feat2vec.model.score_model import Inputs, ScoreModel
+from feat2vec.model.sizes import BYTES_OF_WEIGHT
+from feat2vec.sampling.noise import Draw, Noise
+
+Gradients: TypeAlias = list[tuple[Any, keras.Variable]]  # a gradient is a tensor, `tf.IndexedSlices` or `Rows`
+Truth: TypeAlias = Tensor | tuple[Tensor, Tensor]  # what `step_loss` takes
+Required = TypeVar("Required")
+
+NO_TRAINING_ROWS = "the model has not learnt from rows yet; call model.learn_from(encoded) with the training rows first"
+MAX_NEGATIVE_BYTES = 256 << 20  # of the negatives' vectors, where each row has a copy of those that rows share
+
+
+class LossModel(ScoreModel):
+    """A model whose loss of a batch is a function of its weights. `Feat2Vec` says how it is trained.
+
+    Args:
+        schema: The schema as YAML, every default filled in.
+        shapes: What each group's layer has to know of the data.
+        classes: The number of classes of a softmax objective.
+        **kwargs: Those of `keras.Model`.
+
+    """
+
+    def __init__(self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, **kwargs: Any) -> None:
+        super().__init__(schema, shapes, classes, **kwargs)
+        self.noise: Noise | None = None
+        # For each group the entries of the values that the noise draws, [values + 1, width]; see `take_values`.
+        self.value_tables: list[tf.Variable] = []
+        self.joined_values: JoinedValues | None = None  # the same of all groups, where a step reads them at once
+        self.min_many_groups = MANY  # with as many groups, a step reads all of them at once
+
+    def step_loss(self, inputs: Inputs, truth: Truth, weights: Tensor | None, seed: Tensor, training: bool) -> Tensor:
+        """The loss of a batch, a pure function of the model's weights.
+
+        Args:
+            inputs: Entries [batch, width] by group, or those of all groups together; see `batches`.
+            truth: The targets [batch]; without a target value ids [batch, columns]; with implicit negatives both,
+                (value ids, targets).
+            weights: What the losses of the rows are multiplied by, [batch].
+            seed: Two integers, which decide the negatives and what is dropped.
+            training: Whether the loss is to learn from: with dropout, L2 and the losses of lower levels.
+
+        Returns:
+            A scalar.
+
+        """
+        if ENTRIES in inputs:
+            batch = self._read_many_groups(inputs[ENTRIES], truth, seed)
+            return self._many_groups_loss(batch, truth, weights, seed, training)
+        if self.schema.target is None:
+            loss, row_vectors = self._noise_loss(inputs, truth, seed, training)
+        else:
+            loss, row_vectors = self._labelled_loss(inputs, truth, weights, seed, training)
+        if training:
+            for penalty in self._penalties(row_vectors, rows_of(truth)):
+                loss += penalty
+        return loss
+
+    def _penalties(self, row_vectors: Sequence[Extracted], rows: Tensor) -> list[Tensor]:
+        """What L2 adds to the loss: a scalar for the vectors, and one for the linear terms."""
+        options, penalties = self.schema.training, []
+        if options.l2 and options.l2_over == "tables":
+            tables = [variable for variable in self.trainable_variables if optimizers.is_by_row(variable)]
+            penalties.append(options.l2 / 2 * tf.add_n([tf.reduce_sum(tf.square(table.value)) for table in tables]))
+        elif options.l2:
+            squares = sum(group.square for group in row_vectors)
+            penalties.append(options.l2 / 2 * squares / tf.cast(rows, self.compute_dtype))
+        if options.l2_linear:
+            squares = sum(group.linear_square for group in row_vectors)
+            penalties.append(options.l2_linear / 2 * squares / tf.cast(rows, self.compute_dtype))
+        return penalties
+
+    def _labelled_loss(
+        self, inputs: Inputs, truth: Truth, weights: Tensor | None, seed: Tensor, training: bool
+    ) -> tuple[Tensor, Sequence[Extracted]]:
+        """The mean loss over the rows that have a label, and the rows' vectors."""
+        if self.implicit is None:
+            labels = truth
+            row_vectors = self.extract(inputs, training, keyed=self.is_keyed)
+            losses = labelled_losses(self.schema, self.score(row_vectors, training), labels, training=training)
+            return mean_over_labelled(self.schema, losses, labels, weights), row_vectors
+        rows, labels = truth
+        (draw,) = require(self.noise).sample(rows, seed)
+        vectors = self._extract_with_negatives(inputs, {self.implicit: draw.values[0]}, training)
+        negative_vectors, bias = vectors.negatives[self.implicit], self.bias_or_zero()
+        of_negatives = implicit_losses(
+            self.schema, self.implicit, draw, vectors.rows, negative_vectors, bias, training=training
+        )  # [batch]
+        losses = labelled_losses(self.schema, self.score(vectors.rows, training), labels, training=training)
+        losses += tf.where(labels > 0, of_negatives, 0)
+        return mean_over_labelled(self.schema, losses, labels, weights), vectors.rows
+
+    def _noise_loss(
+        self, inputs: Inputs, rows: Tensor, seed: Tensor, training: bool
+    ) -> tuple[Tensor, Sequence[Extracted]]:
+        """The mean loss over the rows, each against drawn values of its target unit, and the rows' vectors."""
+        draws = require(self.noise).sample(rows, seed)
+        return self.noise_loss_of_draws(inputs, draws, seed, training)
+
+    def noise_loss_of_draws(
+        self, inputs: Inputs, draws: Sequence[Draw], seed: Tensor, training: bool
+    ) -> tuple[Tensor, Sequence[Extracted]]:
+        """The mean loss of rows against given negatives, without L2, and the rows' vectors.
+
+        Args:
+            inputs: Entries [batch, width] by group.
+            draws: For each unit of the noise its rows of the batch, in the order of the batch, and their negatives.
+            seed: Two integers, which decide what is dropped.
+            training: Whether the loss is to learn from.
+
+        """
+        units = require(self.noise).units
+        negative_values: dict[int, Tensor] = {}
+        for unit, draw in zip(units, draws, strict=True):
+            negative_values.update(zip(unit.groups, draw.values, strict=True))
+        vectors = self._extract_with_negatives(inputs, negative_values, training)
+        unit_sizes = tf.stack([tf.shape(draw.rows)[0] for draw in draws])  # [units]
+        keep = self._context_mask(unit_sizes, seed, training)  # [batch, groups]
+        loss = noise_loss(
+            self.schema, units, draws, vectors, keep, self.bias_or_zero(), self._offsets_or_none(), training=training
+        )
+        return loss, vectors.rows
+
+    def _context_mask(self, unit_sizes: Tensor, seed: Tensor, training: bool) -> Tensor:
+        """The groups that are each row's context, [batch, groups]; see `noise_loss.context_mask`."""
+        dropout = self.schema.training.group_dropout if training else 0.0
+        units = require(self.noise).units
+        return context_mask(units, unit_sizes, len(self.groups), self.compute_dtype, group_dropout=dropout, seed=seed)
+
+    def _offsets_or_none(self) -> Tensor | None:
+        """What noise-contrastive estimation adds to scores, [groups]."""
+        return self.offsets if self.schema.objective.has_offsets else None
+
+    def _extract_with_negatives(
+        self, inputs: Inputs, negative_values: Mapping[int, Tensor], training: bool
+    ) -> BatchVectors:
+        """The vectors of the rows, and of the groups' drawn value ids.
+
+        An extractor is called once for both, so that it reads each distinct key once.
+        """
+        row_vectors, negative_vectors = [], {}
+        for g, name in enumerate(self.groups):
+            entries = [inputs[name]]
+            if g in negative_values:
+                value_ids = tf.reshape(negative_values[g], [-1])
+                entries.append(tf.gather(self.value_tables[g], value_ids + 1))
+            vectors = self.extract_group(g, join_entries(entries), training=training)
+            parts = split_rows(vectors, tf.stack([tf.shape(part)[0] for part in entries]))
+            row_vectors.append(parts[0])
+            if g in negative_values:
+                negative_vectors[g] = parts[1]
+        return BatchVectors(row_vectors, negative_vectors)
+
+    def loss_and_gradients(
+        self, inputs: Inputs, truth: Truth, weights: Tensor | None, seed: Tensor
+    ) -> tuple[Tensor, Gradients]:
+        """The loss of a batch, and the gradients of the variables that it depends on."""
+        if ENTRIES in inputs:
+            return self._many_groups_gradients(inputs[ENTRIES], truth, weights, seed)
+        with tf.GradientTape() as tape:
+            loss = self.step_loss(inputs, truth, weights, seed, True)
+        gradients = tape.gradient(loss, [variable.value for variable in self.trainable_variables])
+        return loss, _with_gradient(gradients, self.trainable_variables)
+
+    # --- many groups ------------------------------------------------------------------------------------------------
+
+    @property
+    def has_many(self) -> bool:
+        """Whether a step can read all groups at once: many plain lookups, of which only pairs are needed."""
+        schema, noise = self.schema, self.schema.noise
+        if self.head is not None or self.implicit is not None or schema.objective.has_classes:
+            return False
+        if not len(self.partners) == len(self.groups) >= self.min_many_groups or schema.training.l2_over == "tables":
+            return False
+        if schema.target is None:
+            copies = 1 if noise.sharing == "record" else noise.negatives  # of each negative that rows share
+            size = schema.training.batch_size * copies * self.dims[-1] * BYTES_OF_WEIGHT
+            if noise.joint or size > MAX_NEGATIVE_BYTES:
+                return False
+        return are_plain(self.extractors)
+
+    def _read_many_groups(self, entries: Tensor, truth: Truth, seed: Tensor) -> ReadBatch:
+        """Read the vectors of entries [batch, groups] and, without a target, of negatives."""
+        lookups = ManyLookups(self.extractors, self.schema.model.bias)
+        if self.schema.target is not None:
+            return read_rows(lookups, entries)
+        noise, values = require(self.noise), require(self.joined_values)
+        return read_rows_and_negatives(lookups, entries, truth, noise, values, seed)
+
+    def _many_groups_loss(
+        self, batch: ReadBatch, truth: Truth, weights: Tensor | None, seed: Tensor, training: bool
+    ) -> Tensor:
+        """The loss of a batch whose vectors are read."""
+        if batch.negatives is not None:
+            keep = self._context_mask(batch.negatives.draws.sizes, seed, training)  # [batch, groups]
+            loss = many_groups_noise_loss(self.schema, batch, keep, self.bias_or_zero(), self._offsets_or_none())
+        else:
+            masks = self.interaction_masks(tf.shape(batch.slots)[0]) if training else None
+            scores = row_scores(self.schema, batch, self.bias_or_zero(), masks)
+            losses = labelled_losses(self.schema, scores, truth, training=training)
+            loss = mean_over_labelled(self.schema, losses, truth, weights)
+        if training:
+            for penalty in many_groups_penalties(self.schema, batch.keys, rows_of(truth)):
+                loss += penalty
+        return loss
+
+    def _many_groups_gradients(
+        self, entries: Tensor, truth: Truth, weights: Tensor | None, seed: Tensor
+    ) -> tuple[Tensor, Gradients]:
+        """The loss, and each variable's gradient; those of tables are taken of the vectors that were read."""
+        lookups = ManyLookups(self.extractors, self.schema.model.bias)
+        table_ids = {id(table) for table in (*lookups.tables, *(lookups.linear or ()))}
+        dense_variables = [variable for variable in self.trainable_variables if id(variable) not in table_ids]
+        batch = self._read_many_groups(entries, truth, seed)
+        vectors_and_terms = [batch.keys.vectors, *([] if batch.keys.terms is None else [batch.keys.terms])]
+        with tf.GradientTape() as tape:
+            tape.watch(vectors_and_terms)
+            loss = self._many_groups_loss(batch, truth, weights, seed, True)
+        sources = [*vectors_and_terms, *(variable.value for variable in dense_variables)]
+        of_vectors, *dense_gradients = tape.gradient(loss, sources)
+        of_terms = None if batch.keys.terms is None else dense_gradients.pop(0)
+        pairs: Gradients = list(lookups.gradients(batch.keys, of_vectors, of_terms))
+        pairs += _with_gradient(dense_gradients, dense_variables)
+        return loss, pairs
+
+    def can_join(self, tables: Sequence[tf.Variable]) -> bool:
+        """Whether a step can read the entries of these value tables as one array."""
+        return self.has_many and all(table.shape[1] == 1 for table in tables)
+
+
+def require(value: Required | None) -> Required:
+    """A part that `learn_from` makes."""
+    if value is None:
+        raise ValueError(NO_TRAINING_ROWS)
+    return value
+
+
+def _with_gradient(gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> Gradients:
+    """The gradients that are not None, with their variables."""
+    pairs = zip(gradients, variables, strict=True)
+    return [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+
+
+def rows_of(truth: Truth) -> Tensor:
+    """The number of rows of a batch."""
+    return tf.shape(truth[0] if isinstance(truth, tuple) else truth)[0]
