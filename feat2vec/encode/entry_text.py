@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feat2vec.encode.array_files import Array
 from feat2vec.encode.codecs import Codec, ItemsCodec, NumbersCodec
-from feat2vec.encode.entry_tables import Array
 from feat2vec.encode.scaling import ColumnScale
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
 from feat2vec.schema.extractor_options import TokensSpec
