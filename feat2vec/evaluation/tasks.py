@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from feat2vec.encode.array_files import Array
 from feat2vec.encode.codecs import Entries, ItemsCodec, NumbersCodec, parse_items
 from feat2vec.encode.encoder import Encoder
-from feat2vec.encode.entry_tables import Array
 from feat2vec.encode.targets import target_of
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
 from feat2vec.errors import UserError, listed, suggest

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feat2vec.encode.array_files import Array, file_name
 from feat2vec.encode.encoder import Encoder
-from feat2vec.encode.entry_tables import Array, file_name
 from feat2vec.encode.entry_text import earlier
 from feat2vec.errors import ROOM, UserError, suggest
 from feat2vec.export.saved_model import SIGNATURE, write_saved_model

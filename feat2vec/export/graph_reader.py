@@ -228,7 +228,7 @@ class ItemsReader(Reader):
         items, *weights = (_first(some, self.first) for some in (items, *weights))
         ids = items.with_values(self.keys(items.values))
         kept = ids.with_values(ids.values != PADDING)
-        ids, *weights = (_first(tf.ragged.boolean_mask(some, kept), self.codec.most) for some in (ids, *weights))
+        ids, *weights = (_first(tf.ragged.boolean_mask(some, kept), self.codec.max_items) for some in (ids, *weights))
         if not self.is_text and not weights:
             ids = ids.to_tensor(PADDING)
             return tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 import h5py
 import numpy as np
 
-from feat2vec.encode.entry_tables import Array, is_finite
+from feat2vec.encode.array_files import Array, is_finite
 from feat2vec.errors import UserError
 from feat2vec.schema.options import Schema, schema_of
 from feat2vec.writing.run_files import BUFFER, RESTORE, in_a_line

@@ -195,8 +195,8 @@ def dataset(
         for key, values in zip(input_names(names), value_tables(encoded), strict=True)
     }
     label = None if target is None else encoded.target
-    batches = Batches(encoded.rows, tables, batch_size, target=label, keep_rows=False, shuffle=shuffle, seed=seed)
-    batches.steps_at_once, batches.steps = 1, -(-len(encoded) // batch_size)
+    options: dict[str, Any] = {"target": label, "keep_rows": False, "shuffle": shuffle, "seed": seed}
+    batches = Batches(encoded.rows, tables, batch_size, most_steps_at_once=1, **options)
     made = batches.dataset()
     if target is None:
         made = made.map(lambda inputs, _: inputs)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from feat2vec.encode.entry_tables import Array
+from feat2vec.encode.array_files import Array
 from feat2vec.errors import UserError
 from feat2vec.writing import file_in
 

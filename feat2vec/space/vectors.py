@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from feat2vec.encode.array_files import Array, file_name
 from feat2vec.encode.encoder import Encoded, Encoder
-from feat2vec.encode.entry_tables import Array, file_name
 from feat2vec.encode.entry_text import distinct
 from feat2vec.errors import UnknownKeyError, UserError, listed, suggest
 from feat2vec.schema.levels import is_level

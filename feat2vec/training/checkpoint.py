@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from feat2vec.encode.entry_tables import Array
+from feat2vec.encode.array_files import Array
 from feat2vec.errors import UserError
 from feat2vec.writing.run_files import in_a_line
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from feat2vec.encode.encoder import MEMORY, check_memory
+from feat2vec.encode.workspace import MEMORY, check_memory
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.options import Schema, read_schema
 from feat2vec.schema.yaml_text import parse_document

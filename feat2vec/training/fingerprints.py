@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from feat2vec.encode.array_files import ROWS_PER_PIECE, Array, release_pages
 from feat2vec.encode.encoder import Encoded
-from feat2vec.encode.entry_tables import CHUNK, Array, forget
 
 LEARNT_FROM = ("data", "validation", "start")  # facts of the manifest
 MOST_SHOWN = 40  # characters of a key or a value in a message
@@ -31,9 +31,9 @@ def fingerprints(encoded: Encoded) -> dict[str, Any]:
 
 def pieces(array: Array) -> Iterator[Array]:
     """An array in pieces, as it may be larger than memory."""
-    for at in range(0, len(array), CHUNK):
-        yield array[at : at + CHUNK]
-        forget(array)
+    for at in range(0, len(array), ROWS_PER_PIECE):
+        yield array[at : at + ROWS_PER_PIECE]
+        release_pages(array)
 
 
 def buffers(keys: Any) -> Iterator[Array]:

@@ -16,8 +16,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from feat2vec.encode.encoder import MEMORY, Encoded, check_columns, check_memory, fit
-from feat2vec.encode.entry_tables import Array
+from feat2vec.encode.array_files import Array
+from feat2vec.encode.columns import check_columns
+from feat2vec.encode.encoder import Encoded, fit
+from feat2vec.encode.workspace import MEMORY, check_memory
 from feat2vec.errors import FailedError, UserError, writing
 from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
