@@ -60,6 +60,10 @@ class ArrayFile:
             piece = np.fromfile(self.path, self.dtype, numbers, offset=header_bytes + first_row * row_bytes)
             yield piece if self.width is None else piece.reshape(-1, self.width)
 
+    def discard(self) -> None:
+        """Remove the file."""
+        self.path.unlink()
+
     def _write_header(self, mode: Literal["wb", "r+b"]) -> None:
         # NumPy leaves room for the first axis to grow, so the header keeps its length.
         shape = (self.rows,) if self.width is None else (self.rows, self.width)

@@ -171,4 +171,4 @@ class NumbersFit:
         assert self.codec is not None
         for piece in self.numbers_file.pieces():
             yield self.codec.pack(piece)
-        self.numbers_file.path.unlink()
+        self.numbers_file.discard()
