@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from feat2vec.encode.array_files import Array, file_name
 from feat2vec.encode.encoder import Encoder
-from feat2vec.encode.entry_text import earlier
+from feat2vec.encode.entry_text import occurrences_before
 from feat2vec.errors import ROOM, UserError, suggest
 from feat2vec.export.saved_model import SIGNATURE, write_saved_model
 from feat2vec.space.embed import chosen, level_of, parquet_file
@@ -206,7 +206,7 @@ def _replaced(keys: pa.StringArray, pattern: str, by: str) -> pa.StringArray:
     changed = pc.not_equal(words, keys).to_numpy(zero_copy_only=False)
     order = np.argsort(changed, kind="stable")
     words = words.take(pa.array(order))
-    while (twice := earlier(words)).any():
+    while (twice := occurrences_before(words)).any():
         numbers = pc.binary_join_element_wise("#", pa.array(twice + 1).cast(pa.string()), "")
         words = pc.if_else(pa.array(twice > 0), pc.binary_join_element_wise(words, numbers, ""), words)
     return words.take(pa.array(np.argsort(order, kind="stable")))

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from feat2vec.encode.array_files import Array, file_name
 from feat2vec.encode.encoder import Encoded, Encoder
-from feat2vec.encode.entry_text import distinct
+from feat2vec.encode.entry_text import distinct_names
 from feat2vec.errors import UnknownKeyError, UserError, listed, suggest
 from feat2vec.schema.levels import is_level
 from feat2vec.schema.levels import levels as levels_of
@@ -461,7 +461,7 @@ def row_vectors(model: Feat2Vec, encoder: Encoder, data: object, level: int | No
     if names is None and encoder.schema.id is not None:
         raise UserError(f"the rows have no column {encoder.schema.id!r}, the schema's `id`, which names them; add it")
     numbers = np.arange(1, len(encoded) + 1)
-    keys = distinct(names["name"].combine_chunks() if names else pa.array(numbers).cast(pa.string()))
+    keys = distinct_names(names["name"].combine_chunks() if names else pa.array(numbers).cast(pa.string()))
     free, dependent, linear = _sum_rows(model, encoded)
     if truncate:
         tables = free if level is None else [np.concatenate(free[:level], axis=1)]

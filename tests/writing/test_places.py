@@ -636,8 +636,7 @@ def test_the_same_process_does_not_hold_a_folder_twice() -> None:
 REMOVERS = {"rmtree", "rmdir", "unlink", "remove", "removedirs", "rename", "renames", "move"}
 ALLOWED = {  # what they remove they have made in the same call, below a folder that is theirs
     "training/checkpoint.py": {"unlink"},  # checkpoint.npz.new
-    "encode/fitting.py": {"unlink"},  # spilled arrays
-    "encode/entry_tables.py": {"unlink"},  # spilled arrays
+    "encode/array_files.py": {"unlink"},  # spilled arrays
     "sklearn.py": {"rename"},  # a frame's columns
 }
 
