@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from feat2vec.encode.encoder import MEMORY
+from feat2vec.encode.workspace import MEMORY
 from feat2vec.schema.options import Schema
 from feat2vec.training.process_memory import release_memory
 from feat2vec.training.run_folder import TrainedRun, read_facts

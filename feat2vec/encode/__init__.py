@@ -1,4 +1,6 @@
-"""Rows to integers: a vocabulary, the distinct entries and one value id a row for each group.
+"""Rows to integers: every group gets a vocabulary, its distinct entries (values), and one value id a row.
 
-In: a `Table` and a `Schema`. Out: a fitted `Encoder`, and `Encoded` rows on disk. Open `encoder.py` first.
+In: a `Table` and a `Schema`. Out: a fitted `Encoder`, and `Encoded` rows on disk.
+The way of a row: `encoder.py`, one file of `codecs/`, `value_ids.py`; then `sampling/batches.py`.
+Open `encoder.py` first.
 """

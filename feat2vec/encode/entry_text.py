@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feat2vec.encode.array_files import Array
 from feat2vec.encode.codecs import Codec, ItemsCodec, NumbersCodec
-from feat2vec.encode.entry_tables import Array
 from feat2vec.encode.scaling import ColumnScale
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
 from feat2vec.schema.extractor_options import TokensSpec
@@ -22,99 +22,114 @@ from feat2vec.table.keys import spell_floats
 from feat2vec.table.stages import Floats
 
 NOT_SEEN = "<unseen>"  # no token: it has signs that separate words
-SHOWN = 4  # numbers of a vector
+SHOWN_NUMBERS = 4  # of a vector
+PARTS_OF_A_DAY = (1, 24, 1440, 86_400)  # to which dates are rounded: days, hours, minutes, seconds
+MOST_DIGITS = 17  # of a float64
 
 
-def spell(codec: Codec, group: Group, entries: Array, numbers: npt.NDArray[Any]) -> pa.StringArray:
-    """Each entry's text; `numbers` are those of the values, which tell long vectors apart."""
+def spell(codec: Codec, group: Group, entries: Array, value_ids: npt.NDArray[Any]) -> pa.StringArray:
+    """Each entry's text; `value_ids` are those of the entries, which tell long vectors apart."""
     if isinstance(codec, ItemsCodec):
-        return _items(codec, entries, " " if isinstance(group.extractor, TokensSpec) else ", ")
+        return _spell_items(codec, entries, " " if isinstance(group.extractor, TokensSpec) else ", ")
     if isinstance(codec, NumbersCodec):
-        return _columns(codec, entries)
-    return _vector(entries, numbers)
+        return _spell_columns(codec, entries)
+    return _spell_vectors(entries, value_ids)
 
 
-def earlier(words: pa.StringArray) -> npt.NDArray[np.int64]:
-    """How many of the words before each one are the same.
+def occurrences_before(words: pa.StringArray) -> npt.NDArray[np.int64]:
+    """How many of the words before a word are the same, for each word.
 
-    >>> earlier(pa.array(["a", "b", "a", "a"])).tolist()
+    >>> occurrences_before(pa.array(["a", "b", "a", "a"])).tolist()
     [0, 0, 1, 2]
     """
     codes = pc.dictionary_encode(words).indices.to_numpy()
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    place = np.empty(len(codes), np.int64)
-    place[order] = np.arange(len(codes)) - np.repeat(starts, np.diff(np.append(starts, len(codes))))
-    return place
+    order = np.argsort(codes, kind="stable")  # equal words stand together, in their order
+    first_of_word = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    word_counts = np.diff(np.append(first_of_word, len(codes)))
+    occurrences = np.empty(len(codes), np.int64)
+    occurrences[order] = np.arange(len(codes)) - np.repeat(first_of_word, word_counts)
+    return occurrences
 
 
-def distinct(names: pa.StringArray) -> pa.StringArray:
+def distinct_names(names: pa.StringArray) -> pa.StringArray:
     """Names that differ: of rows with one name, the second is called `name #2`.
 
-    >>> distinct(pa.array(["a", "b", "a"])).to_pylist()
+    >>> distinct_names(pa.array(["a", "b", "a"])).to_pylist()
     ['a', 'b', 'a #2']
     """
-    number = earlier(names) + 1
+    number = occurrences_before(names) + 1
     suffixes = pc.binary_join_element_wise(" #", pa.array(number).cast(pa.string()), "")
     return pc.binary_join_element_wise(names, pc.if_else(pa.array(number > 1), suffixes, ""), "")
 
 
-def _items(codec: ItemsCodec, entries: Array, between: str) -> pa.StringArray:
+def _spell_items(codec: ItemsCodec, entries: Array, separator: str) -> pa.StringArray:
     ids = entries[:, : codec.items] if codec.weighted else entries
-    there = ids != PADDING
-    flat = ids[there]
-    keys = codec.vocabulary.keys.take(pa.array(flat - FIRST, mask=flat == UNSEEN))
+    is_item = ids != PADDING
+    item_ids = ids[is_item]
+    keys = codec.vocabulary.keys.take(pa.array(item_ids - FIRST, mask=item_ids == UNSEEN))
     words = pc.fill_null(keys, NOT_SEEN)
     if codec.weighted:
-        weights = np.ascontiguousarray(entries[:, codec.items :]).view(np.float32)[there]
+        weights = np.ascontiguousarray(entries[:, codec.items :]).view(np.float32)[is_item]
         words = pc.binary_join_element_wise(words, spell_floats(pa.array(weights)), ":")
-    ends = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32)
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), words), between)
+    offsets = np.concatenate([[0], np.cumsum(is_item.sum(axis=1))]).astype(np.int32)
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), words), separator)
 
 
-def _columns(codec: NumbersCodec, entries: Array) -> pa.StringArray:
+def _spell_columns(codec: NumbersCodec, entries: Array) -> pa.StringArray:
     count = len(codec.columns)
-    told = iter(entries[:, count:].T)
-    parts = []
+    indicators = iter(entries[:, count:].T)  # of the columns that have one
+    texts = []
     for i, column in enumerate(codec.columns):
-        text = _numbers(column, entries[:, i])
+        text = _spell_numbers(column, entries[:, i])
         if column.indicator:
-            text = pc.if_else(pa.array(next(told) != 0), "missing", text)
-        parts.append(text if count == 1 else pc.binary_join_element_wise(f"{column.column}=", text, ""))
-    return parts[0] if count == 1 else pc.binary_join_element_wise(*parts, ", ")
+            text = pc.if_else(pa.array(next(indicators) != 0), "missing", text)
+        texts.append(text if count == 1 else pc.binary_join_element_wise(f"{column.column}=", text, ""))
+    return texts[0] if count == 1 else pc.binary_join_element_wise(*texts, ", ")
 
 
-def _numbers(column: ColumnScale, scaled: Array) -> pa.StringArray:
-    """The roundest number or date that is scaled to the same."""
-    exact = column.invert(scaled.astype(np.float64))
-    found = exact.copy()
-    todo = np.arange(len(exact))
+def _spell_numbers(column: ColumnScale, scaled: Array) -> pa.StringArray:
+    """The roundest numbers or dates that are scaled to the same: [entries]."""
     is_date = column.kind == "date"
-    for step in (1, 24, 1440, 86_400) if is_date else range(18):  # parts of a day; a whole number, then more digits
-        some = exact[todo]
-        rounded = np.round(some * step) / step if is_date else _significant(some, step) if step else np.round(some)
-        with np.errstate(all="ignore"):  # a number above -1 may be rounded to -1, whose logarithm is none
-            same = column.apply(rounded).astype(np.float32) == scaled[todo]
-        found[todo[same]] = rounded[same]
-        todo = todo[~same]
-    if is_date:
-        micros = pa.array(np.round(found * 86_400e6).astype(np.int64)).cast(pa.timestamp("us"))
-        whole = pc.replace_substring_regex(micros.cast(pa.string()), r"\.000000$", "")
-        return pc.replace_substring_regex(whole, r" 00:00:00$", "")
-    return spell_floats(pa.array(found + 0.0))
+    exact = column.invert(scaled.astype(np.float64))
+    roundest = exact.copy()
+    todo = np.arange(len(exact))  # the entries whose roundest number is not known yet
+    for precision in PARTS_OF_A_DAY if is_date else range(MOST_DIGITS + 1):
+        rounded = _round_dates(exact[todo], precision) if is_date else _round_numbers(exact[todo], precision)
+        with np.errstate(all="ignore"):  # a number above -1 may be rounded to -1, which has no logarithm
+            is_same = column.apply(rounded).astype(np.float32) == scaled[todo]
+        roundest[todo[is_same]] = rounded[is_same]
+        todo = todo[~is_same]
+    return _spell_dates(roundest) if is_date else spell_floats(pa.array(roundest + 0.0))
 
 
-def _significant(numbers: Floats, digits: int) -> Floats:
-    """Numbers rounded to some digits."""
-    size = np.floor(np.log10(np.abs(numbers), out=np.zeros_like(numbers), where=numbers != 0))
-    places = digits - 1 - size  # dividing by a power of ten is exact where multiplying by its inverse is not
+def _round_dates(days: Floats, parts: int) -> Floats:
+    """Days since 1970, rounded to a part of a day."""
+    return np.round(days * parts) / parts
+
+
+def _round_numbers(numbers: Floats, digits: int) -> Floats:
+    """Numbers rounded to significant digits; for 0 digits, to whole numbers."""
+    if not digits:
+        return np.round(numbers)
+    magnitude = np.floor(np.log10(np.abs(numbers), out=np.zeros_like(numbers), where=numbers != 0))
+    places = digits - 1 - magnitude
+    # Dividing by a power of ten is exact where multiplying by its inverse is not.
     up, down = 10.0 ** np.clip(places, 0, 300), 10.0 ** np.clip(-places, 0, 300)
     rounded: Floats = np.round(numbers * up / down) / up * down
     return rounded
 
 
-def _vector(entries: Array, numbers: npt.NDArray[Any]) -> pa.StringArray:
-    shown = [spell_floats(pa.array(np.round(part.astype(np.float64), 4))) for part in entries[:, :SHOWN].T]
-    text = pc.binary_join_element_wise(*shown, ", ")
-    rest = ", ..." if entries.shape[1] > SHOWN else ""
-    return pc.binary_join_element_wise("[", text, f"{rest}] #", pa.array(numbers + 1).cast(pa.string()), "")
+def _spell_dates(days: Floats) -> pa.StringArray:
+    """Days since 1970 as dates; midnight is the day."""
+    micros = pa.array(np.round(days * 86_400e6).astype(np.int64)).cast(pa.timestamp("us"))
+    whole_seconds = pc.replace_substring_regex(micros.cast(pa.string()), r"\.000000$", "")
+    return pc.replace_substring_regex(whole_seconds, r" 00:00:00$", "")
+
+
+def _spell_vectors(entries: Array, value_ids: npt.NDArray[Any]) -> pa.StringArray:
+    """The first numbers of each vector, and its value's number."""
+    columns = entries[:, :SHOWN_NUMBERS].T
+    numbers = [spell_floats(pa.array(np.round(column.astype(np.float64), 4))) for column in columns]
+    text = pc.binary_join_element_wise(*numbers, ", ")
+    rest = ", ..." if entries.shape[1] > SHOWN_NUMBERS else ""
+    return pc.binary_join_element_wise("[", text, f"{rest}] #", pa.array(value_ids + 1).cast(pa.string()), "")

@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.entry_tables import ArrayFile
+from feat2vec.encode.array_files import ArrayFile
 from feat2vec.errors import UserError
 from feat2vec.table.stages import Floats, Kind
 
@@ -20,9 +20,16 @@ KNOTS = 1001  # quantiles that the `quantile` scale keeps
 
 @dataclass(frozen=True)
 class ColumnScale:
-    """One column's scale. `knots`: mean and deviation, or minimum and maximum, or quantiles.
+    """One column's scale.
 
-    `fill` is what a missing number counts as: the training mean. `indicator` says whether another input tells so.
+    Args:
+        column: The column.
+        kind: What its values are read as.
+        scale: The name of the scale.
+        knots: Mean and deviation (`standard`), minimum and range (`minmax`) or quantiles (`quantile`).
+        fill: What a missing number counts as: the training mean.
+        indicator: Whether another number of the entry says that this one was missing.
+
     """
 
     column: str
@@ -37,10 +44,10 @@ class ColumnScale:
         numbers = [*self.knots, self.fill]
         if not all(isinstance(number, float | int) and np.isfinite(number) for number in numbers):
             raise ValueError(f"the scale of {self.column[:60]!r} has numbers that are not finite")
-        count = {"standard": 2, "minmax": 2, "quantile": KNOTS}.get(self.scale, 0)
-        divides = self.scale not in ("standard", "minmax") or self.knots[-1:] > (0,)
-        ascends = self.scale != "quantile" or list(self.knots) == sorted(self.knots)
-        if self.scale != scale or len(self.knots) != count or not divides or not ascends:
+        expected_knots = {"standard": 2, "minmax": 2, "quantile": KNOTS}.get(self.scale, 0)
+        is_divisible = self.scale not in ("standard", "minmax") or self.knots[-1:] > (0,)
+        is_ascending = self.scale != "quantile" or list(self.knots) == sorted(self.knots)
+        if self.scale != scale or len(self.knots) != expected_knots or not is_divisible or not is_ascending:
             raise ValueError(f"{self.column[:60]!r} is not scaled as `scale: {scale}` scales")
         if self.kind not in get_args(Kind) or not isinstance(self.indicator, bool):
             raise ValueError(f"{self.column[:60]!r} has a scale of no kind")
@@ -54,9 +61,11 @@ class ColumnScale:
             case "log1p":
                 return np.log1p(filled)
             case "quantile":
+                # A number that is several quantiles at once gets the middle of the lowest and the highest.
                 knots, levels = np.array(self.knots), np.linspace(0, 1, len(self.knots))
-                up, down = np.interp(filled, knots, levels), -np.interp(-filled, -knots[::-1], -levels[::-1])
-                return (up + down) / 2  # a number that is several quantiles at once is their middle
+                highest = np.interp(filled, knots, levels)
+                lowest = -np.interp(-filled, -knots[::-1], -levels[::-1])
+                return (highest + lowest) / 2
         return filled
 
     def invert(self, scaled: Floats) -> Floats:
@@ -71,29 +80,63 @@ class ColumnScale:
         return scaled
 
 
+class ColumnFeed:
+    """A column's numbers, to be read in pieces as often as needed."""
+
+    def __init__(self, file: ArrayFile, column: int) -> None:
+        self.file, self.column = file, column
+
+    def __call__(self) -> Iterator[Floats]:
+        for piece in self.file.pieces():
+            yield piece[:, self.column]
+
+
+@dataclass
+class Moments:
+    """Count, mean, sum of squared deviations, minimum and maximum of numbers, added a piece at a time."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    low: float = np.inf
+    high: float = -np.inf
+
+    def add(self, numbers: Floats) -> None:
+        """Add numbers none of which is missing (Chan, Golub and LeVeque, 1983)."""
+        more = len(numbers)
+        with np.errstate(over="ignore", invalid="ignore"):
+            delta = numbers.mean() - self.mean
+            self.squares += numbers.var() * more + delta**2 * self.count * more / (self.count + more)
+            self.mean += delta * more / (self.count + more)
+        self.count += more
+        self.low, self.high = min(self.low, numbers.min()), max(self.high, numbers.max())
+
+
 def fit_scale(
     connection: duckdb.DuckDBPyConnection, column: str, kind: Kind, scale: Scale, numbers: ColumnFeed, indicator: bool
 ) -> ColumnScale:
-    """Fit a column's scale to its training numbers, which may be larger than memory."""
-    count, mean, square, low, high = 0, 0.0, 0.0, np.inf, -np.inf
+    """Fit a column's scale to its training numbers, which may be larger than memory.
+
+    Raises:
+        UserError: If there are no numbers, or if they are too far apart for the scale.
+
+    """
+    moments = Moments()
     for piece in numbers():
-        some = piece[~np.isnan(piece)]
-        if not len(some):
-            continue
-        with np.errstate(over="ignore", invalid="ignore"):
-            delta = some.mean() - mean  # the means and squared deviations of pieces add up as Chan et al. have it
-            square += some.var() * len(some) + delta**2 * count * len(some) / (count + len(some))
-            mean += delta * len(some) / (count + len(some))
-        count += len(some)
-        low, high = min(low, some.min()), max(high, some.max())
-    if not count:
+        present = piece[~np.isnan(piece)]
+        if len(present):
+            moments.add(present)
+    if not moments.count:
         raise UserError(f"column {column!r}: has no number in any row; remove it from its group")
+    low, high = moments.low, moments.high
     with np.errstate(over="ignore"):
         spread = float(high - low)
-    # equal numbers may have a mean that is not quite theirs
-    mean, deviation = (float(mean), float(np.sqrt(square / count))) if spread else (float(low), 0.0)
-    needed = {"standard": deviation, "minmax": spread, "quantile": spread}.get(scale, 0.0)
-    if not np.isfinite(needed) or not np.isfinite(mean):
+    if spread:
+        mean, deviation = float(moments.mean), float(np.sqrt(moments.squares / moments.count))
+    else:  # the mean of equal numbers may differ from them in its last bit
+        mean, deviation = float(low), 0.0
+    divisor = {"standard": deviation, "minmax": spread, "quantile": spread}.get(scale, 0.0)
+    if not np.isfinite(divisor) or not np.isfinite(mean):
         message = f"numbers from {low} to {high} are too far apart for `scale: {scale}`"
         raise UserError(f"column {column!r}: {message}; divide them, or use log1p if none is negative")
     knots: tuple[float, ...] = ()
@@ -106,41 +149,33 @@ def fit_scale(
     return ColumnScale(column, kind, scale, knots, mean, indicator)
 
 
-class ColumnFeed:
-    """A column's numbers, to be read as often as needed."""
-
-    def __init__(self, file: ArrayFile, column: int) -> None:
-        self.file, self.column = file, column
-
-    def __call__(self) -> Iterator[Floats]:
-        for piece in self.file.pieces():
-            yield piece[:, self.column]
-
-
 def quantiles(connection: duckdb.DuckDBPyConnection, numbers: ColumnFeed, knots: int) -> tuple[float, ...]:
-    """The numbers' exact quantiles 0, 1/(knots-1), ..., 1; DuckDB sorts, and spills to disk."""
-
-    def batches(feed: Iterable[Floats]) -> Iterator[pa.RecordBatch]:
-        for piece in feed:
-            yield pa.record_batch([pa.array(piece[~np.isnan(piece)])], names=["x"])
-
-    def sorted_by_duckdb() -> Iterator[Floats]:
-        cursor = connection.cursor()
-        cursor.register("feed", pa.RecordBatchReader.from_batches(pa.schema({"x": pa.float64()}), batches(numbers())))
-        for piece in pa.RecordBatchReader.from_stream(cursor.sql("select x from feed order by x")):
-            yield piece.column("x").to_numpy()
-        cursor.unregister("feed")
-
+    """The numbers' exact quantiles 0, 1/(knots-1), ..., 1; none if there are no numbers."""
     count = sum(int((~np.isnan(piece)).sum()) for piece in numbers())
     if not count:
         return ()
-    # ranks, interpolated between the two numbers around them; as integers, so that a rank that is whole is exact
-    whole, rest = np.divmod(np.arange(knots, dtype=np.int64) * (count - 1), knots - 1)
-    below, above = np.empty(knots), np.empty(knots)
+    # Ranks are integers with a remainder, so that a whole rank is exact; others are interpolated between two numbers.
+    lower_ranks, remainders = np.divmod(np.arange(knots, dtype=np.int64) * (count - 1), knots - 1)
+    upper_ranks = lower_ranks + (remainders > 0)
+    lower, upper = np.empty(knots), np.empty(knots)
     start = 0
-    for piece in sorted_by_duckdb():
-        for ranks, found in ((whole, below), (whole + (rest > 0), above)):
-            here = (ranks >= start) & (ranks < start + len(piece))
-            found[here] = piece[ranks[here] - start]
+    for piece in _sorted_numbers(connection, numbers):
+        for ranks, numbers_of_ranks in ((lower_ranks, lower), (upper_ranks, upper)):
+            is_in_piece = (ranks >= start) & (ranks < start + len(piece))
+            numbers_of_ranks[is_in_piece] = piece[ranks[is_in_piece] - start]
         start += len(piece)
-    return tuple((below + (above - below) * (rest / (knots - 1))).tolist())
+    return tuple((lower + (upper - lower) * (remainders / (knots - 1))).tolist())
+
+
+def _sorted_numbers(connection: duckdb.DuckDBPyConnection, numbers: ColumnFeed) -> Iterator[Floats]:
+    """The numbers that are not missing in ascending order, in pieces. DuckDB sorts, and spills to disk."""
+
+    def batches(pieces: Iterable[Floats]) -> Iterator[pa.RecordBatch]:
+        for piece in pieces:
+            yield pa.record_batch([pa.array(piece[~np.isnan(piece)])], names=["x"])
+
+    cursor = connection.cursor()
+    cursor.register("feed", pa.RecordBatchReader.from_batches(pa.schema({"x": pa.float64()}), batches(numbers())))
+    for piece in pa.RecordBatchReader.from_stream(cursor.sql("select x from feed order by x")):
+        yield piece.column("x").to_numpy()
+    cursor.unregister("feed")

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from feat2vec.encode.array_files import Array
 from feat2vec.encode.codecs import ItemsCodec, NumbersCodec
 from feat2vec.encode.encoder import Encoder
-from feat2vec.encode.entry_tables import Array
 from feat2vec.errors import UserError
 from feat2vec.evaluation.metrics import summary_of_ranks
 from feat2vec.evaluation.queries import (

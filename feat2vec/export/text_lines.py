@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.encode.entry_text import earlier
+from feat2vec.encode.entry_text import occurrences_before as earlier
 from feat2vec.space.geometry import Floats
 
 ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}

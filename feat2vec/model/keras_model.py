@@ -24,8 +24,8 @@ from feat2vec.model.noise_source import make_noise, start_of_offsets
 from feat2vec.model.optimizers import sum_duplicates
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import SeedOf, shapes_of
-from feat2vec.sampling.batches import Batches, Ints, value_tables
-from feat2vec.sampling.joint_values import Joint, joint_values
+from feat2vec.sampling.batches import Batches, value_tables
+from feat2vec.sampling.joint_values import Ints, Joint, joint_values
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from feat2vec.encode.entry_tables import Array
+from feat2vec.encode.array_files import Array
 from feat2vec.model.optimizers import is_by_row, resource_of
 
 PIECE = 4 << 20  # bytes that are moved at a time

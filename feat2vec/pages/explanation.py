@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
+from feat2vec.encode.array_files import Array
 from feat2vec.encode.encoder import Encoder
-from feat2vec.encode.entry_tables import Array
 from feat2vec.encode.entry_text import spell
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.model.extractors import Extracted

@@ -6,20 +6,61 @@ An epoch's order follows from the seed and the epoch's number alone, so that any
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
+from feat2vec.encode.array_files import Array, release_pages
 from feat2vec.encode.encoder import Encoded
-from feat2vec.encode.entry_tables import Array, forget
-from feat2vec.sampling.joint_values import Joint
+from feat2vec.sampling.joint_values import Ints, Joint
 from feat2vec.schema.options import BLOCK_ROWS
 
-Ints = npt.NDArray[np.int64]
-CHUNK = 1 << 14  # neighbouring rows of a table that is larger than a block
-MOST_STEPS = 16  # that run in the graph before Python looks at them
+CHUNK_ROWS = 1 << 14  # neighbouring rows that are shuffled as one, in a table that is larger than a block
+MOST_STEPS_AT_ONCE = 16  # steps that run in the graph before Python looks at them
+
+Arrays = tuple[Array, ...]  # of a block: rows of value ids, then target and weight, as far as there are any
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that are read at once: slices of the table, and the order of the rows of all of them."""
+
+    slices: list[slice]
+    order: Ints | None  # [rows of the block]; None for the order of the table
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return sum(part.stop - part.start for part in self.slices)
+
+
+def blocks_in_order(rows: int, block_rows: int) -> Iterator[Block]:
+    """The rows of a table in blocks, in the order of the table."""
+    for part in _slices(rows, block_rows):
+        yield Block([part], None)
+
+
+def shuffled_blocks(rows: int, block_rows: int, chunk_rows: int, rng: np.random.Generator) -> Iterator[Block]:
+    """The rows of a table in shuffled blocks.
+
+    A table of no more than a block is shuffled row by row. A larger one is shuffled in two steps: chunks of
+    neighbouring rows, then the rows of as many chunks as fill a block. So it is read in pieces of a chunk.
+    """
+    if rows <= block_rows:
+        yield Block(_slices(rows, block_rows), rng.permutation(rows))
+        return
+    chunks = _slices(rows, chunk_rows)
+    chunk_order = rng.permutation(len(chunks))
+    chunks_per_block = max(block_rows // chunk_rows, 1)
+    for first in range(0, len(chunks), chunks_per_block):
+        block_chunks = [chunks[c] for c in chunk_order[first : first + chunks_per_block]]
+        block_size = sum(part.stop - part.start for part in block_chunks)
+        yield Block(block_chunks, rng.permutation(block_size))
+
+
+def _slices(rows: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
 class Batches:
@@ -27,15 +68,30 @@ class Batches:
 
     A batch is `(inputs, rows)`, `(inputs, target[, weight])`, or with both `(inputs, (rows, target)[, weight])`.
 
-    A table of more than `block` rows is shuffled in two steps: chunks of neighbouring rows, then the rows of as many
-    chunks as fill a block. An epoch is a multiple of `steps_at_once` batches, for Keras'
-    `steps_per_execution`. The next iteration of `dataset()` begins at `start_at(epoch, step)`; it counts on.
+    An epoch is a multiple of `steps_at_once` batches, for Keras' `steps_per_execution`. The next iteration of
+    `dataset()` begins at `start_at(epoch, step)`; `dataset()` counts epochs on.
+
+    Args:
+        rows: Value ids, int32 [rows, groups], -1 where a group is missing. It may be memory-mapped.
+        tables: The entries of each group: value id v in row v + 1, the missing entry in row 0.
+        batch_size: The largest number of rows in a batch; batches are of nearly equal size.
+        joints: Joint sets of groups, whose ids are further columns of the rows.
+        target: [rows], float32 or int32 classes.
+        weight: [rows], float32.
+        keep_rows: Whether batches with a target also have the rows of value ids, which noise needs.
+        shuffle: Whether the rows are shuffled.
+        seed: Of the shuffling.
+        block: How many rows are read at once.
+        starts: Where a group's entries begin in the one table that all groups share, [groups]; None for a table each.
+        chunk: How many neighbouring rows are shuffled as one, in a table that is larger than a block.
+        most_steps_at_once: The largest `steps_at_once`.
+
     """
 
     def __init__(
         self,
         rows: Array,
-        tables: Mapping[str, Any],  # {group: entries}, value id v in row v + 1, the missing entry in row 0
+        tables: Mapping[str, tf.Tensor | Array],
         batch_size: int,
         joints: Sequence[Joint] = (),
         *,
@@ -45,16 +101,18 @@ class Batches:
         shuffle: bool = True,
         seed: int = 0,
         block: int = BLOCK_ROWS,
-        starts: Ints | None = None,  # [groups], where a group's entries begin in the one table that all share
-        max_steps_at_once: int = MOST_STEPS,
+        starts: Ints | None = None,
+        chunk: int = CHUNK_ROWS,
+        most_steps_at_once: int = MOST_STEPS_AT_ONCE,
     ) -> None:
         self.rows, self.tables, self.joints = rows, tables, joints
         self.target, self.weight, self.keep_rows = target, weight, keep_rows
         self.shuffle, self.seed, self.starts = shuffle, seed, starts
-        executions = -(-len(rows) // (batch_size * max_steps_at_once))
+        executions = -(-len(rows) // (batch_size * most_steps_at_once))
         self.steps_at_once = -(-len(rows) // (batch_size * executions))
-        self.steps = self.steps_at_once * executions  # of nearly equal size, so that no batch is a few rows
+        self.steps = self.steps_at_once * executions  # of nearly equal size, so that no batch has only a few rows
         self.block = max(block // batch_size, 1) * batch_size
+        self.chunk = chunk
         self.epoch = self.step = 0
 
     def start_at(self, epoch: int, step: int) -> None:
@@ -66,101 +124,110 @@ class Batches:
         return step * len(self.rows) // self.steps
 
     def dataset(self, *, endless: bool = False) -> tf.data.Dataset:
-        """The next epoch each time, or all epochs.
+        """The next epoch each time it is iterated over, or all epochs one after the other.
 
         `endless` saves making an iterator for each epoch, which takes longer than a short epoch's steps.
         """
-        columns = self.rows.shape[1] + len(self.joints)
-        whole: list[Any] = [tf.TensorSpec([None, columns], tf.int32)]
-        whole += [tf.TensorSpec([None], array.dtype) for array in (self.target, self.weight) if array is not None]
 
-        def split(bounds: Any, block: Any) -> tf.data.Dataset:
-            def cut(i: Any) -> Any:
-                return tuple(part[bounds[i] : bounds[i + 1]] for part in block)
-
-            return tf.data.Dataset.range(tf.size(bounds, tf.int64) - 1).map(cut)
-
-        def gather(rows: Any, *beside: Any) -> Any:
-            if self.starts is None:
-                inputs = {name: tf.gather(table, rows[:, g] + 1) for g, (name, table) in enumerate(self.tables.items())}
-            else:
-                places = tf.cast(rows[:, : len(self.starts)], tf.int64) + 1 + self.starts
-                inputs = {name: tf.gather(table, places) for name, table in self.tables.items()}
-            if self.target is None:
-                return inputs, rows
-            return (inputs, (rows, beside[0]), *beside[1:]) if self.keep_rows else (inputs, *beside)
-
-        def epochs() -> Iterator[Any]:
+        def epochs() -> Iterator[tuple[Ints, Arrays]]:
             while endless:
-                yield from self._blocks()
-            yield from self._blocks()
+                yield from self._next_epoch()
+            yield from self._next_epoch()
 
-        blocks = tf.data.Dataset.from_generator(
-            epochs, output_signature=(tf.TensorSpec([None], tf.int64), tuple(whole))
-        )
-        batches = blocks.prefetch(1).flat_map(split).map(gather, num_parallel_calls=1).prefetch(4)
-        number = tf.data.INFINITE_CARDINALITY if endless else self.steps - self.step
-        return batches.apply(tf.data.experimental.assert_cardinality(number))
+        columns = self.rows.shape[1] + len(self.joints)
+        arrays = [tf.TensorSpec([None, columns], tf.int32)]
+        for array in (self.target, self.weight):
+            if array is not None:
+                arrays.append(tf.TensorSpec([None], array.dtype))
+        signature = (tf.TensorSpec([None], tf.int64), tuple(arrays))
+        blocks = tf.data.Dataset.from_generator(epochs, output_signature=signature).prefetch(1)
+        batches = blocks.flat_map(_cut_block).map(self._with_entries, num_parallel_calls=1).prefetch(4)
+        cardinality = tf.data.INFINITE_CARDINALITY if endless else self.steps - self.step
+        return batches.apply(tf.data.experimental.assert_cardinality(cardinality))
 
-    def _blocks(self) -> Iterator[tuple[Ints, tuple[Any, ...]]]:
-        """Where each batch of a block begins, and its end, with the block's arrays."""
+    def _with_entries(self, rows: tf.Tensor, *target_and_weight: tf.Tensor) -> Any:
+        """A batch as Keras takes it, of value ids [batch, groups and joint sets]."""
+        inputs = {}
+        if self.starts is None:
+            for g, (name, table) in enumerate(self.tables.items()):
+                inputs[name] = tf.gather(table, rows[:, g] + 1)  # [batch, width]
+        else:
+            value_ids = rows[:, : len(self.starts)]
+            places = tf.cast(value_ids, tf.int64) + 1 + self.starts  # [batch, groups]
+            for name, table in self.tables.items():
+                inputs[name] = tf.gather(table, places)
+        if self.target is None:
+            return inputs, rows
+        if not self.keep_rows:
+            return inputs, *target_and_weight
+        target, *weight = target_and_weight
+        return inputs, (rows, target), *weight
+
+    def _next_epoch(self) -> Iterator[tuple[Ints, Arrays]]:
+        """Blocks of whole batches: where each batch begins in the block's arrays, with the end, and the arrays.
+
+        Rows at the end of a block that do not fill a batch are carried into the next block.
+        """
         epoch, step = self.epoch, self.step
         self.epoch, self.step = epoch + 1, 0
-        left: tuple[Any, ...] | None = None
-        skip = self.bounds(step)
-        for slices, order in self._pools(epoch):
-            size = sum(some.stop - some.start for some in slices)
-            if skip >= size:
-                skip -= size
+        rows_to_skip = self.bounds(step)  # of batches that were trained on before an interruption
+        carried: Arrays | None = None
+        for block in self._blocks(epoch):
+            if rows_to_skip >= len(block):
+                rows_to_skip -= len(block)
                 continue
-            block = tuple(array[skip:] for array in self._read(slices, order))
-            if left is not None:
-                block = tuple(np.concatenate(pair) for pair in zip(left, block, strict=True))
-            skip, first, start = 0, step, self.bounds(step)
-            while step < self.steps and self.bounds(step + 1) - start <= len(block[0]):
+            arrays = tuple(array[rows_to_skip:] for array in self._read(block))
+            rows_to_skip = 0
+            if carried is not None:
+                arrays = tuple(np.concatenate(pair) for pair in zip(carried, arrays, strict=True))
+            first_step, first_row = step, self.bounds(step)
+            while step < self.steps and self.bounds(step + 1) - first_row <= len(arrays[0]):
                 step += 1
-            bounds = np.array([self.bounds(i) - start for i in range(first, step + 1)])
-            if step > first:
-                yield bounds, tuple(array[: bounds[-1]] for array in block)
-            left = tuple(array[bounds[-1] :] for array in block)
+            batch_bounds = np.array([self.bounds(i) - first_row for i in range(first_step, step + 1)])
+            whole_batches = batch_bounds[-1]  # rows
+            if step > first_step:
+                yield batch_bounds, tuple(array[:whole_batches] for array in arrays)
+            carried = tuple(array[whole_batches:] for array in arrays)
 
-    def _pools(self, epoch: int) -> Iterator[tuple[list[slice], Ints | None]]:
-        """The epoch's rows: slices of the table, and the order of their rows."""
-        total = len(self.rows)
-        whole = [slice(at, min(at + self.block, total)) for at in range(0, total, self.block)]
+    def _blocks(self, epoch: int) -> Iterator[Block]:
+        """The blocks of an epoch."""
         if not self.shuffle:
-            yield from (([some], None) for some in whole)
-            return
+            return blocks_in_order(len(self.rows), self.block)
         rng = np.random.default_rng([self.seed, epoch])
-        if len(whole) == 1:
-            yield whole, rng.permutation(total)
-            return
-        chunks = [slice(at, min(at + CHUNK, total)) for at in range(0, total, CHUNK)]
-        mixed = rng.permutation(len(chunks))
-        several = max(self.block // CHUNK, 1)
-        for at in range(0, len(mixed), several):
-            some = [chunks[c] for c in mixed[at : at + several]]
-            yield some, rng.permutation(sum(chunk.stop - chunk.start for chunk in some))
+        return shuffled_blocks(len(self.rows), self.block, self.chunk, rng)
 
-    def _read(self, slices: Sequence[slice], order: Ints | None) -> tuple[Any, ...]:
-        """The rows of the slices in an order."""
-
-        def take(array: Any) -> Any:
-            taken = np.concatenate([array[some] for some in slices])
-            forget(array)
-            return taken if order is None else taken[order]
-
-        rows = take(self.rows)
+    def _read(self, block: Block) -> Arrays:
+        """The rows of a block with their joint sets, [rows of the block, groups and joint sets]; target and weight."""
+        rows = _take(self.rows, block)
         if self.joints:
-            rows = np.concatenate([rows, *(joint.ids(rows)[:, None] for joint in self.joints)], axis=1)
-        return (rows, *(take(array) for array in (self.target, self.weight) if array is not None))
+            joint_ids = [joint.ids(rows)[:, None] for joint in self.joints]
+            rows = np.concatenate([rows, *joint_ids], axis=1)
+        labels = [_take(array, block) for array in (self.target, self.weight) if array is not None]
+        return (rows, *labels)
 
 
-def value_tables(encoded: Encoded) -> list[npt.NDArray[Any]]:
-    """Each group's entries with value id v in row v + 1; row 0 is the missing entry."""
+def _take(array: Array, block: Block) -> Array:
+    """The rows of a block; what was read of a memory-mapped array leaves memory."""
+    taken = np.concatenate([array[part] for part in block.slices])
+    release_pages(array)
+    return taken if block.order is None else taken[block.order]
+
+
+def _cut_block(batch_bounds: tf.Tensor, arrays: tuple[tf.Tensor, ...]) -> tf.data.Dataset:
+    """The batches of a block."""
+
+    def batch(i: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return tuple(array[batch_bounds[i] : batch_bounds[i + 1]] for array in arrays)
+
+    return tf.data.Dataset.range(tf.size(batch_bounds, tf.int64) - 1).map(batch)
+
+
+def value_tables(encoded: Encoded) -> list[Array]:
+    """Each group's entries with value id v in row v + 1, [values + 1, width]; row 0 is the missing entry."""
     tables = []
     for name in encoded.encoder.codecs:
-        values = np.asarray(encoded.values[name].entries)
-        missing = np.full((1, values.shape[1]), np.nan if values.dtype == np.float32 else 0, values.dtype)
-        tables.append(np.concatenate([missing, values]))
+        entries = np.asarray(encoded.values[name].entries)
+        is_number = entries.dtype == np.float32
+        missing = np.full((1, entries.shape[1]), np.nan if is_number else 0, entries.dtype)
+        tables.append(np.concatenate([missing, entries]))
     return tables

@@ -12,9 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
-MISSING = -1
+ValueIds = npt.NDArray[np.integer[Any]]  # [rows, groups], -1 where a group is missing
+
+MISSING = -1  # the id of a tuple of which a member is missing
 ID_BITS = 31  # value ids and tuple ids are int32
-UNKNOWN = (1 << ID_BITS) - 1  # the id of no prefix: what is built on it is unknown as well
+UNKNOWN = (1 << ID_BITS) - 1  # the id of a prefix that was not counted; longer ones are unknown as well
+ROWS_PER_PASS = 1 << 22  # rows that are counted at once
 
 
 class Joint(NamedTuple):
@@ -28,25 +31,26 @@ class Joint(NamedTuple):
     levels: tuple[Ints, ...]
     counts: Ints  # [tuples]
 
-    def ids(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int32]:
+    def ids(self, rows: ValueIds) -> npt.NDArray[np.int32]:
         """The extra column of these `rows`: -1 where a member is missing, `len(counts)` for a tuple never counted."""
-        block = np.asarray(rows[:, list(self.groups)], np.int64)  # [rows, members]
-        found = _fold(self.levels, block)
-        found[found == UNKNOWN] = len(self.counts)
-        found[(block < 0).any(axis=1)] = MISSING
-        return found.astype(np.int32)
+        members = np.asarray(rows[:, list(self.groups)], np.int64)  # [rows, members]
+        tuple_ids = _prefix_ids(self.levels, members)
+        tuple_ids[tuple_ids == UNKNOWN] = len(self.counts)
+        tuple_ids[(members < 0).any(axis=1)] = MISSING
+        return tuple_ids.astype(np.int32)
 
     def values(self) -> npt.NDArray[np.int32]:
         """The value ids of every tuple: [tuples, members]."""
-        prefix, columns = np.arange(len(self.counts)), []
-        for keys in reversed(self.levels):
-            columns.append(keys[prefix] & UNKNOWN)
-            prefix = keys[prefix] >> ID_BITS
-        return np.stack([prefix, *reversed(columns)], axis=1).astype(np.int32)
+        prefix_ids = np.arange(len(self.counts))
+        last_to_first: list[Ints] = []
+        for prefixes in reversed(self.levels):
+            last_to_first.append(prefixes[prefix_ids] & UNKNOWN)
+            prefix_ids = prefixes[prefix_ids] >> ID_BITS
+        return np.stack([prefix_ids, *reversed(last_to_first)], axis=1).astype(np.int32)
 
 
-def joint_values(rows: npt.NDArray[np.integer[Any]], groups: Sequence[int], chunk: int = 1 << 22) -> Joint:
-    """Count the tuples of `groups` over `rows`, with memory for one chunk of rows and the distinct tuples.
+def joint_values(rows: ValueIds, groups: Sequence[int], rows_per_pass: int = ROWS_PER_PASS) -> Joint:
+    """Count the tuples of `groups` over `rows`, with memory for some rows at a time and the distinct tuples.
 
     A row where a member is missing is no positive of the joint unit, so its tuple is not counted and never drawn.
     """
@@ -55,36 +59,40 @@ def joint_values(rows: npt.NDArray[np.integer[Any]], groups: Sequence[int], chun
     levels: tuple[Ints, ...] = ()
     counts = np.zeros(0, np.int64)
     for last in range(1, len(groups)):  # one pass over the rows for each member after the first
-        keys, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        for block in _complete(rows, groups, chunk):
-            prefix = _fold(levels, block[:, :last])
-            more, times = np.unique(prefix << ID_BITS | block[:, last], return_counts=True)
-            keys, counts = _merge(np.concatenate([keys, more]), np.concatenate([counts, times]))
-        levels = (*levels, keys)
+        prefixes, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        for members in _complete_tuples(rows, groups, rows_per_pass):
+            shorter_ids = _prefix_ids(levels, members[:, :last])
+            new, new_counts = np.unique(shorter_ids << ID_BITS | members[:, last], return_counts=True)
+            prefixes, counts = _add_equal(np.concatenate([prefixes, new]), np.concatenate([counts, new_counts]))
+        levels = (*levels, prefixes)
     return Joint(tuple(groups), levels, counts)
 
 
-def _complete(rows: npt.NDArray[np.integer[Any]], groups: Sequence[int], chunk: int) -> Iterator[Ints]:
-    for start in range(0, len(rows), chunk):
-        block = np.asarray(rows[start : start + chunk][:, list(groups)], np.int64)
-        yield block[(block >= 0).all(axis=1)]
+def _complete_tuples(rows: ValueIds, groups: Sequence[int], rows_per_pass: int) -> Iterator[Ints]:
+    """The members of the rows where none is missing, [rows, members], in pieces."""
+    for start in range(0, len(rows), rows_per_pass):
+        members = np.asarray(rows[start : start + rows_per_pass][:, list(groups)], np.int64)
+        yield members[(members >= 0).all(axis=1)]
 
 
-def _fold(levels: Sequence[Ints], block: Ints) -> Ints:
-    found = block[:, 0].copy()
-    for keys, column in zip(levels, block.T[1:], strict=True):
-        if not len(keys):
-            return np.full(len(block), UNKNOWN)
-        wanted, back = np.unique(found << ID_BITS | column, return_inverse=True)  # in order: one sweep over the keys
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        found = np.where(keys[at] == wanted, at, UNKNOWN)[back]
-    return found
+def _prefix_ids(levels: Sequence[Ints], members: Ints) -> Ints:
+    """The id of each row's tuple [rows] by way of its prefixes; UNKNOWN for one that was not counted."""
+    ids = members[:, 0].copy()
+    for prefixes, last_member in zip(levels, members.T[1:], strict=True):
+        if not len(prefixes):
+            return np.full(len(members), UNKNOWN)
+        # in ascending order, so that the search sweeps over the prefixes once
+        distinct, place_of_row = np.unique(ids << ID_BITS | last_member, return_inverse=True)
+        places = np.minimum(np.searchsorted(prefixes, distinct), len(prefixes) - 1)
+        ids = np.where(prefixes[places] == distinct, places, UNKNOWN)[place_of_row]
+    return ids
 
 
-def _merge(keys: Ints, counts: Ints) -> tuple[Ints, Ints]:
-    if not len(keys):
-        return keys, counts
-    order = np.argsort(keys, kind="stable")  # two sorted runs: linear
-    keys = keys[order]
-    first = np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
-    return keys[first], np.add.reduceat(counts[order], first)
+def _add_equal(prefixes: Ints, counts: Ints) -> tuple[Ints, Ints]:
+    """The distinct prefixes in ascending order, and the sum of the counts of each."""
+    if not len(prefixes):
+        return prefixes, counts
+    order = np.argsort(prefixes, kind="stable")  # two sorted runs: linear
+    prefixes = prefixes[order]
+    firsts = np.flatnonzero(np.diff(prefixes, prepend=prefixes[0] - 1))
+    return prefixes[firsts], np.add.reduceat(counts[order], firsts)

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from feat2vec.encode.entry_tables import Array
+from feat2vec.encode.array_files import Array
 from feat2vec.errors import UserError
 from feat2vec.space.exact_index import ExactIndex
 from feat2vec.space.faiss_build import LINKS, PROBES, ROWS_PER_PIECE, ApproximateKind, number_of_lists, pieces

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from feat2vec.encode.array_files import Array
 from feat2vec.encode.codecs import Entries, ItemsCodec
 from feat2vec.encode.encoder import Encoder
-from feat2vec.encode.entry_tables import Array
 from feat2vec.encode.vocabulary import FIRST
 from feat2vec.schema.extractor_options import ItemsSpec
 

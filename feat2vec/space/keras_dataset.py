@@ -57,7 +57,7 @@ def dataset(
         keep_rows=False,
         shuffle=shuffle,
         seed=seed,
-        max_steps_at_once=1,
+        most_steps_at_once=1,
     ).dataset()
     if target is None:
         batches = batches.map(lambda inputs, _: inputs)

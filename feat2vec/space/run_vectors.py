@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from feat2vec.encode.encoder import Encoded
-from feat2vec.encode.entry_text import distinct
+from feat2vec.encode.entry_text import distinct_names as distinct
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.schema.levels import Levels

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from feat2vec.encode.entry_tables import Array, file_name
+from feat2vec.encode.array_files import Array, file_name
 from feat2vec.space.exact_index import ExactIndex, Hits, best_candidates
 from feat2vec.space.faiss_build import MIN_INDEXED
 from feat2vec.space.faiss_index import FaissIndex

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.entry_tables import Array
+from feat2vec.encode.array_files import Array
 from feat2vec.errors import UnknownKeyError, UserError, suggest
 from feat2vec.space.exact_index import Hits
 from feat2vec.space.geometry import Floats, Queries, blocks

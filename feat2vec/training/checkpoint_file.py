@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from feat2vec.encode.entry_tables import Array
+from feat2vec.encode.array_files import Array
 from feat2vec.errors import UserError, in_a_line
 from feat2vec.writing import replace_durably
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import keras
 
-from feat2vec.encode.entry_tables import Array
+from feat2vec.encode.array_files import Array
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.training.checkpoint_check import ExpectedCheckpoint, check_checkpoint
 from feat2vec.training.checkpoint_file import (

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from feat2vec.encode.encoder import MEMORY, check_memory
+from feat2vec.encode.workspace import MEMORY, check_memory
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.objectives import OBJECTIVES
 from feat2vec.schema.options import Group, Schema

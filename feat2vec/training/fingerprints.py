@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from feat2vec.encode.array_files import ROWS_PER_PIECE as CHUNK
+from feat2vec.encode.array_files import Array
+from feat2vec.encode.array_files import release_pages as forget
 from feat2vec.encode.encoder import Encoded
-from feat2vec.encode.entry_tables import CHUNK, Array, forget
 from feat2vec.errors import UserError
 from feat2vec.schema.yaml_text import parse_document
 

@@ -15,7 +15,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from feat2vec.encode.encoder import MEMORY, Encoded, check_columns, check_memory, fit
+from feat2vec.encode.columns import check_columns
+from feat2vec.encode.encoder import Encoded, fit
+from feat2vec.encode.workspace import MEMORY, check_memory
 from feat2vec.errors import FailedError, UserError, writing
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import read_schema

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feat2vec.encode.encoder import Encoded, check_columns
-from feat2vec.encode.entry_tables import Array
+from feat2vec.encode.array_files import Array
+from feat2vec.encode.columns import check_columns
+from feat2vec.encode.encoder import Encoded
 from feat2vec.model.large_variables import pieces
 from feat2vec.schema.options import Schema
 from feat2vec.table.table import open_table

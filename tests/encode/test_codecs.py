@@ -20,8 +20,8 @@ from feat2vec.encode.codecs import (
     binned,
     check_entries,
     codec_from_facts,
-    pack,
 )
+from feat2vec.encode.codecs.item_rows import pack
 from feat2vec.encode.scaling import ColumnScale
 from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.schema.extractor_options import Lookup, Numeric, Vector
@@ -149,7 +149,7 @@ def test_facts_are_all_there_is(codec: Any, spec: Any) -> None:
     keys = None if codec.vocabulary is None else codec.vocabulary.table([1])
     loaded: Any = codec_from_facts(Group(columns=("x",), extractor=spec), codec.facts(), keys)
     assert loaded.facts() == codec.facts()
-    assert (loaded.width, loaded.stored, loaded.bits) == (codec.width, codec.stored, codec.bits)
+    assert (loaded.width, loaded.training_width, loaded.bits) == (codec.width, codec.training_width, codec.bits)
     assert loaded.dtype == codec.dtype
     assert type(loaded) is type(codec)
     if keys is None:

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feat2vec.encode.vocabulary import FIRST, UNSEEN, Vocabulary, VocabularyFit, write_parquet
+from feat2vec.encode.parquet_files import write_parquet
+from feat2vec.encode.vocabulary import FIRST, UNSEEN, Vocabulary
+from feat2vec.encode.vocabulary_fit import VocabularyFit
 from feat2vec.table.stages import Kind
 from tests import reference
 
@@ -34,20 +36,19 @@ def fitted(
 
     It is the same whether the keys are held in memory, handed over to DuckDB, or handed over halfway.
     """
-    found = []
-    for held in (1 << 20, 0, 200):
-        with duckdb.connect() as connection, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("feat2vec.encode.vocabulary.HELD_BYTES", held)
-            fit = VocabularyFit(connection, "words")
+    fits = []
+    for held_bytes in (1 << 20, 0, 200):
+        with duckdb.connect() as connection:
+            fit = VocabularyFit(connection, "words", held_bytes)
             for stage in stages:
                 counts = Counter(stage)
                 fit.add(strings([*counts, "never counted"]), np.array([*counts.values(), 0]))
             vocabulary = fit.finish(min_count, max_size, kind or fit.spell(), max_count)
             ids = [fit.ids(i)[: len(set(stage))].tolist() for i, stage in enumerate(stages)]
-            found.append((vocabulary, ids))
-    facts = [(v.table((8, 64)), v.unseen, v.kind, v.too_frequent, ids) for v, ids in found]
+            fits.append((vocabulary, ids))
+    facts = [(v.table((8, 64)), v.unseen, v.kind, v.too_frequent, ids) for v, ids in fits]
     assert facts[0] == facts[1] == facts[2]
-    return found[0]
+    return fits[0]
 
 
 def counts_of(vocabulary: Vocabulary) -> dict[str, int]:

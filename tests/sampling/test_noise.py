@@ -18,8 +18,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feat2vec.sampling.alias_table import alias_table, log_probabilities, pack
 from feat2vec.sampling.joint_values import joint_values
-from feat2vec.sampling.noise import Noise, alias_table, log_probabilities, pack
+from feat2vec.sampling.noise import Noise
 from tests import reference
 
 Rows = npt.NDArray[np.int32]
@@ -446,7 +447,7 @@ def test_ids_near_the_top_of_int32_and_rows_on_disk(tmp_path: Path) -> None:
     top = 2**31 - 2
     rows = np.memmap(tmp_path / "rows", np.int32, "w+", shape=(6, 3))
     rows[:] = [[top, top, top], [0, top, 1], [top, top, top], [-1, 0, 0], [top, 0, top], [0, top, 0]]
-    joint = joint_values(rows, (0, 1, 2), chunk=2)
+    joint = joint_values(rows, (0, 1, 2), rows_per_pass=2)
     np.testing.assert_array_equal(joint.values(), [[0, top, 0], [0, top, 1], [top, 0, top], [top, top, top]])
     np.testing.assert_array_equal(joint.counts, [1, 1, 1, 2])
     np.testing.assert_array_equal(joint.ids(rows), [3, 1, 3, -1, 2, 0])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feat2vec.encode.entry_tables import Array
+from feat2vec.encode.array_files import Array
 from feat2vec.errors import UserError
 from feat2vec.training.checkpoint_check import ExpectedCheckpoint, check_checkpoint
 from feat2vec.training.checkpoint_file import open_checkpoint, read_checkpoint, write_checkpoint

@@ -61,11 +61,11 @@ class ItemsReader(Reader):
         items = _first(tf.ragged.boolean_mask(*self._items(values)), self.max_given_items)  # [batch, (items)]
         ids = items.with_values(self.keys(items.values))
         is_kept = ids.with_values(ids.values != PADDING)
-        ids = _first(tf.ragged.boolean_mask(ids, is_kept), self.codec.most)
+        ids = _first(tf.ragged.boolean_mask(ids, is_kept), self.codec.max_items)
         if weight_columns:
             (weights,) = weight_columns
             weights = _first(tf.ragged.boolean_mask(weights, _is_present(values)), self.max_given_items)
-            weights = _first(tf.ragged.boolean_mask(weights, is_kept), self.codec.most)
+            weights = _first(tf.ragged.boolean_mask(weights, is_kept), self.codec.max_items)
             return self._weighted(ids, weights)
         if self.is_text:
             return ids.to_tensor(PADDING, shape=[None, self.codec.items])  # the layer is built for this width

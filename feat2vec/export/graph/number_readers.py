@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from feat2vec.encode.array_files import Array
 from feat2vec.encode.codecs import ItemsCodec, NumbersCodec, VectorCodec, binned
-from feat2vec.encode.entry_tables import Array
 from feat2vec.encode.scaling import ColumnScale
 from feat2vec.encode.vocabulary import PADDING
 from feat2vec.export.graph.dates import DAY, timestamps

@@ -1,4 +1,4 @@
-"""Distinct entries and their numbers: packing, sorting, files."""
+"""Distinct entries and their numbers: packing and sorting."""
 
 from __future__ import annotations
 
@@ -12,34 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feat2vec.encode.entry_tables import WIDEST, Array, ArrayFile, Packing, number_entries, open_array
+from feat2vec.encode.array_files import Array, ArrayFile
+from feat2vec.encode.distinct_entries import MOST_WORD_COLUMNS, Packing, number_entries
 
 SETTINGS = settings(max_examples=40, derandomize=True, deadline=None)
-
-
-@pytest.mark.parametrize("width", [None, 1, 3])
-@pytest.mark.parametrize("sizes", [[], [0], [1], [0, 3, 0, 12_345]])
-def test_array_files(width: int | None, sizes: list[int], tmp_path: Path) -> None:
-    path = tmp_path / "below" / "a.npy"
-    file = ArrayFile(path, np.int32, width)
-    parts = [np.arange(size * (width or 1), dtype=np.int64).reshape((size, width) if width else size) for size in sizes]
-    for part in parts:
-        file.append(part)
-    file.close()
-    assert file.rows == sum(sizes)
-    empty = np.zeros((0, width) if width else 0, np.int32)
-    whole = np.concatenate([empty, *(part.astype(np.int32) for part in parts)])
-    for found in (open_array(path), np.load(path, allow_pickle=False)):
-        assert found.dtype == np.int32
-        assert found.shape == whole.shape
-        assert found.tobytes() == whole.tobytes()
-    assert isinstance(open_array(path), np.memmap) == (len(whole) > 0)
-    for rows in (1, 1000, 10**6):
-        read = list(file.pieces(rows))
-        assert all(0 < len(piece) <= rows for piece in read)
-        assert np.concatenate([whole[:0], *read]).tobytes() == whole.tobytes()
-        if rows == 1:
-            break
 
 
 @st.composite
@@ -102,7 +78,7 @@ def test_numbers_of_entries(
     assert counts.tolist() == [texts.count(value.tobytes()) for value in values]
 
 
-@pytest.mark.parametrize("width", [1, 2, 2 * WIDEST, 2 * WIDEST + 1, 50])
+@pytest.mark.parametrize("width", [1, 2, 2 * MOST_WORD_COLUMNS, 2 * MOST_WORD_COLUMNS + 1, 50])
 def test_known_entries_keep_their_numbers(width: int, tmp_path: Path) -> None:
     random = np.random.default_rng(width)
     all_entries = np.unique(random.integers(0, 3, (400, width)).astype(np.int32), axis=0)

@@ -1,0 +1,134 @@
+"""Arrays on disk: files that grow by rows, arrays that are read back once, and memory-mapped ones."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]  # an array whose type depends on the group: ids are int32, numbers float32
+
+ROWS_PER_PIECE = 1 << 20  # rows of an array on disk that are read or written at once
+ROWS_PER_BLOCK = 1 << 17  # rows of ids that are worked on at once, few enough to stay in the processor's cache
+NPY_HEADER_BYTES = 128  # of a .npy file, all of which an empty array needs
+LONGEST_FILE_NAME = 200  # characters; file systems take 255 bytes, suffixes included
+
+
+class ArrayFile:
+    """A .npy file that grows by rows.
+
+    Args:
+        path: The file. Its folder is created.
+        dtype: The type of the numbers.
+        width: The size of the second axis; None for an array of one axis.
+        rows_per_piece: How many rows `pieces` reads at once.
+
+    """
+
+    def __init__(
+        self, path: Path, dtype: npt.DTypeLike, width: int | None = None, rows_per_piece: int = ROWS_PER_PIECE
+    ) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path, self.dtype, self.width, self.rows = path, np.dtype(dtype), width, 0
+        self.rows_per_piece = rows_per_piece
+        self._write_header("wb")
+
+    def append(self, rows: Array) -> None:
+        """Add rows at the end. The file is closed again, so that an error leaves none open."""
+        with self.path.open("ab") as file:
+            file.write(np.ascontiguousarray(rows, self.dtype).data)
+        self.rows += len(rows)
+
+    def close(self) -> None:
+        """Write the final shape."""
+        self._write_header("r+b")
+
+    def pieces(self, rows_per_piece: int | None = None) -> Iterator[Array]:
+        """Read the rows in pieces. They are not memory-mapped, so that they leave memory again."""
+        numbers_per_row = self.width or 1
+        row_bytes = numbers_per_row * self.dtype.itemsize
+        header_bytes = self.path.stat().st_size - self.rows * row_bytes
+        step = rows_per_piece or self.rows_per_piece
+        for first_row in range(0, self.rows, step):
+            numbers = min(step, self.rows - first_row) * numbers_per_row
+            piece = np.fromfile(self.path, self.dtype, numbers, offset=header_bytes + first_row * row_bytes)
+            yield piece if self.width is None else piece.reshape(-1, self.width)
+
+    def discard(self) -> None:
+        """Remove the file."""
+        self.path.unlink()
+
+    def _write_header(self, mode: Literal["wb", "r+b"]) -> None:
+        # NumPy leaves room for the first axis to grow, so the header keeps its length.
+        shape = (self.rows,) if self.width is None else (self.rows, self.width)
+        header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": shape}
+        with self.path.open(mode) as file:
+            np.lib.format.write_array_header_1_0(file, header)
+
+
+class SpilledArray:
+    """An array on disk until it is read, once. The file is removed then, so that the system may never write it.
+
+    Its type and shape stay in memory: NumPy's parser of .npy headers is not safe in several threads of CPython 3.11.
+    """
+
+    def __init__(self, array: Array, path: Path) -> None:
+        self.path, self.dtype, self.shape = path, array.dtype, array.shape
+        array.tofile(path)
+
+    def take(self) -> Array:
+        """Read the array and remove the file."""
+        array: Array = np.fromfile(self.path, self.dtype).reshape(self.shape)
+        self.path.unlink()
+        return array
+
+    def take_blocks(self, rows_per_block: int) -> Iterator[Array]:
+        """Read the array in blocks of rows, then remove the file."""
+        numbers_per_row = int(np.prod(self.shape[1:]))
+        row_bytes = numbers_per_row * self.dtype.itemsize
+        for first_row in range(0, self.shape[0], rows_per_block):
+            numbers = min(rows_per_block, self.shape[0] - first_row) * numbers_per_row
+            block = np.fromfile(self.path, self.dtype, numbers, offset=first_row * row_bytes)
+            yield block.reshape(-1, *self.shape[1:])
+        self.path.unlink()
+
+
+def open_array(path: Path, largest_read: int = NPY_HEADER_BYTES) -> Array:
+    """Open a .npy file: a file of at most `largest_read` bytes is read, a larger one is memory-mapped.
+
+    By default only empty arrays, which cannot be mapped, are read.
+    """
+    mode: Literal["r"] | None = "r" if path.stat().st_size > largest_read else None
+    array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
+    return array
+
+
+def release_pages(array: Array) -> None:
+    """Let the pages of a memory-mapped array that were read leave memory; other arrays are left as they are."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap) and base._mmap is not None:  # type: ignore[attr-defined]
+            base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+            return
+        base = base.base
+
+
+def is_finite(array: Array, numbers_per_piece: int = ROWS_PER_PIECE) -> bool:
+    """Whether all numbers of an array are finite; it is read in pieces, so that no copy of it is made."""
+    flat = array.reshape(-1)
+    starts = range(0, len(flat), numbers_per_piece)
+    return all(bool(np.isfinite(flat[start : start + numbers_per_piece]).all()) for start in starts)
+
+
+def file_name(group: str) -> str:
+    """A group's name as the name of a file; a long name is cut and ends with its hash."""
+    name = quote(group, safe=" ")
+    if len(name) <= LONGEST_FILE_NAME:
+        return name
+    return f"{name[:160]}-{hashlib.sha256(group.encode()).hexdigest()[:32]}"

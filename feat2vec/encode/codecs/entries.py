@@ -1,0 +1,96 @@
+"""What codecs give and take: entries, the tally of what policies did, and the two protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from feat2vec.encode.array_files import Array
+from feat2vec.encode.vocabulary import Vocabulary
+from feat2vec.schema.options import Group
+from feat2vec.table.stages import Stage
+
+Present = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Tally:
+    """How often policies were applied to the rows of a group."""
+
+    missing: int = 0  # rows without an entry
+    truncated: int = 0  # rows with more items than max_items or max_tokens
+    unseen: int = 0  # items that are no key of the vocabulary
+    filled: int = 0  # missing numbers that count as the training mean
+
+    def add(self, other: Tally) -> None:
+        self.missing += other.missing
+        self.truncated += other.truncated
+        self.unseen += other.unseen
+        self.filled += other.filled
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A group's entries in some rows."""
+
+    present: Present  # [rows], whether a row has an entry
+    rows: Array  # [present rows, width], the entries of those that have one
+    tally: Tally
+
+
+class Codec(Protocol):
+    """Turns a group's columns into entries and back."""
+
+    dtype: ClassVar[type[np.generic]]
+
+    @property
+    def width(self) -> int:
+        """Numbers in an entry, at most."""
+
+    @property
+    def training_width(self) -> int:
+        """Numbers in an entry of the training rows."""
+
+    @property
+    def bits(self) -> int:
+        """Enough bits for each number of an entry."""
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """What the ids of an entry stand for, where it has ids."""
+
+    def encode(self, stage: Stage, group: Group) -> Entries:
+        """The entries of a stage's rows."""
+
+    def decode(self, entries: Array) -> list[Any]:
+        """What each entry stands for."""
+
+    def facts(self) -> dict[str, Any]:
+        """What a saved codec needs besides its vocabulary, as JSON."""
+
+    def check(self, entries: Array) -> None:
+        """Raise a ValueError for entries that the codec cannot give: such as ids without a key."""
+
+
+class CodecFit(Protocol):
+    """Fits a codec: `stage` sees the training rows once, `entries` gives them back encoded."""
+
+    @property
+    def work(self) -> int:
+        """How many numbers are staged: about in proportion to the time that `finish` and `entries` take."""
+
+    def stage(self, stage: Stage) -> None:
+        """Keep what is needed of a stage's rows."""
+
+    def finish(self) -> Codec:
+        """The codec, fitted to all stages."""
+
+    def entries(self) -> Iterator[Entries]:
+        """The entries of the staged rows in their order, once `finish` has run."""
+
+
+Facts = Mapping[str, Any]  # of a codec, as JSON holds them

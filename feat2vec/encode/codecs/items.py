@@ -1,0 +1,276 @@
+"""Keys (a lookup) and tokens (a text): the codec of padded ids, and its fits, with or without bins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from feat2vec.encode.array_files import ROWS_PER_PIECE, Array, ArrayFile, SpilledArray, is_finite
+from feat2vec.encode.codecs.entries import Entries, Facts
+from feat2vec.encode.codecs.item_rows import binned, first_items, pack, parse_items, without_padding
+from feat2vec.encode.scaling import ColumnFeed, quantiles
+from feat2vec.encode.vocabulary import UNSEEN, Counts, Vocabulary, is_count
+from feat2vec.encode.vocabulary_fit import VocabularyFit
+from feat2vec.encode.workspace import Workspace
+from feat2vec.schema.extractor_options import ExtractorSpec, ItemsSpec, TokensSpec
+from feat2vec.schema.options import Group
+from feat2vec.table.keys import Items
+from feat2vec.table.numbers import numbers_of
+from feat2vec.table.stages import Ints, Kind, Stage, kind_of_keys
+
+
+@dataclass(frozen=True)
+class ItemsCodec:
+    """Keys (a lookup) or tokens (a text) as padded ids.
+
+    A bag with weights has twice the width: the ids, then the bits of the float32 weights.
+    """
+
+    vocabulary: Vocabulary
+    items: int  # of the training row that has most
+    max_items: int  # of any row
+    weighted: bool = False
+    edges: tuple[float, ...] = ()  # of the bins of numbers
+    kind: Kind | None = None  # what text is read as before it is binned
+    dtype: ClassVar[type[np.generic]] = np.int32
+
+    @property
+    def width(self) -> int:
+        """Numbers in an entry, at most."""
+        return self.items * 2 if self.weighted else self.max_items
+
+    @property
+    def training_width(self) -> int:
+        """Numbers in an entry of the training rows."""
+        return self.items * 2 if self.weighted else self.items
+
+    @property
+    def bits(self) -> int:
+        """Enough bits for each number of an entry."""
+        return 32 if self.weighted else (len(self.vocabulary) - 1).bit_length()
+
+    def encode(self, stage: Stage, group: Group) -> Entries:
+        items = parse_items(stage, group, self.edges, self.kind)
+        return self.pack(items, self.vocabulary.ids(items.keys), group)
+
+    def pack(self, items: Items, ids_of_keys: Ints, group: Group) -> Entries:
+        """The entries of rows of items; `ids_of_keys` are the ids of `items.keys`, [keys]."""
+        ids = ids_of_keys[items.codes]
+        has_unseen_keys = bool((ids_of_keys == UNSEEN).any())
+        has_missing_keys = not ids_of_keys.all()
+        if has_missing_keys and not ids.all():
+            items, ids = without_padding(items, ids)
+        items, ids = first_items(items, ids, self.max_items)
+        width = max(self.items, int(items.lengths.max(initial=0)))
+        entries = pack(items, ids, width, ordered=isinstance(group.extractor, TokensSpec))
+        entries.tally.missing = len(entries.present) - int(np.count_nonzero(entries.present))
+        entries.tally.unseen = int(np.count_nonzero(ids == UNSEEN)) if has_unseen_keys else 0
+        entries.tally.truncated = items.truncated
+        return entries
+
+    def decode(self, entries: Array) -> list[Any]:
+        """The keys of each entry, None for an unseen one; (key, weight) in a bag with weights."""
+        ids = entries[:, : self.items] if self.weighted else entries
+        keys = [[self.vocabulary.key(id_) for id_ in row if id_] for row in ids.tolist()]
+        if not self.weighted:
+            return keys
+        weights = np.ascontiguousarray(entries[:, self.items :]).view(np.float32).tolist()
+        # the weights of a row are padded, its keys are not
+        return [
+            list(zip(row_keys, row_weights, strict=False)) for row_keys, row_weights in zip(keys, weights, strict=True)
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "items": self.items,
+            "most": self.max_items,
+            "weighted": self.weighted,
+            "edges": list(self.edges),
+            "kind": self.kind,
+            "unseen": self.vocabulary.unseen,
+            "spelling": self.vocabulary.kind,
+            "too_frequent": self.vocabulary.too_frequent,
+        }
+
+    @classmethod
+    def from_facts(cls, group: Group, facts: Facts, keys: pa.Table | None) -> ItemsCodec:
+        if keys is None:
+            raise ValueError("the vocabulary is missing")
+        vocabulary = Vocabulary.from_table(keys, facts["unseen"], facts["spelling"], facts["too_frequent"])
+        edges = tuple(facts["edges"])
+        codec = cls(vocabulary, facts["items"], facts["most"], facts["weighted"], edges, facts["kind"])
+        codec._check_facts(group.extractor)
+        return codec
+
+    def _check_facts(self, spec: ExtractorSpec) -> None:
+        """Raise a ValueError for facts that `ItemsFit` cannot give."""
+        most_items, weights = 1, None
+        if isinstance(spec, TokensSpec):
+            most_items = spec.max_tokens
+        elif isinstance(spec, ItemsSpec) and spec.bag:
+            most_items, weights = max(spec.max_items, len(spec.parts)), spec.weights
+        are_counts = is_count(self.items) and is_count(self.max_items)
+        if not (are_counts and 1 <= self.items <= self.max_items <= most_items):
+            received = f"received {self.items!r} and {self.max_items!r}"
+            raise ValueError(f"entries have at most {most_items:,} items; {received}")
+        if self.weighted is not (weights is not None):
+            raise ValueError("the schema and the encoder differ about weights")
+        if self.kind not in (None, *get_args(Kind)):
+            raise ValueError(f"no kind of keys: {self.kind!r}")
+        are_finite = all(isinstance(edge, float) and np.isfinite(edge) for edge in self.edges)
+        if not are_finite or list(self.edges) != sorted(set(self.edges)):
+            raise ValueError("the edges of bins are no ascending numbers")
+
+    def check(self, entries: Array) -> None:
+        ids = entries[:, : self.items]
+        if ids.size and (ids.min() < 0 or ids.max() >= len(self.vocabulary)):
+            raise ValueError("entries hold ids that are no key's")
+        if self.weighted and not is_finite(np.ascontiguousarray(entries[:, self.items :]).view(np.float32)):
+            raise ValueError("entries hold weights that are not finite")
+
+
+# --- fitting --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StagedItems:
+    """A stage's items on disk, without their keys."""
+
+    rows: int
+    truncated_rows: int
+    lengths: SpilledArray | None  # None where each row has one item
+    codes: SpilledArray
+    weights: SpilledArray | None
+
+    def take(self, rows_per_block: int) -> Iterator[Items]:
+        """Read the items; those of rows with one item each in small blocks, which stay in the processor's cache."""
+        no_keys = pa.array([], pa.string())
+        if self.lengths is None and self.weights is None:
+            truncated_rows = self.truncated_rows
+            for codes in self.codes.take_blocks(rows_per_block):
+                yield Items(np.broadcast_to(np.int32(1), len(codes)), codes, no_keys, None, truncated_rows)
+                truncated_rows = 0
+            return
+        if self.lengths is None:
+            lengths = np.broadcast_to(np.int32(1), self.rows)
+        else:
+            lengths = self.lengths.take().astype(np.int32)
+        weights = None if self.weights is None else self.weights.take()
+        yield Items(lengths, self.codes.take(), no_keys, weights, self.truncated_rows)
+
+
+class ItemsFit:
+    """Fits an ItemsCodec: the codes of each row are staged, and their keys counted.
+
+    Args:
+        workspace: Where codes are staged, and DuckDB.
+        name: The beginning of the names of the group's files, and of its table in DuckDB.
+        group: The group.
+
+    """
+
+    def __init__(self, workspace: Workspace, name: str, group: Group) -> None:
+        self.workspace, self.name, self.group = workspace, name, group
+        self.vocabulary_fit = VocabularyFit(workspace.connection, name, workspace.sizes.held_key_bytes)
+        self.staged: list[StagedItems] = []
+        self.most_items = 1  # of a row so far
+        self.kind: Kind | None = None  # None for text without a type, as of a CSV
+        self.codec: ItemsCodec | None = None
+        self.work = self.rows = 0
+
+    def stage(self, stage: Stage) -> None:
+        self.add(parse_items(stage, self.group))
+        if self.kind is None and stage.table.typed:
+            self.kind = kind_of_keys(stage.column(self.group.columns[0]).type)
+
+    def add(self, items: Items) -> None:
+        """Stage the items of some rows."""
+        self.work += len(items.codes) + len(items.keys)
+        self.rows += len(items.lengths)
+        self.vocabulary_fit.add(items.keys, _occurrences(items.codes, len(items.keys)))
+        self.most_items = max(self.most_items, int(items.lengths.max(initial=0)))
+        has_one_item_a_row = items.lengths.size == items.codes.size and bool((items.lengths == 1).all())
+        lengths = None
+        if not has_one_item_a_row:
+            lengths = self._spilled("lengths", items.lengths.astype(np.min_scalar_type(self.most_items)))
+        codes = self._spilled("codes", items.codes.astype(np.min_scalar_type(len(items.keys))))
+        weights = None if items.weights is None else self._spilled("weights", items.weights)
+        self.staged.append(StagedItems(len(items.lengths), items.truncated, lengths, codes, weights))
+
+    def _spilled(self, part: str, array: Array) -> SpilledArray:
+        return SpilledArray(array, self.workspace.staging / f"{self.name}_{part}_{len(self.staged)}")
+
+    def finish(self, edges: tuple[float, ...] = (), kind: Kind | None = None) -> ItemsCodec:
+        """The codec; `edges` and `kind` are those of bins."""
+        spec = self.group.extractor
+        assert isinstance(spec, (ItemsSpec, TokensSpec))
+        is_untyped = self.kind is None and isinstance(spec, ItemsSpec) and not edges
+        spelling = self.vocabulary_fit.spell() if is_untyped else self.kind or "text"
+        max_share = spec.max_share if isinstance(spec, ItemsSpec) else 1.0
+        # rounded before it is cut, as 0.29 * 100 is below 29 in floats
+        max_count = int(round(max_share * self.rows, 6)) if max_share < 1 else None
+        vocabulary = self.vocabulary_fit.finish(spec.min_count, spec.max_size, spelling, max_count)
+        is_bag = isinstance(spec, ItemsSpec) and spec.bag
+        if isinstance(spec, ItemsSpec) and is_bag and not spec.parts:
+            self.most_items = min(self.most_items, spec.max_items)
+        weighted = isinstance(spec, ItemsSpec) and spec.weights is not None
+        # New rows may have more items than training rows in a bag. The layer of a text, or of a bag with weights, is
+        # built for one width.
+        max_items = spec.max_items if isinstance(spec, ItemsSpec) and is_bag and not weighted else self.most_items
+        self.codec = ItemsCodec(vocabulary, self.most_items, max(max_items, self.most_items), weighted, edges, kind)
+        return self.codec
+
+    def entries(self) -> Iterator[Entries]:
+        assert self.codec is not None
+        for stage, staged in enumerate(self.staged):
+            ids_of_keys = self.vocabulary_fit.ids(stage)
+            for items in staged.take(self.workspace.sizes.rows_per_block):
+                yield self.codec.pack(items, ids_of_keys, self.group)
+
+
+class BinsFit:
+    """Fits an ItemsCodec over the quantile bins of a column of numbers: the numbers are staged."""
+
+    def __init__(self, workspace: Workspace, name: str, group: Group) -> None:
+        self.workspace, self.group = workspace, group
+        path = workspace.staging / f"{name}.npy"
+        self.numbers_file = ArrayFile(path, np.float64, 1, workspace.sizes.rows_per_piece)
+        self.items_fit = ItemsFit(workspace, name, group)
+        self.kind: Kind | None = None
+
+    @property
+    def work(self) -> int:
+        """How many numbers are staged."""
+        return self.numbers_file.rows
+
+    def stage(self, stage: Stage) -> None:
+        numbers, kind = numbers_of(stage, self.group.columns[0], self.kind)
+        self.kind = kind if not np.isnan(numbers).all() else self.kind
+        self.numbers_file.append(numbers[:, None])
+
+    def finish(self) -> ItemsCodec:
+        assert isinstance(self.group.extractor, ItemsSpec)
+        self.numbers_file.close()
+        numbers = ColumnFeed(self.numbers_file, 0)
+        bins = self.group.extractor.bins or 1
+        inner_quantiles = quantiles(self.workspace.connection, numbers, bins + 1)[1:-1]
+        edges = tuple((np.unique(inner_quantiles) + 0.0).tolist())  # + 0.0: no edge is -0
+        for piece in numbers():
+            self.items_fit.add(binned(piece, edges))
+        return self.items_fit.finish(edges, self.kind)
+
+    def entries(self) -> Iterator[Entries]:
+        return self.items_fit.entries()
+
+
+def _occurrences(codes: Ints, keys: int) -> Counts:
+    """How often each key occurs, [keys]; in pieces, as NumPy counts in a copy of 64 bits a code."""
+    counts = np.zeros(keys, np.int64)
+    codes_per_piece = max(keys, ROWS_PER_PIECE // 4)
+    for start in range(0, len(codes), codes_per_piece):
+        counts += np.bincount(codes[start : start + codes_per_piece], minlength=keys)
+    return counts

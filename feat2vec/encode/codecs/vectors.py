@@ -1,0 +1,88 @@
+"""Pretrained vectors: their codec and its fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from feat2vec.encode.array_files import Array, SpilledArray, is_finite
+from feat2vec.encode.codecs.entries import Entries, Facts, Present, Tally
+from feat2vec.encode.vocabulary import is_count
+from feat2vec.encode.workspace import Workspace
+from feat2vec.schema.options import Group
+from feat2vec.table.numbers import vectors_of
+from feat2vec.table.stages import Stage
+
+MOST_NUMBERS = 2**31  # of an entry
+
+
+@dataclass(frozen=True)
+class VectorCodec:
+    """A pretrained vector as it is."""
+
+    width: int
+    dtype: ClassVar[type[np.generic]] = np.float32
+    bits: ClassVar[int] = 32
+    vocabulary: None = None
+
+    @property
+    def training_width(self) -> int:
+        """The same: vectors have one size."""
+        return self.width
+
+    def encode(self, stage: Stage, group: Group) -> Entries:
+        present, vectors = vectors_of(stage, group.columns[0], self.width)
+        return _entries(present, vectors)
+
+    def decode(self, entries: Array) -> list[list[float]]:
+        """The vector of each entry."""
+        decoded: list[list[float]] = entries.tolist()
+        return decoded
+
+    def facts(self) -> dict[str, Any]:
+        return {"width": self.width}
+
+    @classmethod
+    def from_facts(cls, group: Group, facts: Facts, keys: pa.Table | None) -> VectorCodec:
+        del group, keys
+        if not is_count(facts["width"]) or not 0 < facts["width"] < MOST_NUMBERS:
+            raise ValueError("the size of vectors is no size")
+        return cls(facts["width"])
+
+    def check(self, entries: Array) -> None:
+        if not is_finite(entries):
+            raise ValueError("entries hold numbers that are not finite")
+
+
+class VectorFit:
+    """Fits a VectorCodec: the vectors are staged."""
+
+    def __init__(self, workspace: Workspace, name: str, group: Group) -> None:
+        self.folder, self.name, self.group = workspace.staging, name, group
+        self.staged: list[tuple[SpilledArray, SpilledArray]] = []  # of each stage: present, vectors
+        self.work = 0
+        self.size: int | None = None  # of a vector; None before a stage has one
+
+    def stage(self, stage: Stage) -> None:
+        present, vectors = vectors_of(stage, self.group.columns[0], self.size)
+        self.size = vectors.shape[1] if len(vectors) else self.size
+        self.work += vectors.size
+        path = self.folder / f"{self.name}_{len(self.staged)}"
+        self.staged.append((SpilledArray(present, path), SpilledArray(vectors, path.with_suffix(".rows"))))
+
+    def finish(self) -> VectorCodec:
+        return VectorCodec(self.size or 1)
+
+    def entries(self) -> Iterator[Entries]:
+        for present, vectors in self.staged:
+            # a stage without vectors did not know their size
+            yield _entries(present.take(), vectors.take().reshape(-1, self.size or 1))
+
+
+def _entries(present: Present, vectors: Array) -> Entries:
+    """Entries of vectors, in which -0 and 0 are one value."""
+    return Entries(present, vectors + np.float32(0), Tally(missing=int((~present).sum())))

@@ -1,0 +1,81 @@
+"""Where a table is encoded: a new folder, a DuckDB of bounded memory that spills into it, and the sizes of pieces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from feat2vec.encode.array_files import ROWS_PER_BLOCK, ROWS_PER_PIECE
+from feat2vec.encode.vocabulary_fit import HELD_KEY_BYTES
+from feat2vec.errors import UserError
+from feat2vec.table.database import connect
+from feat2vec.table.stages import STAGE_BYTES
+from feat2vec.writing import folder_place, new_folder, scratch_folder
+
+MEMORY = "1GB"
+MEMORY_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *(?:[KMGT]i?B|B|bytes?)", re.IGNORECASE | re.ASCII)
+STAGING = ".staging"  # the folder of temporary files, below the one that is written
+
+
+@dataclass(frozen=True)
+class PieceSizes:
+    """How much of a table is in memory at once. Encoded rows do not depend on it."""
+
+    stage_bytes: int = STAGE_BYTES  # of the table
+    rows_per_piece: int = ROWS_PER_PIECE  # of arrays on disk
+    rows_per_block: int = ROWS_PER_BLOCK  # of ids that are put side by side
+    held_key_bytes: int = HELD_KEY_BYTES  # of a group's distinct keys
+
+
+DEFAULT_SIZES = PieceSizes()
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """What encoding works with."""
+
+    folder: Path  # of the encoded rows
+    connection: duckdb.DuckDBPyConnection
+    sizes: PieceSizes
+
+    @property
+    def staging(self) -> Path:
+        """The folder of temporary files."""
+        return self.folder / STAGING
+
+
+@contextmanager
+def new_workspace(out: str | Path | None, memory: str, sizes: PieceSizes) -> Iterator[Workspace]:
+    """Make a folder (a temporary one if `out` is None) and a DuckDB; the folder gets its name when all went well.
+
+    Raises:
+        UserError: If `memory` is not a size, or too little for the table.
+
+    """
+    check_memory(memory)
+    with (
+        new_folder(None if out is None else folder_place(out, None)) as folder,
+        scratch_folder(folder, STAGING) as staging,
+    ):
+        try:
+            database = connect(staging / "spill", memory=memory)
+        except duckdb.Error:
+            raise UserError(f"memory must be a size such as 1GB; received {memory!r}") from None
+        with database as connection:
+            try:
+                yield Workspace(folder, connection, sizes)
+            except duckdb.OutOfMemoryException as error:
+                raise UserError(f"{memory} of memory is too little to encode this table; raise it") from error
+
+
+def check_memory(memory: object) -> None:
+    """Raise a UserError unless `memory` is a size above 0. DuckDB itself takes `-1GB` and `0` for no bound at all."""
+    size = MEMORY_SIZE.fullmatch(memory.strip()) if isinstance(memory, str) else None
+    if size is None or float(size[1]) <= 0:
+        received = repr(memory) if len(repr(memory)) <= 60 else f"{repr(memory)[:57]}..."
+        raise UserError(f"memory must be a size such as 1GB; received {received}")

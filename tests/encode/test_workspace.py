@@ -1,0 +1,186 @@
+"""Memory, threads, full disks and interruptions."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.feather
+import pytest
+
+import feat2vec
+from feat2vec.encode import encoder as encoder_module
+from feat2vec.encode import value_ids
+from feat2vec.encode.array_files import ArrayFile
+from feat2vec.encode.codecs.items import ItemsFit
+from feat2vec.encode.encoder import fit
+from feat2vec.encode.targets import TargetFiles
+from feat2vec.encode.workspace import PieceSizes
+from feat2vec.table.stages import Stage, stages
+from tests.encode.tables import (
+    SAME,
+    SAME_SCHEMA,
+    TableInBatches,
+    differences,
+    files_below,
+    lookup,
+    numeric,
+    refuse,
+    schema_of,
+)
+
+
+@pytest.mark.slow
+def test_spilling(tmp_path: Path) -> None:
+    """A table that is larger than DuckDB's memory."""
+    count = 1_500_000
+    random = np.random.default_rng(0)
+    keys = pa.array(random.integers(0, 10**6, count)).cast(pa.string())
+    long = pa.compute.binary_join_element_wise(keys, "a title that is long enough to take some memory", "-")
+    rows = pa.table({"title": long, "x": random.normal(size=count), "y": random.normal(size=count)})
+    schema = schema_of({"title": "title", "xy": (["x", "y"], "numeric"), "ranks": ("x", numeric(scale="quantile"))})
+    small = fit(schema, rows, tmp_path / "small", memory="150MB")
+    large = fit(schema, rows, tmp_path / "large", memory="2GB")
+    assert differences(small, large) == {}
+    assert len(small.values["title"].entries) == len(set(keys.to_pylist()))
+
+
+def test_too_little_memory() -> None:
+    random = np.random.default_rng(0)
+    rows = pa.table({"a": random.integers(0, 10**9, 300_000).astype(str), "b": random.normal(size=300_000)})
+    schema, batches = schema_of({"a": "a", "b": ("b", "numeric")}), TableInBatches(rows, 10_000)
+    sizes = PieceSizes(stage_bytes=-1, rows_per_piece=10_000, rows_per_block=10_000, held_key_bytes=80_000)
+    problems = refuse("memory is too little", lambda: fit(schema, batches, None, "1MB", sizes=sizes))
+    assert problems == ["1MB of memory is too little to encode this table; raise it"]
+
+
+def test_an_existing_folder_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine.txt").write_text("keep")
+    encoded = fit(SAME_SCHEMA, SAME)
+    for call in (lambda: fit(SAME_SCHEMA, SAME, out), lambda: encoded.encoder.encode(SAME, out)):
+        refuse("out: exists already; remove it or choose another folder", call)
+    assert files_below(tmp_path) == {"out/mine.txt"}
+
+
+PLACES: dict[str, list[tuple[Any, str]]] = {
+    "reading": [(encoder_module, "stages")],
+    "staging": [(ItemsFit, "stage"), (value_ids.StagedEntries, "stage")],
+    "targets": [(TargetFiles, "finish")],
+    "numbering": [(value_ids, "number_entries")],
+    "writing": [(encoder_module, "write_rows")],
+}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("place", PLACES)
+def test_interruptions_leave_nothing_behind(
+    error: type[BaseException], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = schema_of(
+        {"name": "name", "tags": ("tags", lookup(multi=True)), "numbers": (["number", "score"], "numeric")}
+    )
+    encoder = fit(schema, SAME).encoder
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+
+    def fail(*_: object, **__: object) -> None:
+        raise error(place)
+
+    def fail_late(*arguments: Any, **__: object) -> Iterator[Stage]:
+        yield from stages(*arguments)
+        raise error(place)
+
+    for target, name in PLACES[place]:
+        monkeypatch.setattr(target, name, fail_late if name == "stages" else fail)
+    for out in (tmp_path / "out", None):
+        with pytest.raises(error, match=place):
+            fit(schema, SAME, out)
+        with pytest.raises(error, match=place):
+            encoder.encode(SAME, out)
+    assert files_below(tmp_path) == set()
+    assert os.listdir(tmp_path) == ["temporary"]
+    assert os.listdir(tmp_path / "temporary") == []
+
+
+def test_memory_is_a_size(tmp_path: Path) -> None:
+    encoder = fit(SAME_SCHEMA, SAME).encoder
+    wrong: list[Any] = [
+        "lots", "-1GB", "0", "0GB", "0.0 MB", "", "GB", "1", "-1", "1GB; select 1", "1e9", "nan GB", "1_0GB", "٣GB",
+        "100%", "none", "1PB", None, 10**9, b"1GB", float("inf"), "9" * 400 + "GB",
+    ]  # fmt: skip
+    for memory in wrong:
+        shown = repr(memory) if len(repr(memory)) <= 60 else f"{repr(memory)[:57]}..."
+        for call in (
+            lambda: fit(SAME_SCHEMA, SAME, tmp_path / "out", memory),  # noqa: B023
+            lambda: encoder.encode(SAME, None, memory),  # noqa: B023
+            lambda: feat2vec.train(SAME_SCHEMA, SAME, tmp_path / "out", memory=memory),  # noqa: B023
+        ):
+            assert refuse(None, call) == [f"memory must be a size such as 1GB; received {shown}"]
+    assert os.listdir(tmp_path) == []
+    for memory in ("64MB", "0.1 GB", "100mib", " 90000000 bytes", "1GB"):
+        assert len(fit(SAME_SCHEMA, SAME, None, memory)) == len(SAME)
+    for memory in ("1 B", "1KB"):
+        refuse("memory is too little to encode this table", lambda: fit(SAME_SCHEMA, SAME, None, memory))  # noqa: B023
+
+
+@pytest.mark.parametrize("temporary", [False, True])
+def test_a_full_disk_is_told_with_the_folder_and_a_remedy(
+    temporary: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as a write has it: it knows no name
+
+    monkeypatch.setattr(ArrayFile, "append", fail)
+    with pytest.raises(OSError, match="No space left on device; make room, or choose another folder") as caught:
+        fit(SAME_SCHEMA, SAME, None if temporary else tmp_path / "out")
+    assert caught.value.filename == str(tmp_path)
+    assert caught.value.errno == errno.ENOSPC
+    assert str(caught.value.strerror).endswith("another folder by TMPDIR" if temporary else "another folder")
+    assert os.listdir(tmp_path) == []
+
+
+WAITING = """
+import signal, sys
+from feat2vec import cli
+from feat2vec.encode import encoder
+def wait(*_):
+    print("waiting", flush=True)
+    signal.pause()
+encoder.write_rows = wait
+cli.main()
+"""
+
+
+def test_sigterm_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("version: 1\ngroups: {a: {column: a}, b: {column: b}}\n")
+    (tmp_path / "a.csv").write_text("a,b\nx,y\n")
+    (tmp_path / "temporary").mkdir()
+    command = [sys.executable, "-c", WAITING, "check", "a.yaml", "--data", "a.csv"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        assert len(os.listdir(tmp_path / "temporary")) == 1
+        process.terminate()
+    assert process.returncode == 143
+    assert os.listdir(tmp_path / "temporary") == []
+
+
+def test_the_folder_has_the_usual_permissions(tmp_path: Path) -> None:
+    (tmp_path / "usual").mkdir()
+    fit(SAME_SCHEMA, SAME, tmp_path / "out")
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
