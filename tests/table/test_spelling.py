@@ -113,7 +113,7 @@ def source_of(given: Any, path: Path) -> Any:
 
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_which_key_a_value_finds(case: int, tmp_path: Path) -> None:
-    """By type and text: the rule is that of `keys.py`, in the encoder and in the graph of a saved model."""
+    """By type and text: the rule is that of `spelling.py`, in the encoder and in the graph of a saved model."""
     trained, keys, asked = CASES[case]
     encoder = fit(
         {"version": 1, "groups": {name: {"column": name} for name in "ab"}}, source_of(trained, tmp_path / "a.csv")
