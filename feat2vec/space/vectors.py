@@ -299,7 +299,7 @@ class Vectors:
         if group is None or (is_own_name and self._space.row_queries is None and self._open_group is not None):
             return self
         if self._open_group is None:
-            raise UserError(f"{self.name!r} stands alone, without other groups; received to={group!r}")
+            raise UserError(f"{self.name!r} has no other groups to search in; received to={group!r}")
         if not isinstance(group, str) or group not in self._opened_groups:
             self._opened_groups[group] = self._open_group(group)
         return self._opened_groups[group]
