@@ -223,7 +223,7 @@ def labelled_vectors(model: Feat2Vec, encoder: Encoder, data: object, label: str
     if not names:
         raise UserError(f"--label: every group holds {label!r} itself; name another column")
     vectors, columns = [], []
-    for part in Embedder(TrainedRun.of_model(model), names).batches(table, [label]):
+    for part in Embedder(encoder, model, names).batches(table, [label]):
         vectors.append(part.row_vectors)
         columns.append(part.stage.column(label).slice(part.rows.start, len(part.row_vectors)).cast(pa.string()))
     every = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
