@@ -17,7 +17,6 @@ from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.space.embed import Embedder
 from feat2vec.table.stages import is_list
 from feat2vec.table.table import open_table
-from feat2vec.training.run_folder import TrainedRun
 
 Floats = npt.NDArray[np.float32]
 
@@ -86,7 +85,7 @@ def labelled_vectors(model: Feat2Vec, encoder: Encoder, data: object, label: str
         raise UserError(f"--label: every group holds {label!r} itself; name another column")
     vector_parts: list[Floats] = []
     label_chunks: list[Any] = []
-    for part in Embedder(TrainedRun.of_model(model), groups).batches(table, [label]):
+    for part in Embedder(encoder, model, groups).batches(table, [label]):
         vector_parts.append(part.row_vectors)
         label_column = part.stage.column(label).slice(part.rows.start, len(part.row_vectors)).cast(pa.string())
         label_chunks += label_column.chunks

@@ -36,7 +36,6 @@ from feat2vec.space.parquet_writer import BYTES_PER_ROW_GROUP, parquet_writer
 from feat2vec.space.prefetch import prefetched
 from feat2vec.table.stages import Stage
 from feat2vec.table.table import Table, open_table
-from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing import file_place, refuse_inputs_inside
 
 STAGE_BYTES = 16 << 20  # of rows that are encoded at a time, while earlier ones go through the model
@@ -56,7 +55,8 @@ class Embedder:
     """Vectors of rows at one level, by a function that is compiled once.
 
     Args:
-        run: The run whose model computes the vectors.
+        encoder: The run's encoder, for rows.
+        model: The run's model, for vectors.
         groups: The groups to use; None is all of them.
         level: The level of a model with ranks; see the top of this file for the default.
         rows_per_batch: Rows that go through the model at a time.
@@ -64,20 +64,20 @@ class Embedder:
     Raises:
         UserError: A group or the level does not exist.
 
-    >>> Embedder(run, ["year", "director"]).embed(films).shape
+    >>> Embedder(run.fitted, run.model, ["year", "director"]).embed(films).shape
     (60, 4)
 
     """
 
     def __init__(
         self,
-        run: TrainedRun,
+        encoder: Encoder,
+        model: Feat2Vec,
         groups: Sequence[str] | None = None,
         level: int | None = None,
         *,
         rows_per_batch: int = ROWS_PER_BATCH,
     ) -> None:
-        model, encoder = run.model, run.fitted
         self.names = selected_groups(list(encoder.codecs), groups)
         self.encoder = encoder.only(self.names)
         self.level, self.dim = level_and_dim(encoder.schema.model, level)

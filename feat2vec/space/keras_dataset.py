@@ -98,7 +98,7 @@ def _check_target(schema: Schema, table: Table, target: str) -> None:
         if target in (*group.columns, getattr(group.extractor, "weights", None)):
             rest = [group_name for group_name in schema.groups if group_name != name]
             remedy = f"leave it out of both: run.encoder(groups={rest}) and run.dataset(..., groups={rest})"
-            raise UserError(f"the column {target!r} is also the group {name!r}, which would give it away", remedy)
+            raise UserError(f"the column {target!r} is also the group {name!r}, which would reveal the label", remedy)
     if is_list(table.columns[target]):
         type_ = table.columns[target]
         raise UserError(f"{table.name}: column {target!r} holds lists ({type_}); a target has one value a row")

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
+from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.pair_scores import Tensor
@@ -21,7 +22,6 @@ from feat2vec.space.parquet_writer import parquet_writer
 from feat2vec.space.prefetch import prefetched
 from feat2vec.table.stages import Stage
 from feat2vec.table.table import open_table
-from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing import file_place, refuse_inputs_inside
 
 
@@ -37,20 +37,20 @@ class Predictor:
     """Scores of rows, by a function that is compiled once.
 
     Args:
-        run: The run whose model scores the rows.
+        encoder: The run's encoder, for rows.
+        model: The run's model, for scores.
         level: p stands for the submodel B_{1,p}, a factorization machine of rank D_p; None is the whole model.
 
     Raises:
         UserError: The level does not exist. The parts of a model with `level_sharing: truncate` are no models.
 
-    >>> Predictor(run).predict(films)["score"].shape
+    >>> Predictor(run.fitted, run.model).predict(films)["score"].shape
     (60,)
 
     """
 
-    def __init__(self, run: TrainedRun, level: int | None = None) -> None:
-        model = run.model
-        self.encoder, self.objective = run.fitted, model.schema.objective
+    def __init__(self, encoder: Encoder, model: Feat2Vec, level: int | None = None) -> None:
+        self.encoder, self.objective = encoder, model.schema.objective
         levels, submodels = model.schema.model.levels, model.schema.model.levels.submodels
         if level is not None and not (levels.has(level) and level <= submodels):
             there = f"the levels are 1 to {submodels}" if submodels > 1 else "this model has one level"

@@ -80,7 +80,7 @@ def vectors_of_group(
     def open_group(name: str) -> Vectors:
         return vectors_of_group(run, name, level, min_indexed=min_indexed)
 
-    return Vectors(group, names, counts[:size], levels[:size], space, open_group)
+    return Vectors(group, f"the group {group!r}", names, counts[:size], levels[:size], space, open_group)
 
 
 def vectors_of_rows(run: TrainedRun, data: object, level: int | None = None) -> Vectors:
@@ -122,7 +122,11 @@ def vectors_of_rows(run: TrainedRun, data: object, level: int | None = None) -> 
     )
     counts = np.ones(len(encoded), np.int64)
     levels = np.full(len(encoded), len(model_levels), np.int8)
-    return Vectors("row", names, counts, levels, space, lambda group: vectors_of_group(run, group, level))
+
+    def open_group(name: str) -> Vectors:
+        return vectors_of_group(run, name, level)
+
+    return Vectors("row", "the table", names, counts, levels, space, open_group)
 
 
 def _row_names(encoded: Encoded) -> pa.StringArray:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
-import pyarrow as pa
 
 from feat2vec.encode.array_files import Array
-from feat2vec.errors import UnknownKeyError, UserError, suggest
+from feat2vec.errors import UserError, suggest
 from feat2vec.space.exact_index import Hits
 from feat2vec.space.geometry import Floats, Queries, blocks
-from feat2vec.space.key_names import Names, nearest
+from feat2vec.space.key_names import Names
+from feat2vec.space.keyed_vectors import KeyedVectors
 from feat2vec.space.value_space import IndexKind, Similarity, ValueSpace
 
 KeyOrVector: TypeAlias = Any  # a key is a string, or what a string is made of
 Term: TypeAlias = tuple[KeyOrVector, float]  # with its weight
 
-SIMILARITIES, INDEX_KINDS = ("cosine", "dot", "score"), ("exact", "hnsw", "ivf")
+SIMILARITIES: tuple[str, ...] = get_args(Similarity)
+INDEX_KINDS: tuple[str, ...] = get_args(IndexKind)
 VALUES_PER_BLOCK = 1 << 16  # whose similarities are computed at a time
 
 
@@ -34,8 +34,8 @@ class Hit:
     count: int
 
 
-class Vectors:
-    """Vectors by key. Keys are strings, the most frequent first; values that are no keys are spelled as text.
+class Vectors(KeyedVectors):
+    """Vectors by key, to compare and to search.
 
     In a model with ranks two values meet at the lower of their two levels, and so they are compared; `vectors` and
     `v[key]` are those of level 1, which every value has. With a `level`, these are the values that reach it, each with
@@ -50,11 +50,12 @@ class Vectors:
 
     Args:
         name: The group, or "row".
+        owner: What messages call it, such as "the group 'director'".
         names: The keys as strings.
         counts: How often each key comes in the training rows, [n].
         levels: The level of each key, from 1, [n].
         space: The vectors, in the same order.
-        open_group: Opens the vectors of another group of the run; None if there is no other group.
+        open_group: Opens the vectors of another group of the run.
 
     >>> directors = run.vectors("director")
     >>> directors["Ozu"].shape, "Kurosawa" in directors
@@ -65,105 +66,16 @@ class Vectors:
     def __init__(
         self,
         name: str,
+        owner: str,
         names: Names,
         counts: Array,
         levels: Array,
         space: ValueSpace,
-        open_group: Callable[[str], Vectors] | None = None,
+        open_group: Callable[[str], Vectors],
     ) -> None:
-        self.name = name
-        self._names, self._counts, self._levels, self._space = names, counts, levels, space
+        super().__init__(name, owner, names, counts, levels, space)
         self._open_group = open_group
         self._opened_groups: dict[str, Vectors] = {}
-
-    def __repr__(self) -> str:
-        level = "" if self.level is None else f", level {self.level}"
-        return f"<Vectors of {self.name!r}: {len(self):,} of {self.vector_size} dimensions{level}>"
-
-    # --- keys and vectors -------------------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        """How many keys there are."""
-        return len(self._counts)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.index_to_key)
-
-    def __contains__(self, key: object) -> bool:
-        return 0 <= self._names.find(key) < len(self)
-
-    def __getitem__(self, key: Any) -> Floats:
-        """A key's vector [dim], or the vectors [keys, dim] of a list of keys."""
-        if isinstance(key, (list, tuple, np.ndarray)):
-            return self.vectors[[self.get_index(listed_key) for listed_key in key]]
-        return self.get_vector(key)
-
-    @property
-    def level(self) -> int | None:
-        """The level in whose space everything is compared; None if each pair is compared at its own level."""
-        return self._space.level
-
-    @property
-    def index_to_key(self) -> list[str]:
-        """Every key."""
-        return self._names.all_strings[: len(self)]
-
-    @property
-    def strings(self) -> pa.StringArray:
-        """Every key, as Arrow strings."""
-        return self._names.strings[: len(self)]
-
-    @property
-    def counts(self) -> Array:
-        """How often each key comes among the training rows."""
-        return self._counts
-
-    @property
-    def levels(self) -> Array:
-        """The level of each key, from 1."""
-        return self._levels
-
-    @cached_property
-    def key_to_index(self) -> dict[str, int]:
-        """The position of every key."""
-        return {key: position for position, key in enumerate(self.index_to_key)}
-
-    @property
-    def vectors(self) -> Floats:
-        """Every vector [n, dim], read-only; without a level those of level 1."""
-        vectors = self._space.vectors.view()
-        vectors.flags.writeable = False
-        return vectors
-
-    @property
-    def vector_size(self) -> int:
-        """Dimensions of `vectors`."""
-        return self._space.dim
-
-    def get_index(self, key: object) -> int:
-        """The position of a key; for an unknown one a KeyError names the nearest keys."""
-        position = self._names.find(key)
-        if 0 <= position < len(self):
-            return position
-        owner = f"the group {self.name!r}" if self._space.row_queries is None else "the table"
-        owner = owner if self._open_group is not None else f"{self.name!r}"
-        if position >= 0:
-            raise UnknownKeyError(f"{owner}: {key!r} does not reach level {self.level}; use a lower level, or none")
-        raise UnknownKeyError(f"{owner} has no {key!r}{nearest(str(key), self._names, len(self))}")
-
-    def get_vector(self, key: object, norm: bool = False) -> Floats:
-        """A copy of a key's vector; with `norm`, of length 1."""
-        vector: Floats = self.vectors[self.get_index(key)].copy()
-        if norm:
-            vector /= max(float(np.linalg.norm(vector)), 1e-30)
-        return vector
-
-    def get_vecattr(self, key: object, attr: str) -> int:
-        """A key's "count" among the training rows, or its "level"."""
-        attributes = {"count": self._counts, "level": self._levels}
-        if attr not in list(attributes):  # a list, as what is given may have no hash
-            raise UserError(f"a vector has a 'count' and a 'level'; received {attr!r}{suggest(attr, attributes)}")
-        return int(attributes[attr][self.get_index(key)])
 
     # --- similarity -------------------------------------------------------------------------------------------------
 
@@ -295,11 +207,9 @@ class Vectors:
 
     def _vectors_of(self, group: str | None) -> Vectors:
         """The vectors of the group to search in; None is this one."""
-        is_own_name = isinstance(group, str) and group == self.name
-        if group is None or (is_own_name and self._space.row_queries is None and self._open_group is not None):
+        is_this_group = isinstance(group, str) and group == self.name and self._space.row_queries is None
+        if group is None or is_this_group:
             return self
-        if self._open_group is None:
-            raise UserError(f"{self.name!r} stands alone, without other groups; received to={group!r}")
         if not isinstance(group, str) or group not in self._opened_groups:
             self._opened_groups[group] = self._open_group(group)
         return self._opened_groups[group]

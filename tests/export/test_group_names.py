@@ -98,6 +98,6 @@ def test_what_postgresql_has_no_name_for_is_refused(tmp_path: Path) -> None:
     schema = {"version": 1, "model": {"dim": 2}, "training": {"epochs": 1}, "groups": {
         "a\0b": {"column": "c0"}, "ab": {"column": "c1"}}}  # fmt: skip
     run = train(schema, ROWS, tmp_path / "run", quiet=True)
-    with pytest.raises(UserError, match=r"^sql: no name in PostgreSQL has the sign 0, and 'a\\x00b' has; leave"):
+    with pytest.raises(UserError, match=r"^sql: no name in PostgreSQL has the character 0, as 'a\\x00b' has; leave"):
         run.export("sql", tmp_path / "out")
     assert run.export("sql", tmp_path / "out", ["ab"])

@@ -23,7 +23,6 @@ from feat2vec.run import train
 from feat2vec.schema.reading import read_schema
 from feat2vec.space.embed import Embedder
 from feat2vec.space.geometry import dense
-from feat2vec.training.run_folder import TrainedRun
 from tests.commands import feat2vec as command
 
 GROUPS: dict[str, Any] = {
@@ -138,7 +137,7 @@ def test_unseen_keys_partial_rows_and_missing_groups(run: feat2vec.Run) -> None:
 
 def test_a_file_has_the_same_vectors(run: feat2vec.Run, tmp_path: Path) -> None:
     new, out = table(100, 2), tmp_path / "vectors.parquet"
-    assert Embedder(run, rows_per_batch=7).write(new, out, bytes_per_row_group=2000) == 100
+    assert Embedder(run.fitted, run.model, rows_per_batch=7).write(new, out, bytes_per_row_group=2000) == 100
     file = pq.ParquetFile(out)
     written = file.read()
     assert file.num_row_groups >= 3
@@ -203,7 +202,7 @@ def test_what_cannot_be_embedded_is_said(run: feat2vec.Run) -> None:
 
 
 def test_any_width_and_number_of_rows_is_one_trace(run: feat2vec.Run) -> None:
-    embedder = Embedder(run)
+    embedder = Embedder(run.fitted, run.model)
     for rows in (1, 2, 50):
         embedder.embed(table(rows, rows))
     assert embedder.vectors.experimental_get_tracing_count() == 1
@@ -225,7 +224,7 @@ def test_weighted_bags_and_vectors() -> None:
     )
     fitted = fit(read_schema({"version": 1, "model": {"dim": 4}, "groups": groups}), rows).encoder
     model = Feat2Vec.from_encoder(fitted)
-    group_vectors = Embedder(TrainedRun.of_model(model)).embed(rows, by_group=True)
+    group_vectors = Embedder(fitted, model).embed(rows, by_group=True)
     vectors = {key: model.extractors[0].tables[0].numpy()[id_ - 1] for key, id_ in {"b": 2, "a": 3}.items()}
     np.testing.assert_allclose(group_vectors["bag"][0], 0.5 * vectors["a"] + 2 * vectors["b"], rtol=1e-5)
     np.testing.assert_allclose(group_vectors["bag"][1:], [vectors["b"], np.zeros(4)], rtol=1e-5)

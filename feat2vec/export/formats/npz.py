@@ -52,10 +52,11 @@ class Npz(GroupFiles):
         longest = pc.max(pc.utf8_length(group.keys)).as_py() or 1
         key_bytes = 4 * longest * len(group)
         if key_bytes > self.max_key_bytes:
-            reason = f"numpy gives each key the room of the longest, {longest:,} signs: {key_bytes / 2**30:.0f} GB"
+            size = f"{longest:,} characters: {key_bytes / 2**30:.0f} GB"
+            reason = f"numpy stores every key at the length of the longest, {size}"
             raise UserError(f"npz: the group {group.name!r}: {reason}; use parquet")
         ending_in_zero = group.keys.filter(pc.ends_with(group.keys, "\0"))
         if len(ending_in_zero):  # two keys would become one
             key = repr(ending_in_zero[0].as_py())[:80]
-            reason = "numpy's texts do not keep the character 0 at their end"
+            reason = "numpy strings do not keep the character 0 at their end"
             raise UserError(f"npz: the group {group.name!r}: the key {key}: {reason}; use parquet")

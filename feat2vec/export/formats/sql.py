@@ -41,7 +41,7 @@ class Sql(GroupFiles):
             if size > MAX_NAME_BYTES:
                 raise UserError(f"sql: a table's name has up to {MAX_NAME_BYTES} bytes, {group!r} has {size}; {remedy}")
             if "\0" in group:
-                raise UserError(f"sql: no name in PostgreSQL has the sign 0, and {group!r} has; {remedy}")
+                raise UserError(f"sql: no name in PostgreSQL has the character 0, as {group!r} has; {remedy}")
 
     def write_group(self, folder: Path, group: ExportedGroup) -> list[str]:
         import numpy as np

@@ -35,4 +35,6 @@ def reader_of(name: str, codec: Codec, group: Group, *, max_key_bytes: int) -> R
         return NumbersReader(codec)
     if isinstance(codec, VectorCodec):
         return VectorReader(codec, group)
-    raise UserError(f"the group {name!r} is encoded by {type(codec).__name__}, which no graph can do; leave it out")
+    raise UserError(
+        f"the group {name!r} is encoded by {type(codec).__name__}, which a saved model cannot do; leave it out"
+    )

@@ -29,7 +29,9 @@ def test_npz_needs_no_pickle(run: feat2vec.Run, tmp_path: Path) -> None:
 
 
 def test_keys_that_would_take_too_much_memory_are_refused(run: feat2vec.Run, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^npz: the group 'who': numpy gives each key .* 12 signs: .*; use parquet$"):
+    with pytest.raises(
+        UserError, match=r"^npz: the group 'who': numpy stores every key .* 12 characters: .*; use parquet$"
+    ):
         export(run, Npz(max_key_bytes=100), tmp_path / "wide")
     assert not (tmp_path / "wide").exists()
 
@@ -39,7 +41,7 @@ def test_npz_keeps_every_key_or_refuses_it(tmp_path: Path) -> None:
     with np.load(tmp_path / "out" / "who.npz", allow_pickle=False) as file:
         assert file["keys"].dtype.kind == "U"
         assert file["keys"].tolist() == HARD
-    message = r"^npz: the group 'who': the key 'a\\x00': numpy's texts do not keep .* at their end; use parquet$"
+    message = r"^npz: the group 'who': the key 'a\\x00': numpy strings do not keep .* at their end; use parquet$"
     for keys in (["a", "a\0"], ["a\0"], ["b", "a\0", "c\0\0"]):
         with pytest.raises(UserError, match=message):
             write_keys("npz", keys, tmp_path / f"npz {len(keys)}")
