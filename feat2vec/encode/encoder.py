@@ -12,23 +12,20 @@ A row becomes one value id a group, -1 where the group is missing. A value is on
 from __future__ import annotations
 
 import os
-import weakref
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 
-from feat2vec.encode.array_files import Array, open_array
+from feat2vec.encode.array_files import Array
 from feat2vec.encode.codecs import Codec, CodecFit, Entries, Tally, codec_fit
 from feat2vec.encode.columns import check_columns, columns_of, present_groups
 from feat2vec.encode.distinct_entries import Values, open_values
+from feat2vec.encode.encoded_rows import Encoded, open_encoded
 from feat2vec.encode.encoder_files import EncoderParts, read_encoder, write_encoder
-from feat2vec.encode.parquet_files import read_parquet
 from feat2vec.encode.targets import TargetFiles
 from feat2vec.encode.value_ids import GroupEntries, StagedEntries, number_group, write_rows
 from feat2vec.encode.vocabulary import Vocabulary
@@ -38,61 +35,9 @@ from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.table.stages import STAGE_BYTES, Ints, Stage, stages
 from feat2vec.table.table import open_table
-from feat2vec.terminal import printable
-from feat2vec.writing import discard_temporary, folder_place, new_folder
+from feat2vec.writing import folder_place, new_folder
 
-MOST_SUMMARY_GROUPS = 20  # that have a line of their own in a summary
-
-
-@dataclass(frozen=True, repr=False)
-class Encoded:
-    """Rows as value ids, in a folder; `values` hold what the ids stand for.
-
-    The values of rows other than the training rows begin with the training values, of which there are `known`; the
-    new ones follow, and have the count 0.
-    """
-
-    encoder: Encoder
-    folder: Path
-    rows: Array  # int32 [rows, groups], -1 where a group is missing
-    values: Mapping[str, Values]
-    known: Mapping[str, int]
-    tallies: Mapping[str, Tally]
-    target: Array | None = None  # float32 [rows], or int32 classes
-    weight: Array | None = None  # float32 [rows]
-
-    def __len__(self) -> int:
-        """The number of rows."""
-        return len(self.rows)
-
-    def names(self) -> pa.Table | None:
-        """The rows' names, from the schema's `id` column; None without one."""
-        path = self.folder / "names.parquet"
-        return read_parquet(path) if path.exists() else None
-
-    def summary(self) -> str:
-        """What was encoded and what the policies did, a line for each group; of many groups for the first ones."""
-        groups = list(self.tallies)
-        lines = [f"{len(self):,} rows"]
-        for group in groups[:MOST_SUMMARY_GROUPS]:
-            lines.append(f"{printable(group)}: {self._summary_of([group])}")
-        if more_groups := groups[MOST_SUMMARY_GROUPS:]:
-            lines.append(f"and {len(more_groups):,} more groups: {self._summary_of(more_groups)}")
-        return "\n".join(lines)
-
-    def _summary_of(self, groups: Sequence[str]) -> str:
-        """How many values and keys the groups have together, and how often each policy was applied to them."""
-        values = sum(len(self.values[group].entries) for group in groups)
-        vocabularies = [self.encoder.codecs[group].vocabulary for group in groups]
-        keys = [len(vocabulary.keys) for vocabulary in vocabularies if vocabulary is not None]
-        applied: Counter[str] = Counter()
-        for group in groups:
-            applied.update(asdict(self.tallies[group]))
-        parts = [f"{values:,} values"]
-        if keys:
-            parts.append(f"{sum(keys):,} keys")
-        parts += [f"{count:,} {policy}" for policy, count in applied.items() if count]
-        return ", ".join(parts)
+__all__ = ["Encoded", "Encoder", "fit"]
 
 
 @dataclass(frozen=True)
@@ -193,7 +138,7 @@ class Encoder:
         folder = workspace.folder if out is None else Path(out)
         known = {name: len(values.entries) for name, values in self.values.items()}
         tallies = {name: entries.tally for name, entries in staged.items()}
-        return _open_encoded(encoder, folder, known, tallies, is_temporary=out is None)
+        return open_encoded(encoder, folder, known, tallies, is_temporary=out is None)
 
     def decode(self, group: str, entries: Array) -> list[Any]:
         """What entries of a group stand for."""
@@ -278,7 +223,7 @@ def fit(
     encoder = Encoder(schema, codecs, values, target_files.classes)
     known = {name: len(values[name].entries) for name in values}
     tallies = {name: group.tally for name, group in fitted.items()}
-    return _open_encoded(encoder, folder, known, tallies, is_temporary=out is None)
+    return open_encoded(encoder, folder, known, tallies, is_temporary=out is None)
 
 
 # --- the steps of fit and encode ------------------------------------------------------------------------------------
@@ -386,28 +331,3 @@ def _missing_entries(codec: Codec, rows: int) -> Entries:
     """The entries of a group that is missing in every row."""
     no_entries = np.zeros((0, codec.training_width), codec.dtype)
     return Entries(np.zeros(rows, np.bool_), no_entries, Tally(missing=rows))
-
-
-def _open_encoded(
-    encoder: Encoder, folder: Path, known: Mapping[str, int], tallies: Mapping[str, Tally], *, is_temporary: bool
-) -> Encoded:
-    """Open the arrays of a folder of encoded rows; a temporary one is removed with them."""
-    arrays: dict[str, Array] = {}
-    for name in ("rows", "target", "weight"):
-        path = folder / f"{name}.npy"
-        if path.exists():
-            arrays[name] = open_array(path)
-    values = {name: open_values(folder, name) for name in encoder.codecs}
-    encoded = Encoded(
-        encoder,
-        folder,
-        arrays["rows"],
-        values,
-        known,
-        tallies,
-        target=arrays.get("target"),
-        weight=arrays.get("weight"),
-    )
-    if is_temporary:
-        weakref.finalize(encoded, discard_temporary, folder)
-    return encoded

@@ -6,7 +6,6 @@ import hashlib
 import math
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,23 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from feat2vec.sampling.alias_table import alias_table, log_probabilities, pack
-from feat2vec.sampling.joint_values import joint_values
 from feat2vec.sampling.noise import Noise
 from tests import reference
-
-Rows = npt.NDArray[np.int32]
-COUNTS = [
-    np.array([50, 20, 10, 0, 5, 3, 1, 1, 0, 1]),  # two values of new rows
-    np.array([400, 90, 70, 60, 40, 30, 20, 10, 10, 5, 5, 1]),
-    np.array([3, 2, 1]),
-]
-PARAMS = [500, 60_000, 4]
-JOINT = np.array([[0, 0], [0, 2], [1, 1], [2, 0], [2, 2], [4, 1]], np.int32)  # tuples of groups 0 and 2
-JOINT_COUNTS = np.array([40, 12, 9, 4, 2, 1])
+from tests.sampling.tables import COUNTS, JOINT, JOINT_COUNTS, PARAMS, random_rows
 
 
 def chi_square(observed: npt.NDArray[Any], probability: npt.NDArray[np.float64]) -> float:
@@ -41,15 +27,6 @@ def chi_square(observed: npt.NDArray[Any], probability: npt.NDArray[np.float64])
     expected = probability[probability > 0] * observed.sum()
     statistic = ((observed[probability > 0] - expected) ** 2 / expected).sum()
     return float(tf.math.igammac(np.float64((len(expected) - 1) / 2), statistic / 2))
-
-
-def random_rows(batch: int, seed: int = 0, columns: int = 3) -> Rows:
-    """Rows of COUNTS' values, a fifth of them missing; a fourth column has ids of JOINT."""
-    rng = np.random.default_rng(seed)
-    sizes = [len(count) for count in COUNTS] + [len(JOINT)]
-    rows = np.stack([rng.integers(0, size, batch) for size in sizes[:columns]], 1)
-    rows[rng.random(rows.shape) < 0.2] = -1
-    return rows.astype(np.int32)
 
 
 def make(sharing: str = "record", negatives: int = 5, joint: bool = False, alpha: float = 0.75) -> Noise:
@@ -82,16 +59,13 @@ def test_shares_are_what_q1_is_in_proportion_to() -> None:
 
 def digest() -> str:
     """What another process must find as well."""
-    parts = []
+    arrays = []
     for sharing in ("record", "batch"):
         noise = make(sharing, 7, joint=True)
         for step in (3, 4):
             for draw in noise.sample(tf.constant(random_rows(100, columns=4)), (11, step)):
-                parts += [draw.rows, *draw.values, draw.log_q, draw.log_q_positive, draw.hits]
-    return hashlib.sha256(b"".join(np.asarray(part).tobytes() for part in parts)).hexdigest()
-
-
-# Draws
+                arrays += [draw.rows, *draw.values, draw.log_q, draw.log_q_positive, draw.hits]
+    return hashlib.sha256(b"".join(np.asarray(array).tobytes() for array in arrays)).hexdigest()
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.75, 1.0])
@@ -102,7 +76,7 @@ def test_a_million_draws_have_the_exact_probabilities(alpha: float, sharing: str
         noise = make(sharing, 5 if sharing == "record" else 500_000, joint, drawn_with)
         batch = 200_000 if sharing == "record" else 5
         draws = noise.sample(tf.constant(random_rows(batch, columns=4 if joint else 3)), (5, 1))
-        found, total = [], 0
+        p_of_unit, total = [], 0
         for unit, draw in zip(noise.units, draws, strict=True):
             counts = JOINT_COUNTS if len(unit.groups) > 1 else COUNTS[unit.groups[0]]
             index = np.asarray(draw.values[0])
@@ -112,9 +86,9 @@ def test_a_million_draws_have_the_exact_probabilities(alpha: float, sharing: str
                 ]
             total += index.size
             exact = reference.noise_probabilities(counts.tolist(), alpha)
-            found.append(chi_square(np.bincount(index.ravel(), minlength=len(counts)), exact))
+            p_of_unit.append(chi_square(np.bincount(index.ravel(), minlength=len(counts)), exact))
         assert total >= 1_000_000
-        return found
+        return p_of_unit
 
     assert all(1e-4 < p < 1 - 1e-4 for p in p_values(alpha))
     assert min(p_values(alpha + 0.02)) < 1e-4  # the test can fail
@@ -122,8 +96,8 @@ def test_a_million_draws_have_the_exact_probabilities(alpha: float, sharing: str
 
 def find_tuple(pair: Sequence[int]) -> int:
     """The index of a tuple in JOINT; pairs that were never seen are no index at all."""
-    found = np.flatnonzero((np.array(pair) == JOINT).all(axis=1))
-    return int(found[0]) if len(found) else 1_000_000
+    indices = np.flatnonzero((np.array(pair) == JOINT).all(axis=1))
+    return int(indices[0]) if len(indices) else 1_000_000
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.75])
@@ -166,77 +140,6 @@ def test_extreme_skew_draws_the_rare_value_as_often_as_it_should() -> None:
     draw = noise.sample(tf.zeros([1, 1], tf.int32), (0, 0))[0]
     expected = 3_000_000 / (1 + math.sqrt(1e9))  # 95
     assert abs(np.sum(draw.values[0]) - expected) < 4 * math.sqrt(expected)
-
-
-# Alias tables
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(st.one_of(st.integers(0, 20), st.integers(0, 10**12)), min_size=1, max_size=80).filter(any),
-    st.sampled_from([0.0, 0.3, 0.75, 1.0, 1.7]),
-)
-def test_the_table_gives_back_every_probability(counts: list[int], alpha: float) -> None:
-    exact = reference.noise_probabilities(counts, alpha)
-    keep, alias = alias_table(np.exp(log_probabilities(np.array(counts), alpha)))
-    assert ((keep >= 0) & (keep <= 1)).all()
-    rebuilt = reference.alias_probabilities(keep, alias)
-    np.testing.assert_allclose(rebuilt, exact, rtol=1e-12, atol=0)
-    assert not rebuilt[np.array(counts) == 0].any()
-    check_packed(keep, alias)
-
-
-def check_packed(keep: npt.NDArray[np.float64], alias: npt.NDArray[np.int64]) -> None:
-    """Rounding a threshold to 2^-bits moves 2^-(bits + 1) / V, so a value that is no alias is as exact as this."""
-    if len(keep) < 2:
-        return
-    packed, other = reference.alias_unpack(pack(keep, alias))
-    bits = 63 - (len(keep) - 1).bit_length()
-    np.testing.assert_array_equal(other, alias)
-    alone = alias == np.arange(len(keep))
-    np.testing.assert_allclose(packed[~alone], keep[~alone], rtol=2**-53, atol=1.01 * 2.0**-bits)
-    assert (keep[alone] == 1).all()
-    assert not packed[keep == 0].any()
-
-
-@pytest.mark.parametrize("counts", [[10**9, 1], [1, 10**9], [1] * 7, [5, 5], [3], [10**15, 1, 0, 1]])
-def test_the_table_at_the_edges(counts: list[int]) -> None:
-    exact = reference.noise_probabilities(counts, 1.0)
-    keep, alias = alias_table(exact)
-    np.testing.assert_allclose(reference.alias_probabilities(keep, alias), exact, rtol=1e-12, atol=0)
-    check_packed(keep, alias)
-    if len(counts) > 1:  # what the draws really use
-        packed = reference.alias_probabilities(*reference.alias_unpack(pack(keep, alias)))
-        np.testing.assert_allclose(packed, exact, rtol=1e-6, atol=2.0**-60)
-
-
-@pytest.mark.parametrize("size", [100_000, 5_000_000])
-def test_the_table_of_many_values(size: int) -> None:
-    counts = np.maximum(1e7 / np.arange(1, size + 1), 0).astype(np.int64)
-    counts[counts == 0] = np.random.default_rng(0).integers(0, 3, np.sum(counts == 0))
-    counts = np.random.default_rng(1).permutation(counts)
-    began = time.perf_counter()
-    exact = np.exp(log_probabilities(counts, 0.75))
-    keep, alias = alias_table(exact)
-    words = pack(keep, alias)
-    assert time.perf_counter() - began < 2 + size / 5e5  # a loop over values takes a minute
-    exact /= math.fsum(exact)
-    given_away = 1 - keep
-    whole = np.floor(np.ldexp(given_away, 30))  # integers, so that their sums are exact
-    rest = np.floor(np.ldexp(np.ldexp(given_away, 30) - whole, 30))
-    sums = [np.ldexp(np.bincount(alias, part, size), -bits) for part, bits in ((whole, 30), (rest, 60))]
-    rebuilt = (keep + sums[0] + sums[1]) / size
-    seen = counts > 0
-    np.testing.assert_allclose(rebuilt[seen], exact[seen], rtol=1e-12, atol=0)
-    assert not rebuilt[~seen].any()
-    low = (size - 1).bit_length()
-    packed = np.ldexp((words >> low).astype(np.float64), low - 63)
-    moved = np.where(alias == np.arange(size), 0, np.abs(packed - keep))
-    assert moved.max() <= 1.01 * 2.0 ** (low - 63)
-    assert moved.sum() / size <= 2.0 ** (low - 63)  # what Q2 as a whole is off by
-
-
-# Allocation
 
 
 @pytest.mark.parametrize("batch", [1, 7, 2048])
@@ -284,9 +187,6 @@ def test_a_joint_unit_has_the_weights_of_all_its_groups() -> None:
     assert [unit.probability for unit in make(joint=True).units] == pytest.approx(q1.tolist())
 
 
-# Positives
-
-
 @pytest.mark.parametrize("sharing", ["record", "batch"])
 @pytest.mark.parametrize("joint", [False, True])
 def test_present_hits_and_log_q_against_plain_loops(sharing: str, joint: bool) -> None:
@@ -316,11 +216,6 @@ def test_present_hits_and_log_q_against_plain_loops(sharing: str, joint: bool) -
         assert unit.mean_log_q == pytest.approx(sum(q * math.log(q) for q in q2 if q > 0))
 
 
-def test_log_q_of_five_million_equal_values_is_exact_to_1e_6() -> None:
-    exact = -math.log(5_000_000)
-    assert abs(log_probabilities(np.ones(5_000_000, np.int64), 0.75)[7].astype(np.float32) - exact) < 1e-6
-
-
 def test_the_rows_that_count_have_the_exact_share_of_their_unit() -> None:
     """Theorem 1 for missing groups: E [rows with a positive of i] / batch = Q1(i) times the share that has i."""
     rng = np.random.default_rng(0)
@@ -332,9 +227,6 @@ def test_the_rows_that_count_have_the_exact_share_of_their_unit() -> None:
     share = np.array([unit.probability for unit in noise.units]) * (table >= 0).mean(axis=0)
     spread = np.sqrt(share / (200 * 256))
     assert (np.abs(totals / (200 * 256) - share) < 4 * spread).all()
-
-
-# Seeds
 
 
 def test_the_same_seed_gives_the_same_draws_in_any_order() -> None:
@@ -380,13 +272,10 @@ def test_the_allocation_says_nothing_about_the_draws() -> None:
     rows = tf.zeros([1, 2], tf.int32)
     sample = tf.function(lambda step: [(tf.shape(d.rows)[0], d.values[0]) for d in noise.sample(rows, (4, step))])
     drawn = [sample(tf.constant(step)) for step in range(1500)]
-    rounding = np.array([int(one[0][0]) for one in drawn])
-    values = np.array([one[0][1] for one in drawn])
+    rounding = np.array([int(draws[0][0]) for draws in drawn])
+    values = np.array([draws[0][1] for draws in drawn])
     correlation = np.abs(np.corrcoef(np.column_stack([rounding, values]).T)[0, 1:])
     assert correlation.max() < 4.5 / math.sqrt(1500)
-
-
-# The graph
 
 
 @pytest.mark.parametrize("sharing", ["record", "batch"])
@@ -415,57 +304,6 @@ def test_steps_and_batch_sizes_do_not_retrace() -> None:
         eager = noise.sample(rows, (1, step))[0].values
         np.testing.assert_array_equal(sample(rows, tf.constant(step, tf.int64))[0], eager[0])
     assert sample.experimental_get_tracing_count() == 1
-
-
-# Joint tuples
-
-
-@pytest.mark.parametrize("chunk", [1, 7, 1000, 10_000])
-@pytest.mark.parametrize("groups", [(0, 2), (2, 0), (1, 0, 2), (0, 1, 2, 3)])
-def test_tuples_in_chunks_equal_those_in_one_piece(groups: tuple[int, ...], chunk: int) -> None:
-    rows = random_rows(1000 if chunk > 1 else 60, columns=4)
-    joint = joint_values(rows, groups, chunk)
-    values, counts = reference.joint_tuples(rows, groups)
-    np.testing.assert_array_equal(joint.values(), values)
-    np.testing.assert_array_equal(joint.counts, counts)
-    assert joint.values().dtype == np.int32
-
-
-def test_a_tuples_id_is_its_place_and_unseen_and_missing_have_their_own() -> None:
-    rows = random_rows(300, columns=4)
-    joint = joint_values(rows[:150], (3, 0, 1))
-    values = joint.values().tolist()
-    expected = []
-    for row in rows[:, [3, 0, 1]].tolist():
-        expected.append(-1 if min(row) < 0 else values.index(row) if row in values else len(values))
-    assert {-1, len(values), 0} <= set(expected)
-    np.testing.assert_array_equal(joint.ids(rows), expected)
-    assert joint.ids(rows).dtype == np.int32
-
-
-def test_ids_near_the_top_of_int32_and_rows_on_disk(tmp_path: Path) -> None:
-    top = 2**31 - 2
-    rows = np.memmap(tmp_path / "rows", np.int32, "w+", shape=(6, 3))
-    rows[:] = [[top, top, top], [0, top, 1], [top, top, top], [-1, 0, 0], [top, 0, top], [0, top, 0]]
-    joint = joint_values(rows, (0, 1, 2), rows_per_pass=2)
-    np.testing.assert_array_equal(joint.values(), [[0, top, 0], [0, top, 1], [top, 0, top], [top, top, top]])
-    np.testing.assert_array_equal(joint.counts, [1, 1, 1, 2])
-    np.testing.assert_array_equal(joint.ids(rows), [3, 1, 3, -1, 2, 0])
-
-
-def test_rows_without_a_complete_tuple() -> None:
-    joint = joint_values(np.array([[0, -1], [-1, 2]], np.int32), (0, 1))
-    assert joint.values().shape == (0, 2)
-    np.testing.assert_array_equal(joint.ids(np.array([[0, 2], [-1, 1]], np.int32)), [0, -1])
-    noise = Noise(
-        [np.array([1, 1]), np.array([1, 1, 1]), np.array([1, 1])],
-        [1, 1, 1],
-        joint=[((0, 1), joint.values(), joint.counts)],
-    )
-    assert [unit.groups for unit in noise.units] == [(2,)]
-
-
-# Errors
 
 
 @pytest.mark.parametrize(
@@ -506,9 +344,3 @@ def test_an_error_says_what_was_needed_and_received(change: dict[str, Any], mess
 def test_rows_of_another_shape_are_refused(rows: npt.NDArray[Any], received: str) -> None:
     with pytest.raises(ValueError, match=rf"rows must be int32 \[batch, 3\].*Received: {received}"):
         make().sample(tf.constant(rows), (0, 0))
-
-
-@pytest.mark.parametrize("groups", [(1,), (1, 1)])
-def test_a_joint_set_of_one_group_is_refused(groups: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"two or more different groups\. Received: groups=\(1"):
-        joint_values(random_rows(5), groups)
