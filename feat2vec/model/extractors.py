@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from feat2vec.model.custom_gradients import custom_gradient
 from feat2vec.model.large_variables import TableStart, are_aside, is_table
 from feat2vec.model.optimizers import by_row, distinct
 from feat2vec.model.pair_scores import Level
@@ -330,7 +331,7 @@ def _sum_bags(vectors: Any, items: Items, batch: Any) -> Any:
 def _count_squares(vectors: Any, counts: Any) -> Any:
     """|v|^2 over the occurrences, `counts` [keys] of each row of `vectors`."""
 
-    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    @custom_gradient
     def count(vectors: Any) -> Any:
         total = tf.reduce_sum(tf.reduce_sum(tf.square(vectors), axis=1) * counts)
         return total, lambda upstream: vectors * (2 * upstream * counts)[:, None]

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
+from feat2vec.model.custom_gradients import custom_gradient
 from feat2vec.schema.options import Contrastive, Glove, Nce, Regression, Softmax
 
 Floats = npt.NDArray[np.float64]
@@ -93,7 +94,7 @@ def soft_cross_entropy(scores: Any, probability: Any) -> Any:
 
         return loss, gradient
 
-    return ops.custom_gradient(meet)(scores, probability)
+    return custom_gradient(meet)(scores, probability)
 
 
 def glove(scores: Any, count: Any, n_max: float, alpha: float, target: Any = None) -> Any:
@@ -127,7 +128,7 @@ def n_pair(rivals: Any) -> Any:
         loss = _largest(rivals) - rivals[..., 0] - ops.log(_largest(probability))
         return loss, lambda upstream: (probability - right) * ops.expand_dims(upstream, -1)
 
-    return ops.custom_gradient(meet)(rivals)
+    return custom_gradient(meet)(rivals)
 
 
 # log sum exp(s) = max s - log max softmax(s): the largest of a softmax is at least 1 / its size

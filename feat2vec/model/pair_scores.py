@@ -19,6 +19,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from keras import ops
 
+from feat2vec.model.custom_gradients import custom_gradient
+
 Tensor: TypeAlias = Any  # Keras ships no types
 Reduce: TypeAlias = Callable[[Tensor], Tensor]
 Dependents: TypeAlias = Literal["joint", "strict"]
@@ -170,7 +172,7 @@ def _settled(vectors: Tensor, sums: _Sums, also: Reduce | None = None) -> list[T
         scores = [add_up(products) for add_up in (sums.score, also) if add_up is not None]
         return scores, lambda upstream, *_: sums.share(upstream) * rest
 
-    scores: list[Tensor] = ops.custom_gradient(meet)(vectors)
+    scores: list[Tensor] = custom_gradient(meet)(vectors)
     return scores
 
 
@@ -199,7 +201,7 @@ def _level_scores(level: Level, mask: Tensor | None, dependents: Dependents) -> 
 
         return scores, gradient
 
-    settled, every, *unmasked = ops.custom_gradient(meet)(level.free, level.dependent)
+    settled, every, *unmasked = custom_gradient(meet)(level.free, level.dependent)
     return Part(settled, every, tuple(map(ops.stop_gradient, unmasked)) if unmasked else None)
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
+from feat2vec.model.custom_gradients import custom_gradient
 from feat2vec.model.pair_scores import Dependents, Level, Part, Submodels, chain, is_joint
 
 Tensor: TypeAlias = Any
@@ -174,7 +175,7 @@ def _part(level: Keyed, mask: Tensor | None, batch: Tensor, dependents: Dependen
 
         return tuple(scores), gradient
 
-    settled, *others = tf.custom_gradient(meet)(vectors)
+    settled, *others = custom_gradient(meet)(vectors)
     if dependent is None:
         unmasked = tf.stop_gradient(others[0]) if others else None
         return Part(settled, tf.stop_gradient(settled), None if unmasked is None else (unmasked, unmasked))
@@ -190,7 +191,7 @@ def _sums(vectors: Tensor, of: Occurrences, rows: Tensor) -> Tensor:
 def _row_sums(vectors: Tensor, of: Occurrences, rows: Tensor) -> Tensor:
     """`_sums`, with `_scattered` as its gradient."""
     keys = tf.shape(vectors)[0]
-    sums = tf.custom_gradient(lambda x: (_sums(x, of, rows), lambda upstream: _scattered(upstream, of, keys)))
+    sums = custom_gradient(lambda x: (_sums(x, of, rows), lambda upstream: _scattered(upstream, of, keys)))
     return sums(vectors)
 
 

@@ -5,6 +5,7 @@ An epoch's order follows from the seed and the epoch's number alone, so that any
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -85,10 +86,15 @@ class Batches:
                 return inputs, rows
             return (inputs, (rows, beside[0]), *beside[1:]) if self.keep_rows else (inputs, *beside)
 
+        # TensorFlow never frees a generator's function: it may not hold the rows. The dataset holds them, by `gather`.
+        reference = weakref.ref(self)
+
         def epochs() -> Iterator[Any]:
+            batches = reference()
+            assert batches is not None
             while endless:
-                yield from self._blocks()
-            yield from self._blocks()
+                yield from batches._blocks()
+            yield from batches._blocks()
 
         blocks = tf.data.Dataset.from_generator(
             epochs, output_signature=(tf.TensorSpec([None], tf.int64), tuple(whole))

@@ -753,8 +753,9 @@ def test_mistakes_have_messages() -> None:
         cross(around[:1], around)
 
 
-def test_it_imports_keras_and_nothing_of_feat2vec() -> None:
+def test_it_imports_keras_and_of_feat2vec_only_how_gradients_are_given() -> None:
     tree = ast.parse(Path(interactions.__file__).read_text())
     found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     found |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    assert found == {"__future__", "collections.abc", "functools", "itertools", "typing", "keras"}
+    ours = "feat2vec.model.custom_gradients"
+    assert found == {"__future__", "collections.abc", "functools", "itertools", "typing", "keras", ours}
