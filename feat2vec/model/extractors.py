@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from feat2vec.model.custom_gradients import custom_gradient
 from feat2vec.model.large_variables import TableStart, are_aside, is_table
-from feat2vec.model.optimizers import by_row, distinct
+from feat2vec.model.optimizers import by_row, read_rows
 from feat2vec.model.pair_scores import Level
 from feat2vec.model.pair_scores_by_key import Column, column
 from feat2vec.schema.extractor_options import ExtractorSpec
@@ -112,6 +112,10 @@ class Extractor(keras.layers.Layer):
     def gather(self, table: Any, rows: Any) -> Any:
         """Rows of a table: ResourceGather on the variable, whose gradient is `tf.IndexedSlices`."""
         return tf.cast(tf.gather(table.value, rows), self.compute_dtype)
+
+    def gather_distinct(self, table: Any, rows: Any) -> Any:
+        """As `gather`, for rows that do not repeat: the optimizer need not look for repeated ones."""
+        return tf.cast(read_rows(table, rows), self.compute_dtype)
 
     def needed(self, seed: Any) -> Any:
         """The seed of a layer that has dropout."""
@@ -225,7 +229,7 @@ class LookupExtractor(Extractor):
         linear, linear_square = None, 0.0
         squares: list[Any] = []
         if self.bias:
-            terms = self.gather(self.linear, distinct(keys - UNSEEN))
+            terms = self.gather_distinct(self.linear, keys - UNSEEN)
             linear_square = _count_squares(terms, counts)
             linear = _sum_bags(terms, items, batch)
             linear = (linear if share is None else linear * share)[:, 0]
@@ -234,7 +238,7 @@ class LookupExtractor(Extractor):
             return Extracted((), linear, tf.add_n(squares), linear_square, tuple(columns))
         levels, columns = [], []
         for level, (rows, active, some) in enumerate(self._active(keys, items, batch)):
-            vectors = self.gather(self.tables[level], distinct(rows))
+            vectors = self.gather_distinct(self.tables[level], rows)
             squares.append(_count_squares(vectors, counts if active is None else tf.gather(counts, active)))
             if level < len(self.tables) - 1:
                 sums = tf.split(_sum_bags(vectors, some, 2 * batch), 2)
@@ -263,7 +267,7 @@ class LookupExtractor(Extractor):
                 rows, count = tf.gather(rows - (level > 0), active), tf.gather(counts, active)
                 here = tf.cumsum(tf.cast(tops >= level, tf.int32))
                 own = _placed(tf.where(tops == level, here, 0), place)
-            vectors = self.gather(table, distinct(rows))
+            vectors = self.gather_distinct(table, rows)
             squares.append(_count_squares(vectors, count))
             last = level == len(self.tables) - 1
             columns.append(Column(vectors, own, None if last else _placed(tf.where(tops > level, here, 0), place)))

@@ -17,7 +17,7 @@ from feat2vec.errors import UserError, suggest
 from feat2vec.model import optimizers
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.losses import Noisy, self_supervised, supervised
-from feat2vec.model.many_lookups import ENTRIES, MANY, ManyLookups, Read, are_plain, rows_at
+from feat2vec.model.many_lookups import ENTRIES, MIN_GROUPS, ManyLookups, Read, are_plain, rows_at
 from feat2vec.model.network import PURPOSES, Scores, each, shapes_of
 from feat2vec.model.optimizers import sum_duplicates
 from feat2vec.model.pair_scores import Level, Submodels, context, replaced, submodels
@@ -50,6 +50,8 @@ class Feat2Vec(Scores):
 
     Build one by `Feat2Vec.from_encoder(encoder)`, and batches for `fit` by `model.dataset(encoded, ...)`.
     """
+
+    min_groups_at_once = MIN_GROUPS  # groups that are read at once, see `has_many`
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -270,7 +272,11 @@ class Feat2Vec(Scores):
         """Whether a step reads all groups at once: many lookups, of which nothing but pairs is asked for."""
         schema = self.schema
         plain = self.head is None and self.implicit is None and not isinstance(schema.objective, Softmax)
-        plain = plain and len(self.partners) == len(self.groups) >= MANY and schema.training.l2_over != "tables"
+        plain = (
+            plain
+            and len(self.partners) == len(self.groups) >= self.min_groups_at_once
+            and schema.training.l2_over != "tables"
+        )
         if schema.target is None:
             noise = schema.noise
             drawn = 1 if noise.sharing == "record" else noise.negatives  # read for each row where rows share them

@@ -11,8 +11,7 @@ import pytest
 import tensorflow as tf
 
 import feat2vec
-from feat2vec.encode.encoder import Encoded
-from feat2vec.model import keras_model as module
+from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.many_lookups import ENTRIES, ManyLookups, rows_at
@@ -44,23 +43,24 @@ def encoded(case: dict[str, Any], groups: str = "abcd", **training: Any) -> Enco
     return feat2vec.fit(schema, pa.table({**columns, "hit": [i % 2 for i in range(60)]}))
 
 
+def four_are_many(encoder: Encoder) -> Feat2Vec:
+    """A model that reads four groups at once."""
+    model = Feat2Vec.from_encoder(encoder)
+    model.min_groups_at_once = 4
+    return model
+
+
 def trained(rows: Encoded, together: bool) -> tuple[list[Any], dict[str, list[float]]]:
     """The weights after two epochs, and the losses."""
-    model = Feat2Vec.from_encoder(rows.encoder)
+    model = four_are_many(rows.encoder)
     model.compile(optimizers.named(rows.encoder.schema.training.optimizer.type, 0.1))
+    model.optimizer.min_tables = 4
     batches, held = (model.batches(rows, shuffle=some, together=together) for some in (True, False))
     assert (list(batches.tables) == [ENTRIES]) == together
     done = model.fit(batches.dataset(), validation_data=held.dataset(), epochs=2, verbose=0)
     return [weight.numpy() for weight in model.weights], done.history
 
 
-@pytest.fixture
-def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MANY", 4)
-    monkeypatch.setattr(optimizers, "MANY", 4)
-
-
-@pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in ("nce", "logistic") else pytest.mark.slow) for n in CASES]
 )
@@ -73,13 +73,12 @@ def test_what_is_learnt_at_once_is_what_is_learnt_one_by_one(name: str) -> None:
         np.testing.assert_allclose(many[1][key], losses, rtol=1e-4)
 
 
-@pytest.mark.usefixtures("few_are_many")
 def test_only_plain_lookups_are_many() -> None:
     def has_many(case: dict[str, Any], **options: Any) -> bool:
         groups = {name: {"column": name} for name in "abcd"} | {"a": {"column": "a", "extractor": options}}
         data = pa.table({name: [f"{name}{i % 5}" for i in range(20)] for name in "abcd"})
         schema = {"version": 1, "noise": RECORD, "groups": groups, **case}
-        return Feat2Vec.from_encoder(feat2vec.fit(schema, data).encoder).has_many
+        return four_are_many(feat2vec.fit(schema, data).encoder).has_many
 
     lookup = {"type": "lookup"}
     assert has_many({}, **lookup)
@@ -88,11 +87,11 @@ def test_only_plain_lookups_are_many() -> None:
     assert not has_many({"noise": {**RECORD, "joint": [["a", "b"]]}}, **lookup)
     assert not has_many({"model": {"ranks": [2, 3]}}, **lookup)
     assert not has_many({"training": {"l2": 0.1, "l2_over": "tables"}}, **lookup)
-    model = Feat2Vec.from_encoder(encoded(CASES["nce"]).encoder)
+    model = four_are_many(encoded(CASES["nce"]).encoder)
     before = model.has_many
     model.extractors[0].trainable = False
     assert (before, model.has_many) == (True, False)
-    assert not Feat2Vec.from_encoder(encoded(CASES["nce"], groups="abc").encoder).has_many
+    assert not four_are_many(encoded(CASES["nce"], groups="abc").encoder).has_many
 
 
 @pytest.mark.parametrize(
@@ -133,17 +132,17 @@ def test_distinct_rows_of_several_tables_are_read_group_by_group() -> None:
 
 
 @pytest.mark.parametrize("optimizer", [SparseAdagrad, SparseAdam])
-def test_tables_that_are_updated_as_one_end_as_each_would(optimizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_that_are_updated_as_one_end_as_each_would(optimizer: Any) -> None:
     rng = np.random.default_rng(0)
     start = [rng.normal(size=(5 + i, 3)).astype(np.float32) for i in range(6)]
     gradients = [
         (rng.permutation(5)[: i % 4].astype(np.int64), rng.normal(size=(i % 4, 3)).astype(np.float32)) for i in range(6)
     ]
     ends = []
-    for many in (6, 7):
-        monkeypatch.setattr(optimizers, "MANY", many)
+    for min_tables in (6, 7):
         tables = [by_row(keras.Variable(one)) for one in start]
         chosen = optimizer(0.1)
+        chosen.min_tables = min_tables
         for _ in range(3):
             chosen.apply([Rows(tf.constant(ids), tf.constant(values)) for ids, values in gradients], tables)
         ends.append([one.numpy().tobytes() for one in (*tables, *chosen.variables)])
