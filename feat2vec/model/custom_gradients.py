@@ -9,6 +9,7 @@ one gradient is registered for all; the closures are in a collection of the grap
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -43,6 +44,7 @@ def custom_gradient(function: Callable[..., tuple[Any, Backward]]) -> Callable[.
 
     """
 
+    @wraps(function)
     def call(*args: Tensor) -> Any:
         if tf.executing_eagerly():  # nothing is registered then
             return tf.custom_gradient(function)(*args)

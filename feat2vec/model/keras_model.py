@@ -21,7 +21,7 @@ from feat2vec.model.many_lookups import ENTRIES, MIN_GROUPS, ManyLookups, Read, 
 from feat2vec.model.network import PURPOSES, Scores, each, shapes_of
 from feat2vec.model.optimizers import sum_duplicates
 from feat2vec.model.pair_scores import Level, Submodels, context, replaced, submodels
-from feat2vec.model.pair_scores_by_key import Keyed, Occurrences, keyed_submodels
+from feat2vec.model.pair_scores_by_key import LevelByKey, Occurrences, submodels_by_key
 from feat2vec.model.sizes import NUMBER
 from feat2vec.sampling.batches import Batches, value_tables
 from feat2vec.sampling.joint_values import Joint, joint_values
@@ -348,8 +348,8 @@ class Feat2Vec(Scores):
         if step.read.terms is not None:
             linear += tf.math.unsorted_segment_sum(tf.gather(step.read.terms[:, 0], places), rows, batch)
         masks = self._interaction_masks(batch) if training else None
-        level = Keyed(step.read.vectors, Occurrences(places, rows))
-        return keyed_submodels([level], linear + self._bias(), self.schema.model.dependents, masks)
+        level = LevelByKey(step.read.vectors, Occurrences(places, rows))
+        return submodels_by_key([level], linear + self._bias(), self.schema.model.dependents, masks)
 
     def _many_noise_loss(self, step: ManyStep, training: bool) -> Any:
         """The mean loss over the rows, each against negatives of its target unit."""

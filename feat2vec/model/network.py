@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,14 @@ from feat2vec.model.extractors import Extracted, Extractor, LookupExtractor, Sha
 from feat2vec.model.large_variables import copy_to
 from feat2vec.model.mlp import MlpHead
 from feat2vec.model.pair_scores import Level, Submodels, context, replaced, submodels
-from feat2vec.model.pair_scores_by_key import Keyed, added, column, keyed_submodels, merged, side_by_side
+from feat2vec.model.pair_scores_by_key import (
+    LevelByKey,
+    key_vectors_of,
+    side_by_side,
+    submodels_by_key,
+    sum_of_groups,
+    without_levels,
+)
 from feat2vec.model.sizes import key_sizes
 from feat2vec.model.weights_file import Lookup
 from feat2vec.schema.levels import dims_of
@@ -151,10 +157,10 @@ class Scores(keras.Model):
 
     def _submodels(self, extracted: Sequence[Extracted], training: bool) -> Submodels:
         dependents, extracted = self.schema.model.dependents, self._partners(extracted)
-        if any(one.columns for one in extracted):
+        if any(one.key_vectors for one in extracted):
             keyed, linear = self._side_by_side(extracted)
             masks = self._interaction_masks(tf.shape(linear)[0]) if training else None
-            return keyed_submodels(keyed, linear + self._bias(), dependents, masks)
+            return submodels_by_key(keyed, linear + self._bias(), dependents, masks)
         levels, linear = self._stack(extracted)
         masks = self._interaction_masks(tf.shape(linear)[0]) if training else None
         if isinstance(self.schema.objective, Softmax):
@@ -217,13 +223,13 @@ class Scores(keras.Model):
             return levels, tf.zeros(tf.shape(levels[0].free)[:2], levels[0].free.dtype)
         return levels, tf.stack([one.linear for one in extracted], axis=1)
 
-    def _side_by_side(self, extracted: Sequence[Extracted]) -> tuple[list[Keyed], Any]:
+    def _side_by_side(self, extracted: Sequence[Extracted]) -> tuple[list[LevelByKey], Any]:
         """The groups' columns at each level, and their linear terms' sum [batch]."""
         levels = []
-        each_level = zip(*(one.columns or map(column, one.levels) for one in extracted), strict=True)
+        each_level = zip(*(one.key_vectors or map(key_vectors_of, one.levels) for one in extracted), strict=True)
         for k, columns in enumerate(each_level):
             if self.schema.model.level_sharing == "truncate":
-                columns = tuple(map(merged, columns))
+                columns = tuple(map(without_levels, columns))
             levels.append(side_by_side(columns, sparse=k > 0))
         if not self.schema.model.bias:
             return levels, tf.zeros(tf.shape(columns[0].free), self.compute_dtype)
@@ -287,9 +293,9 @@ def each(change: Callable[[Any], Any], level: Level) -> Level:
 def added_up(some: Sequence[Extracted]) -> Extracted:
     """Groups whose vectors and linear terms add up to one's."""
     linear = None if some[0].linear is None else tf.add_n([one.linear for one in some])
-    if any(one.columns for one in some):
-        each_level = zip(*(one.columns or map(column, one.levels) for one in some), strict=True)
-        return Extracted((), linear, 0.0, columns=tuple(map(added, each_level)))
+    if any(one.key_vectors for one in some):
+        each_level = zip(*(one.key_vectors or map(key_vectors_of, one.levels) for one in some), strict=True)
+        return Extracted((), linear, 0.0, key_vectors=tuple(map(sum_of_groups, each_level)))
     levels = []
     for parts in zip(*(one.levels for one in some), strict=True):
         dependent = [part.dependent for part in parts if part.dependent is not None]
@@ -307,18 +313,14 @@ def run_extractor(
     extractor: Extractor, entries: Any, training: bool, seed: Callable[[], Any], *, keyed: bool = False
 ) -> Extracted:
     """A group's vectors, times its gain; `seed` is for the dropout of training."""
-    known = inspect.signature(extractor.call).parameters
-    options = {"training": training} if "training" in known else {}
-    if keyed and "keyed" in known:
-        options["keyed"] = True
-    if "seed" in known and training:
-        options["seed"] = seed()
-    extracted: Extracted = extractor(entries, **options)
+    drawn = seed() if training and extractor.is_random else None
+    read = extractor.by_key if keyed else extractor
+    extracted: Extracted = read(entries, training=training, seed=drawn)
     gain = extractor.spec.get("gain", 1.0)
     if gain != 1:
-        columns = tuple(column._replace(vectors=column.vectors * gain) for column in extracted.columns)
+        key_vectors = tuple(group._replace(vectors=group.vectors * gain) for group in extracted.key_vectors)
         levels = tuple(each(lambda x: x * gain, level) for level in extracted.levels)
-        return extracted._replace(levels=levels, columns=columns)
+        return extracted._replace(levels=levels, key_vectors=key_vectors)
     return extracted
 
 

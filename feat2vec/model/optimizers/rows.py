@@ -52,7 +52,7 @@ def resource_of(variable: Variable) -> tf.Variable:
 # --- gradients ------------------------------------------------------------------------------------------------------
 
 
-class Rows(tf.IndexedSlices):  # type: ignore[misc]
+class Rows(tf.IndexedSlices):
     """A row-sparse gradient whose ids are distinct: `ids` [n] and `values` [n, ...]."""
 
     def __init__(self, ids: tf.Tensor, values: tf.Tensor, dense_shape: tf.Tensor | None = None) -> None:
@@ -94,7 +94,7 @@ def read_rows(table: Variable, ids: tf.Tensor) -> tf.Tensor:
         return rows
     rows = tf.identity(rows)
     shape = tf.constant(resource.shape.as_list(), tf.int64)
-    # For tapes, in place of the gradient of `tf.identity`. The gradient of a whole function uses that one: right as well.
+    # For tapes, in place of the gradient of `tf.identity`, which gradients of a whole function use.
     tf.__internal__.record_gradient(READ_ROWS, [resource.handle, ids, shape], (), [rows])
     return rows
 
