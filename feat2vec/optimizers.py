@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from feat2vec.model.optimizers import OPTIMIZERS, SparseAdagrad, SparseAdam, by_row, distinct, named
+from feat2vec.model.optimizers import OPTIMIZERS, SparseAdagrad, SparseAdam, by_row, distinct, named, read_rows
 
-__all__ = ["OPTIMIZERS", "SparseAdagrad", "SparseAdam", "by_row", "distinct", "named"]
+__all__ = ["OPTIMIZERS", "SparseAdagrad", "SparseAdam", "by_row", "distinct", "named", "read_rows"]

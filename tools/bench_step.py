@@ -88,7 +88,8 @@ def embedding_layer() -> Any:
             self.table.build(input_shape)
             super().build(None)
 
-        def call(self, entries: Any) -> Any:
+        def call(self, entries: Any, training: bool = False, seed: Any = None) -> Any:
+            del training, seed
             vectors = tf.reduce_sum(self.table(entries), axis=1)
             return Extracted((Level(vectors),), None, tf.zeros(()))
 

@@ -11,7 +11,14 @@ import tensorflow as tf
 
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.pair_scores import Level, Tensor
-from feat2vec.model.pair_scores_by_key import Column, Keyed, added, column, merged, side_by_side
+from feat2vec.model.pair_scores_by_key import (
+    KeyVectors,
+    LevelByKey,
+    key_vectors_of,
+    side_by_side,
+    sum_of_groups,
+    without_levels,
+)
 
 
 def map_level(change: Callable[[Tensor], Tensor], level: Level) -> Level:
@@ -52,26 +59,26 @@ def stack_linear(groups: Sequence[Extracted], *, bias: bool) -> Tensor:
     return tf.zeros([tf.shape(vectors)[0], len(groups)], vectors.dtype)
 
 
-def columns_of(group: Extracted) -> list[Column]:
-    """A group's levels as columns, which refer to each key's vector instead of holding one vector a row."""
-    return list(group.columns) or [column(level) for level in group.levels]
+def key_vectors_of_levels(group: Extracted) -> list[KeyVectors]:
+    """A group's vectors at each level, which refer to each key's vector instead of holding one vector a row."""
+    return list(group.key_vectors) or [key_vectors_of(level) for level in group.levels]
 
 
-def stack_columns(groups: Sequence[Extracted], *, truncated: bool) -> list[Keyed]:
+def stack_key_vectors(groups: Sequence[Extracted], *, truncated: bool) -> list[LevelByKey]:
     """The vectors of all groups at each level, once a key, with the rows in which they occur."""
     stacked = []
-    for k, group_columns in enumerate(zip(*(columns_of(group) for group in groups), strict=True)):
-        columns = [merged(group_column) for group_column in group_columns] if truncated else group_columns
-        stacked.append(side_by_side(columns, sparse=k > 0))
+    for k, level_groups in enumerate(zip(*(key_vectors_of_levels(group) for group in groups), strict=True)):
+        key_vectors = [without_levels(group) for group in level_groups] if truncated else level_groups
+        stacked.append(side_by_side(key_vectors, sparse=k > 0))
     return stacked
 
 
 def add_groups(groups: Sequence[Extracted]) -> Extracted:
     """The sums of several groups' vectors and linear terms, as those of one group."""
     linear = None if groups[0].linear is None else tf.add_n([group.linear for group in groups])
-    if any(group.columns for group in groups):
-        level_columns = zip(*(columns_of(group) for group in groups), strict=True)
-        return Extracted((), linear, 0.0, columns=tuple(added(columns) for columns in level_columns))
+    if any(group.key_vectors for group in groups):
+        level_groups = zip(*(key_vectors_of_levels(group) for group in groups), strict=True)
+        return Extracted((), linear, 0.0, key_vectors=tuple(sum_of_groups(key_vectors) for key_vectors in level_groups))
     levels = []
     for group_levels in zip(*(group.levels for group in groups), strict=True):
         free = tf.add_n([level.free for level in group_levels])

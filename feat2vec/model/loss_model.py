@@ -28,7 +28,7 @@ from feat2vec.model.many_groups import (
     read_rows_and_negatives,
     row_scores,
 )
-from feat2vec.model.many_lookups import ENTRIES, MANY, ManyLookups, are_plain
+from feat2vec.model.many_lookups import ENTRIES, MIN_GROUPS, ManyLookups, are_plain
 from feat2vec.model.noise_loss import BatchVectors, context_mask, noise_loss
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import Inputs, ScoreModel
@@ -60,7 +60,7 @@ class LossModel(ScoreModel):
         # For each group the entries of the values that the noise draws, [values + 1, width]; see `take_values`.
         self.value_tables: list[tf.Variable] = []
         self.joined_values: JoinedValues | None = None  # the same of all groups, where a step reads them at once
-        self.min_many_groups = MANY  # with as many groups, a step reads all of them at once
+        self.min_many_groups = MIN_GROUPS  # with as many groups, a step reads all of them at once
 
     def step_loss(self, inputs: Inputs, truth: Truth, weights: Tensor | None, seed: Tensor, training: bool) -> Tensor:
         """The loss of a batch, a pure function of the model's weights.

@@ -19,7 +19,7 @@ import tensorflow as tf
 from feat2vec.model.candidate_scores import UNIT_EPSILON
 from feat2vec.model.many_lookups import ManyLookups, Read, rows_at
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
-from feat2vec.model.pair_scores_by_key import Keyed, Occurrences, keyed_submodels
+from feat2vec.model.pair_scores_by_key import LevelByKey, Occurrences, submodels_by_key
 from feat2vec.sampling.noise import Draws, Noise
 from feat2vec.schema.objectives import Noisy, self_supervised
 from feat2vec.schema.options import Schema
@@ -99,7 +99,7 @@ def _places_of_rows(lookups: ManyLookups, entries: Tensor) -> Tensor:
 
 
 def row_scores(schema: Schema, batch: ReadBatch, bias: Tensor, masks: Sequence[Tensor] | None) -> Submodels:
-    """The score of each row, [batch]; `masks` are as in `keyed_submodels`."""
+    """The score of each row, [batch]; `masks` are as in `submodels_by_key`."""
     rows = tf.shape(batch.slots)[0]
     present = tf.where(batch.slots > 0)  # [occurrences, 2]: row and group
     key_of, row_of = tf.gather_nd(batch.slots, present) - 1, tf.cast(present[:, 0], tf.int32)  # [occurrences]
@@ -107,8 +107,8 @@ def row_scores(schema: Schema, batch: ReadBatch, bias: Tensor, masks: Sequence[T
     if batch.keys.terms is not None:
         terms = tf.gather(batch.keys.terms[:, 0], key_of)
         linear += tf.math.unsorted_segment_sum(terms, row_of, rows)
-    vectors = Keyed(batch.keys.vectors, Occurrences(key_of, row_of))
-    return keyed_submodels([vectors], linear + bias, schema.model.dependents, masks)
+    vectors = LevelByKey(batch.keys.vectors, Occurrences(key_of, row_of))
+    return submodels_by_key([vectors], linear + bias, schema.model.dependents, masks)
 
 
 def many_groups_noise_loss(

@@ -16,7 +16,7 @@ import tensorflow as tf
 from feat2vec.model.extractors import UNSEEN, Extractor, LookupExtractor
 from feat2vec.model.optimizers import Rows
 
-MANY = 32  # groups; fewer are trained one by one, several operations side by side
+MIN_GROUPS = 32  # fewer are trained one by one, several operations side by side
 ENTRIES = "*"  # the name of all groups' entries, [batch, groups]; no group has it
 
 

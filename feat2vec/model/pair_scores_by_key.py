@@ -2,29 +2,69 @@
 
 With S the sum of a row's vectors and Q that of their squares, coordinate by coordinate, its pairs add up to
 (S^2 - Q) / 2. Both sums are taken from the keys' vectors by the places of the keys; so no array of
-[batch, groups, rank] is made, nor one for its gradient, and a step moves a fraction of the memory. Levels, parts and
-gradients are those of `interactions`.
+[batch, groups, rank] is made, nor one for its gradient, and a step moves a fraction of the memory. Levels, scores and
+gradients are those of `pair_scores`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from feat2vec.model.pair_scores import Dependents, Level, Part, Submodels, chain, is_joint
+from feat2vec.custom_gradients import custom_gradient
+from feat2vec.model.pair_scores import (
+    Dependents,
+    Level,
+    LevelScores,
+    Submodels,
+    Tensor,
+    add_levels,
+    is_joint,
+    level_gradients,
+)
 
-Tensor: TypeAlias = Any
+# --- one group ------------------------------------------------------------------------------------------------------
 
 
-class Column(NamedTuple):
-    """One group's vectors at a level, and where in them a row's are: one more than the place, 0 for none."""
+class KeyVectors(NamedTuple):
+    """One group's vectors at a level, and where among them a row's are: the place + 1, or 0 for none."""
 
     vectors: Tensor  # [keys, rank]
     free: Tensor  # [batch], of values whose top level this is
     dependent: Tensor | None = None  # [batch], of values of higher levels
     is_bag: bool = False  # a row may have both
+
+
+def key_vectors_of(level: Level) -> KeyVectors:
+    """Return a group of which each row has vectors of its own, [batch, rank]."""
+    batch = tf.shape(level.free)[0]
+    places = tf.range(1, batch + 1)
+    if level.dependent is None:
+        return KeyVectors(level.free, places)
+    return KeyVectors(tf.concat([level.free, level.dependent], axis=0), places, places + batch, is_bag=True)
+
+
+def without_levels(group: KeyVectors) -> KeyVectors:
+    """Return a group whose free and dependent parts are one, as with truncation."""
+    if group.dependent is None:
+        return group
+    if not group.is_bag:
+        return KeyVectors(group.vectors, tf.maximum(group.free, group.dependent))  # a value is one or the other
+    free, dependent = (tf.gather(group.vectors, places - 1) for places in (group.free, group.dependent))
+    return KeyVectors(free + dependent, tf.range(1, tf.size(group.free) + 1))
+
+
+def sum_of_groups(groups: Sequence[KeyVectors]) -> KeyVectors:
+    """Return groups whose vectors add up as one group: each row has a sum of its own."""
+    level, batch = side_by_side(groups), tf.size(groups[0].free)
+    free = _differentiable_sums(level.vectors, level.free, batch)
+    dependent = None if level.dependent is None else _differentiable_sums(level.vectors, level.dependent, batch)
+    return key_vectors_of(Level(free, dependent))
+
+
+# --- all groups -----------------------------------------------------------------------------------------------------
 
 
 class Occurrences(NamedTuple):
@@ -34,177 +74,188 @@ class Occurrences(NamedTuple):
     rows: Tensor  # [occurrences], ascending
 
 
-class Both(NamedTuple):
-    """A bag's free and its dependent vector in a row; they are no pair."""
+class BagPairs(NamedTuple):
+    """The free and the dependent vector of one bag; they are no pair."""
 
     free: Tensor  # [bags], places
-    dependent: Tensor
+    dependent: Tensor  # [bags], places
     rows: Tensor  # [bags]
 
 
-class Keyed(NamedTuple):
+class LevelByKey(NamedTuple):
     """All groups' vectors at a level."""
 
     vectors: Tensor  # [keys, rank]
     free: Occurrences
     dependent: Occurrences | None = None
-    both: Both | None = None
-    reach: Tensor | None = None  # [rows], ascending: `rows` counts among these rows of the batch; None is all of them
+    bag_pairs: BagPairs | None = None
+    # [rows], ascending: the rows of the batch that `rows` counts among; None is all of them
+    reach: Tensor | None = None
 
 
-def column(level: Level) -> Column:
-    """A group of which each row has vectors of its own, [batch, rank]."""
-    batch = tf.shape(level.free)[0]
-    places = tf.range(1, batch + 1)
-    if level.dependent is None:
-        return Column(level.free, places)
-    return Column(tf.concat([level.free, level.dependent], axis=0), places, places + batch, is_bag=True)
-
-
-def merged(column: Column) -> Column:
-    """With truncation a level's free and dependent parts are one."""
-    if column.dependent is None:
-        return column
-    if not column.is_bag:
-        return Column(column.vectors, tf.maximum(column.free, column.dependent))  # a value is one or the other
-    free, dependent = (tf.gather(column.vectors, places - 1) for places in (column.free, column.dependent))
-    return Column(free + dependent, tf.range(1, tf.size(column.free) + 1))
-
-
-def added(columns: Sequence[Column]) -> Column:
-    """Groups whose vectors add up to one: each row has a sum of its own."""
-    level, rows = side_by_side(columns), tf.size(columns[0].free)
-    free, dependent = (of and _row_sums(level.vectors, of, rows) for of in (level.free, level.dependent))
-    return column(Level(free, dependent))
-
-
-def side_by_side(columns: Sequence[Column], *, sparse: bool = False) -> Keyed:
-    """The groups' columns as a level; of a `sparse` one only the rows that have a vector are computed."""
-    sizes = [tf.shape(column.vectors)[0] for column in columns]
-    starts = tf.concat([[0], tf.cumsum(tf.stack(sizes))[:-1]], axis=0)
-    vectors = tf.concat([column.vectors for column in columns], axis=0)
-    free = _occurrences([column.free for column in columns], starts)
-    if all(column.dependent is None for column in columns):
+def side_by_side(groups: Sequence[KeyVectors], *, sparse: bool = False) -> LevelByKey:
+    """Return the groups as a level; of a `sparse` one only the rows that have a vector are computed."""
+    sizes = [tf.shape(group.vectors)[0] for group in groups]
+    starts = tf.concat([[0], tf.cumsum(tf.stack(sizes))[:-1]], axis=0)  # [groups], where each group's vectors begin
+    vectors = tf.concat([group.vectors for group in groups], axis=0)
+    free = _occurrences([group.free for group in groups], starts)
+    if all(group.dependent is None for group in groups):
         if not sparse:
-            return Keyed(vectors, free)
+            return LevelByKey(vectors, free)
         reach, rows = tf.unique(free.rows)
-        return Keyed(vectors, free._replace(rows=rows), reach=reach)
-    none = tf.zeros_like(columns[0].free)
-    dependents = [none if column.dependent is None else column.dependent for column in columns]
-    rows = tf.range(tf.size(none))
-    bags = [
-        (column.free + start - 1, column.dependent + start - 1, rows)
-        for column, start in zip(columns, tf.unstack(starts, num=len(columns)), strict=True)
-        if column.is_bag and column.dependent is not None
-    ]
-    both = Both(*(tf.concat(parts, axis=0) for parts in zip(*bags, strict=True))) if bags else None
-    return Keyed(vectors, free, _occurrences(dependents, starts), both)
+        return LevelByKey(vectors, free._replace(rows=rows), reach=reach)
+    none = tf.zeros_like(groups[0].free)
+    dependents = [none if group.dependent is None else group.dependent for group in groups]
+    bag_pairs = _bag_pairs(groups, starts)
+    return LevelByKey(vectors, free, _occurrences(dependents, starts), bag_pairs)
 
 
-def _occurrences(columns: Sequence[Tensor], starts: Tensor) -> Occurrences:
-    """Row by row, and in each row group by group."""
-    places = tf.stack(columns, axis=1)  # [batch, groups]
-    there = tf.where(places > 0)
-    rows, groups = tf.unstack(tf.cast(there, tf.int32), num=2, axis=1)
-    return Occurrences(tf.gather_nd(places, there) - 1 + tf.gather(starts, groups), rows)
+def _occurrences(places_of_groups: Sequence[Tensor], starts: Tensor) -> Occurrences:
+    """Return the occurrences row by row, and in each row group by group."""
+    places = tf.stack(places_of_groups, axis=1)  # [batch, groups]
+    occupied = tf.where(places > 0)  # [occurrences, 2]
+    rows, groups = tf.unstack(tf.cast(occupied, tf.int32), num=2, axis=1)
+    return Occurrences(tf.gather_nd(places, occupied) - 1 + tf.gather(starts, groups), rows)
 
 
-def keyed_submodels(
-    levels: Sequence[Keyed],
-    linear: Tensor,  # [batch], bias included
+def _bag_pairs(groups: Sequence[KeyVectors], starts: Tensor) -> BagPairs | None:
+    rows = tf.range(tf.size(groups[0].free))
+    bags = []
+    for group, start in zip(groups, tf.unstack(starts, num=len(groups)), strict=True):
+        if group.is_bag and group.dependent is not None:
+            bags.append(BagPairs(group.free + start - 1, group.dependent + start - 1, rows))
+    if not bags:
+        return None
+    return BagPairs(*(tf.concat(parts, axis=0) for parts in zip(*bags, strict=True)))
+
+
+# --- scores ---------------------------------------------------------------------------------------------------------
+
+
+def submodels_by_key(
+    levels: Sequence[LevelByKey],
+    linear: Tensor,
     dependents: Dependents = "joint",
-    masks: Sequence[Tensor] | None = None,  # a level: [batch, rank], factors of the interaction vector's coordinates
+    masks: Sequence[Tensor] | None = None,
 ) -> Submodels:
-    """`submodels` of the same vectors."""
-    low = linear if is_joint(dependents) else tf.stop_gradient(linear)
-    each = zip(levels, masks or [None] * len(levels), strict=True)
-    parts = [_part(level, mask, tf.shape(linear)[0], dependents) for level, mask in each]
-    return chain(parts, [low] * len(parts), linear)
+    """Return `submodels` of the same vectors.
+
+    Args:
+        levels: the groups' vectors at each level.
+        linear: the linear part with the bias, [batch].
+        dependents: how dependent parts learn, `joint` or `strict`.
+        masks: for each level [batch, rank], factors of the interaction vector's coordinates.
+
+    """
+    low_linear = linear if is_joint(dependents) else tf.stop_gradient(linear)
+    level_scores = [
+        _level_scores(level, mask, tf.shape(linear)[0], dependents)
+        for level, mask in zip(levels, masks or [None] * len(levels), strict=True)
+    ]
+    return add_levels(level_scores, [low_linear] * len(levels), linear)
 
 
-def _part(level: Keyed, mask: Tensor | None, batch: Tensor, dependents: Dependents) -> Part:
-    """The scores of the pairs settled at a level and of all its pairs, and both without the mask."""
-    vectors, free, dependent, both, reach = level
+def _level_scores(level: LevelByKey, mask: Tensor | None, batch: Tensor, dependents: Dependents) -> LevelScores:
+    """Return the scores of the pairs settled at a level and of all its pairs, and both without the mask.
+
+    A pair's free and dependent members are summed over the row by `_sums`; gradients go the way back by `_scattered`.
+    Only the rows that reach the level are computed, `rows` of them.
+    """
+    vectors, free, dependent, bag_pairs, reach = level
     if reach is not None:
         mask = None if mask is None else tf.gather(mask, reach)
     rows = batch if reach is None else tf.size(reach)
 
-    def back(scores: Tensor) -> Tensor:
+    def of_batch(scores: Tensor) -> Tensor:  # [rows] -> [batch]
         return scores if reach is None else tf.scatter_nd(reach[:, None], scores, [batch])
 
-    def share(upstream: Tensor) -> Tensor:
-        some = (upstream if reach is None else tf.gather(upstream, reach))[:, None]
-        return some if mask is None else some * mask
+    def spread(upstream: Tensor) -> Tensor:  # [batch] -> [rows, rank] or [rows, 1], the gradient of each coordinate
+        of_rows = (upstream if reach is None else tf.gather(upstream, reach))[:, None]
+        return of_rows if mask is None else of_rows * mask
 
-    def meet(vectors: Tensor) -> tuple[tuple[Tensor, ...], Callable[..., Tensor]]:
+    def scores_and_gradient(vectors: Tensor) -> tuple[tuple[Tensor, ...], Callable[..., Tensor]]:
         squares = tf.square(vectors)
         if mask is None:  # then one number a key will do
             squares = tf.reduce_sum(squares, axis=1, keepdims=True)
-        keys, total = tf.shape(vectors)[0], _sums(vectors, free, rows)
-        products = [0.5 * tf.square(total)], [0.5 * _sums(squares, free, rows)]
-        above = None
+        keys, free_sum = tf.shape(vectors)[0], _sums(vectors, free, rows)  # [rows, rank]
+        settled_products = [0.5 * tf.square(free_sum)]
+        settled_squares = [0.5 * _sums(squares, free, rows)]
+        above: tuple[list[Tensor], list[Tensor]] | None = None
         if dependent is not None:
-            higher = _sums(vectors, dependent, rows)
-            products[0].append(total * higher)
-            if both is not None:
-                own_free, own_dependent = tf.gather(vectors, both.free), tf.gather(vectors, both.dependent)
-                products[0].append(-tf.math.unsorted_segment_sum(own_free * own_dependent, both.rows, rows))
-            above = [0.5 * tf.square(higher)], [0.5 * _sums(squares, dependent, rows)]
+            dependent_sum = _sums(vectors, dependent, rows)  # [rows, rank]
+            settled_products.append(free_sum * dependent_sum)
+            if bag_pairs is not None:
+                bag_free, bag_dependent = (tf.gather(vectors, places) for places in bag_pairs[:2])  # [bags, rank]
+                of_bags = tf.math.unsorted_segment_sum(bag_free * bag_dependent, bag_pairs.rows, rows)
+                settled_products.append(-of_bags)
+            above = [0.5 * tf.square(dependent_sum)], [0.5 * _sums(squares, dependent, rows)]
         scores = []
         for factors in (None,) if mask is None else (mask, None):
-            settled = _add_up(*products, factors)
-            scores.append(back(settled))
+            settled = _add_up(settled_products, settled_squares, factors)
+            scores.append(of_batch(settled))
             if above is not None:
-                scores.append(back(settled + _add_up(*above, factors)))
+                scores.append(of_batch(settled + _add_up(*above, factors)))
 
         def gradient(*upstream: Tensor) -> Tensor:
-            top = share(upstream[0])
+            top = spread(upstream[0])
             if dependent is None:
-                return _scattered(top * total, free, keys) - vectors * _scattered(top, free, keys)
-            low, whole = share(upstream[1]), total + higher
-            to_dependent = low * whole if not is_joint(dependents) else low * whole + top * total
-            own = _scattered(top, free, keys) + _scattered(low, dependent, keys)  # a key is not its own partner
-            found = _scattered(top * whole, free, keys) + _scattered(to_dependent, dependent, keys) - vectors * own
-            if both is None:
-                return found
-            to_free = tf.gather(top, both.rows) * own_dependent
+                return _scattered(top * free_sum, free, keys) - vectors * _scattered(top, free, keys)
+            low, whole = spread(upstream[1]), free_sum + dependent_sum
+            to_free, to_dependent = level_gradients(top, low, free_sum, whole, dependents)  # [rows, rank]
+            to_keys = _scattered(to_free, free, keys) + _scattered(to_dependent, dependent, keys)
+            # a key is not its own partner: `level_gradients` with F - f and D - d
+            to_keys -= vectors * (_scattered(top, free, keys) + _scattered(low, dependent, keys))
+            if bag_pairs is None:
+                return to_keys
+            # nor are the free and the dependent vector of one bag
+            to_bag_free = tf.gather(top, bag_pairs.rows) * bag_dependent
             slope = low + top if is_joint(dependents) else low
-            to_both = tf.concat([to_free, tf.gather(slope, both.rows) * own_free], axis=0)
-            return tf.tensor_scatter_nd_sub(found, tf.concat([both.free, both.dependent], axis=0)[:, None], to_both)
+            to_bag_dependent = tf.gather(slope, bag_pairs.rows) * bag_free
+            places = tf.concat([bag_pairs.free, bag_pairs.dependent], axis=0)
+            to_bags = tf.concat([to_bag_free, to_bag_dependent], axis=0)
+            return tf.tensor_scatter_nd_sub(to_keys, places[:, None], to_bags)
 
         return tuple(scores), gradient
 
-    settled, *others = tf.custom_gradient(meet)(vectors)
+    scores = custom_gradient(scores_and_gradient)(vectors)
     if dependent is None:
-        unmasked = tf.stop_gradient(others[0]) if others else None
-        return Part(settled, tf.stop_gradient(settled), None if unmasked is None else (unmasked, unmasked))
-    every, *unmasked = others
-    return Part(settled, every, tuple(map(tf.stop_gradient, unmasked)) if unmasked else None)
-
-
-def _sums(vectors: Tensor, of: Occurrences, rows: Tensor) -> Tensor:
-    """[rows, rank]."""
-    return tf.sparse.segment_sum(vectors, of.places, of.rows, num_segments=rows)
-
-
-def _row_sums(vectors: Tensor, of: Occurrences, rows: Tensor) -> Tensor:
-    """`_sums`, with `_scattered` as its gradient."""
-    keys = tf.shape(vectors)[0]
-    sums = tf.custom_gradient(lambda x: (_sums(x, of, rows), lambda upstream: _scattered(upstream, of, keys)))
-    return sums(vectors)
-
-
-def _scattered(of_rows: Tensor, of: Occurrences, keys: Tensor) -> Tensor:
-    """What each key gets from its rows, [keys, rank]: the transpose of `_sums`."""
-    return tf.cond(
-        tf.size(of.places) > 0,
-        lambda: tf.raw_ops.SparseSegmentSumGrad(grad=of_rows, indices=of.places, segment_ids=of.rows, output_dim0=keys),
-        lambda: tf.zeros([keys, tf.shape(of_rows)[1]], of_rows.dtype),  # of no places the operation leaves memory as is
-    )
+        settled, *without_mask = scores
+        unmasked = None if mask is None else (tf.stop_gradient(without_mask[0]),) * 2
+        return LevelScores(settled, tf.stop_gradient(settled), unmasked)
+    settled, all_pairs, *without_mask = scores
+    return LevelScores(settled, all_pairs, tuple(map(tf.stop_gradient, without_mask)) if without_mask else None)
 
 
 def _add_up(products: Sequence[Tensor], squares: Sequence[Tensor], factors: Tensor | None) -> Tensor:
-    """The sum over the coordinates of products [rows, rank] less squares, [rows, rank] or [rows, 1]: [rows]."""
+    """Sum products [rows, rank] less squares, [rows, rank] or [rows, 1], over the coordinates: [rows]."""
     if factors is not None:
         return tf.reduce_sum((tf.add_n(products) - tf.add_n(squares)) * factors, axis=1)
     return tf.reduce_sum(tf.add_n(products), axis=1) - tf.reduce_sum(tf.add_n(squares), axis=1)
+
+
+# --- sums over rows and keys ----------------------------------------------------------------------------------------
+
+
+def _sums(vectors: Tensor, occurrences: Occurrences, rows: Tensor) -> Tensor:
+    """Return the sum of each row's vectors, [rows, rank]."""
+    return tf.sparse.segment_sum(vectors, occurrences.places, occurrences.rows, num_segments=rows)
+
+
+def _differentiable_sums(vectors: Tensor, occurrences: Occurrences, rows: Tensor) -> Tensor:
+    """`_sums`, with `_scattered` as its gradient."""
+    keys = tf.shape(vectors)[0]
+
+    def sums_and_gradient(vectors: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        return _sums(vectors, occurrences, rows), lambda upstream: _scattered(upstream, occurrences, keys)
+
+    return custom_gradient(sums_and_gradient)(vectors)
+
+
+def _scattered(of_rows: Tensor, occurrences: Occurrences, keys: Tensor) -> Tensor:
+    """Return what each key gets from its rows, [keys, rank]: the transpose of `_sums`."""
+    places, rows = occurrences
+    return tf.cond(
+        tf.size(places) > 0,
+        lambda: tf.raw_ops.SparseSegmentSumGrad(grad=of_rows, indices=places, segment_ids=rows, output_dim0=keys),
+        lambda: tf.zeros([keys, tf.shape(of_rows)[1]], of_rows.dtype),  # of no places the operation leaves memory as is
+    )

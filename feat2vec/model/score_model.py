@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -21,11 +20,11 @@ from keras import ops
 from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.model.extractors import Extracted, Extractor, LookupExtractor, Shape, build_extractor
-from feat2vec.model.group_vectors import add_groups, map_level, stack_columns, stack_linear, stack_vectors
+from feat2vec.model.group_vectors import add_groups, map_level, stack_key_vectors, stack_linear, stack_vectors
 from feat2vec.model.large_variables import are_aside, copy_to
 from feat2vec.model.mlp import SEED_STRIDE, MlpHead
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
-from feat2vec.model.pair_scores_by_key import keyed_submodels
+from feat2vec.model.pair_scores_by_key import submodels_by_key
 from feat2vec.model.sizes import key_sizes
 from feat2vec.model.weights_file import Lookup
 from feat2vec.schema.options import Mlp, Schema
@@ -130,7 +129,7 @@ class ScoreModel(keras.Model):
         Args:
             inputs: The entries of each group, [batch, width].
             training: Whether what training drops is dropped.
-            keyed: Whether lookups give each distinct key's vector once, in `Extracted.columns`, which only `score`
+            keyed: Whether lookups give each distinct key's vector once, in `Extracted.key_vectors`, which only `score`
                 takes.
 
         Returns:
@@ -215,7 +214,7 @@ class ScoreModel(keras.Model):
     def score(self, extracted: Sequence[Extracted], training: bool) -> Submodels:
         """The scores at every level, from each group's vectors."""
         partners = self._add_together(extracted)
-        if any(partner.columns for partner in partners):
+        if any(partner.key_vectors for partner in partners):
             return self._score_by_key(partners, training)
         levels = stack_vectors(partners, truncated=self.schema.model.levels.nested)  # [batch, partners, D_k]
         linear = stack_linear(partners, bias=self.schema.model.bias)  # [batch, partners]
@@ -229,14 +228,14 @@ class ScoreModel(keras.Model):
 
     def _score_by_key(self, partners: Sequence[Extracted], training: bool) -> Submodels:
         """The scores from the distinct keys' vectors."""
-        levels = stack_columns(partners, truncated=self.schema.model.levels.nested)
+        levels = stack_key_vectors(partners, truncated=self.schema.model.levels.nested)
         if self.schema.model.bias:
             linear = tf.add_n([partner.linear for partner in partners])  # [batch]
         else:
-            column = next(partner.columns[0] for partner in partners if partner.columns)
-            linear = tf.zeros(tf.shape(column.free), self.compute_dtype)
+            key_vectors = next(partner.key_vectors[0] for partner in partners if partner.key_vectors)
+            linear = tf.zeros(tf.shape(key_vectors.free), self.compute_dtype)
         masks = self.interaction_masks(tf.shape(linear)[0]) if training else None
-        return keyed_submodels(levels, linear + self.bias_or_zero(), self.schema.model.dependents, masks)
+        return submodels_by_key(levels, linear + self.bias_or_zero(), self.schema.model.dependents, masks)
 
     def _score_classes(self, levels: Sequence[Level]) -> Submodels:
         """The scores of the classes, [batch, classes]: each is a candidate for one more group."""
@@ -338,18 +337,14 @@ def run_extractor(
     extractor: Extractor, entries: Any, training: bool, seed: Callable[[], Any], *, keyed: bool = False
 ) -> Extracted:
     """A group's vectors, times its gain; `seed` is for the dropout of training."""
-    known = inspect.signature(extractor.call).parameters
-    options = {"training": training} if "training" in known else {}
-    if keyed and "keyed" in known:
-        options["keyed"] = True
-    if "seed" in known and training:
-        options["seed"] = seed()
-    extracted: Extracted = extractor(entries, **options)
+    drawn_seed = seed() if training and extractor.is_random else None
+    read = extractor.by_key if keyed else extractor
+    extracted: Extracted = read(entries, training=training, seed=drawn_seed)
     gain = extractor.spec.get("gain", 1.0)
     if gain != 1:
-        columns = tuple(column._replace(vectors=column.vectors * gain) for column in extracted.columns)
+        key_vectors = tuple(group._replace(vectors=group.vectors * gain) for group in extracted.key_vectors)
         levels = tuple(map_level(lambda part: part * gain, level) for level in extracted.levels)
-        return extracted._replace(levels=levels, columns=columns)
+        return extracted._replace(levels=levels, key_vectors=key_vectors)
     return extracted
 
 

@@ -5,6 +5,7 @@ An epoch's order follows from the seed and the epoch's number alone, so that any
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -128,11 +129,15 @@ class Batches:
 
         `endless` saves making an iterator for each epoch, which takes longer than a short epoch's steps.
         """
+        # TensorFlow never frees a generator's function, so it must not hold the rows. The dataset does, by `map` below.
+        reference = weakref.ref(self)
 
         def epochs() -> Iterator[tuple[Ints, Arrays]]:
+            batches = reference()
+            assert batches is not None
             while endless:
-                yield from self._next_epoch()
-            yield from self._next_epoch()
+                yield from batches._next_epoch()
+            yield from batches._next_epoch()
 
         columns = self.rows.shape[1] + len(self.joints)
         arrays = [tf.TensorSpec([None, columns], tf.int32)]

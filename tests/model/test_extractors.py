@@ -66,7 +66,8 @@ class ScaledExtractor(Headed):
         self.build_heads(self.shape.width, use_bias=False)
         super().build(input_shape)
 
-    def call(self, entries: Any) -> Extracted:
+    def call(self, entries: Any, training: bool = False, seed: Any = None) -> Extracted:
+        del training, seed
         present = ~tf.math.is_nan(entries[:, :1])
         features = tf.where(present, tf.cast(entries, self.compute_dtype), 0) * self.spec["factor"]
         return self.finish(features, tf.cast(present, features.dtype))

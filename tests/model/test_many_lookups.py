@@ -48,6 +48,7 @@ def trained(rows: Encoded, together: bool) -> tuple[list[Any], dict[str, list[fl
     model = Feat2Vec.from_encoder(rows.encoder)
     model.min_many_groups = 4
     model.compile(optimizers.named(rows.encoder.schema.training.optimizer.type, 0.1))
+    model.optimizer.min_tables = 4
     model.learn_from(rows)
     batches, held = (model.batches(rows, shuffle=some, together=together) for some in (True, False))
     assert (list(batches.tables) == [ENTRIES]) == together
@@ -55,12 +56,6 @@ def trained(rows: Encoded, together: bool) -> tuple[list[Any], dict[str, list[fl
     return [weight.numpy() for weight in model.weights], done.history
 
 
-@pytest.fixture
-def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optimizers, "MANY", 4)
-
-
-@pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in ("nce", "logistic") else pytest.mark.slow) for n in CASES]
 )
@@ -73,7 +68,6 @@ def test_what_is_learnt_at_once_is_what_is_learnt_one_by_one(name: str) -> None:
         np.testing.assert_allclose(many[1][key], losses, rtol=1e-4)
 
 
-@pytest.mark.usefixtures("few_are_many")
 def test_only_plain_lookups_are_many() -> None:
     def has_many(case: dict[str, Any], **options: Any) -> bool:
         groups = {name: {"column": name} for name in "abcd"} | {"a": {"column": "a", "extractor": options}}
@@ -139,17 +133,17 @@ def test_distinct_rows_of_several_tables_are_read_group_by_group() -> None:
 
 
 @pytest.mark.parametrize("optimizer", [SparseAdagrad, SparseAdam])
-def test_tables_that_are_updated_as_one_end_as_each_would(optimizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_that_are_updated_as_one_end_as_each_would(optimizer: Any) -> None:
     rng = np.random.default_rng(0)
     start = [rng.normal(size=(5 + i, 3)).astype(np.float32) for i in range(6)]
     gradients = [
         (rng.permutation(5)[: i % 4].astype(np.int64), rng.normal(size=(i % 4, 3)).astype(np.float32)) for i in range(6)
     ]
     ends = []
-    for many in (6, 7):
-        monkeypatch.setattr(optimizers, "MANY", many)
-        tables = [by_row(keras.Variable(one)) for one in start]
+    for min_tables in (6, 7):
+        tables = [by_row(keras.Variable(numbers)) for numbers in start]
         chosen = optimizer(0.1)
+        chosen.min_tables = min_tables
         for _ in range(3):
             chosen.apply([Rows(tf.constant(ids), tf.constant(values)) for ids, values in gradients], tables)
         ends.append([one.numpy().tobytes() for one in (*tables, *chosen.variables)])

@@ -162,23 +162,40 @@ def test_duplicates_are_summed_before_they_are_squared() -> None:
     assert sum_duplicates(tf.IndexedSlices(tf.zeros([0, 4]), tf.zeros([0], tf.int64))).values.shape == (0, 4)
 
 
-def test_ids_marked_as_distinct_are_not_summed_again_unless_two_gathers_meet() -> None:
+def test_ids_that_are_read_as_distinct_are_not_summed_again_unless_two_reads_meet() -> None:
     table = tf.Variable(tf.ones([5, 2]))
 
     @tf.function
-    def ids_of(parts: int) -> Any:
+    def ids_of(reads: int) -> Any:
         with tf.GradientTape() as tape:
-            some = [tf.gather(table, optimizers.distinct(tf.constant([3, 1]))) for _ in range(parts)]
-            loss = tf.add_n([tf.reduce_sum(part) for part in some])
+            vectors = [optimizers.read_rows(table, tf.constant([3, 1])) for _ in range(reads)]
+            loss = tf.add_n([tf.reduce_sum(part) for part in vectors])
         summed = sum_duplicates(tape.gradient(loss, table))
         kinds = {op.type for op in tf.compat.v1.get_default_graph().get_operations()}
         return summed.ids, summed.values, tf.constant("Unique" in kinds)
 
-    for parts in (1, 2):
-        ids, values, unique = ids_of(parts)
+    for reads in (1, 2):
+        ids, values, unique = ids_of(reads)
         assert ids.numpy().tolist() == [3, 1]
-        np.testing.assert_array_equal(values, np.full((2, 2), parts))
-        assert bool(unique) == (parts == 2)
+        np.testing.assert_array_equal(values, np.full((2, 2), reads))
+        assert bool(unique) == (reads == 2)
+
+
+def test_distinct_rows_have_the_gradient_of_a_gather() -> None:
+    table = keras.Variable(np.arange(10, dtype=np.float32).reshape(5, 2))
+    ids = tf.constant([3, 1])
+
+    def gradient(read: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(read()))
+        return tf.convert_to_tensor(tape.gradient(loss, table.value))
+
+    expected = gradient(lambda: tf.gather(table.value, ids))
+    inside = tf.function(lambda: gradient(lambda: optimizers.read_rows(table, ids)))
+    of_a_function = tf.function(lambda: optimizers.read_rows(table, ids))
+    marked = gradient(lambda: tf.gather(table.value, optimizers.distinct(ids)))
+    for got in (inside(), gradient(of_a_function), gradient(lambda: optimizers.read_rows(table, ids)), marked):
+        np.testing.assert_array_equal(got, expected)
 
 
 @BOTH
@@ -561,10 +578,14 @@ def test_more_than_one_replica_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         SparseAdagrad(0.1).apply([tf.ones([1])], [tf.Variable([1.0])])
 
 
-def test_the_module_imports_nothing_else_of_feat2vec() -> None:
-    tree = ast.parse(Path(optimizers.__file__).read_text(encoding="utf-8"))
-    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.split(".")[0] for name in names} == {
-        "__future__", "collections", "dataclasses", "keras", "tensorflow", "typing", "warnings",
+def test_the_package_imports_nothing_else_of_feat2vec() -> None:
+    names = set()
+    for path in Path(optimizers.__file__).parent.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        names |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    ours = {name for name in names if name.startswith("feat2vec.")}
+    assert all(name.startswith("feat2vec.model.optimizers.") for name in ours)
+    assert {name.split(".")[0] for name in names - ours} == {
+        "__future__", "collections", "keras", "tensorflow", "typing", "warnings",
     }  # fmt: skip

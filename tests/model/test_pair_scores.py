@@ -26,7 +26,14 @@ from feat2vec.model.pair_scores import (
     submodels,
     truncated,
 )
-from feat2vec.model.pair_scores_by_key import Both, Column, Keyed, Occurrences, keyed_submodels, side_by_side
+from feat2vec.model.pair_scores_by_key import (
+    BagPairs,
+    KeyVectors,
+    LevelByKey,
+    Occurrences,
+    side_by_side,
+    submodels_by_key,
+)
 from tests import reference
 from tests.reference import Array, BagRow
 
@@ -51,7 +58,7 @@ def active(part: Tensor) -> npt.NDArray[np.bool_]:
     return found
 
 
-def keyed(levels: Sequence[Level]) -> list[Keyed]:
+def keyed(levels: Sequence[Level]) -> list[LevelByKey]:
     """Each vector as a key's, in the order of rows; the last level has only the rows that reach it."""
     found = []
     for level in levels:
@@ -61,15 +68,17 @@ def keyed(levels: Sequence[Level]) -> list[Keyed]:
         own = occurrences(free, 0)
         if dependent is None:
             reach, rows = tf.unique(own.rows)
-            found.append(Keyed(tf.constant(parts[0]), own._replace(rows=rows), reach=reach))
+            found.append(LevelByKey(tf.constant(parts[0]), own._replace(rows=rows), reach=reach))
             continue
         assert level.dependent is not None
         parts.append(level.dependent.numpy()[dependent])
         places = [np.cumsum(free).reshape(free.shape) - 1, np.cumsum(dependent).reshape(free.shape) - 1 + count]
         bags = free & dependent
-        both = Both(*(tf.constant(x.astype(np.int32)) for x in (places[0][bags], places[1][bags], np.nonzero(bags)[0])))
+        both = BagPairs(
+            *(tf.constant(x.astype(np.int32)) for x in (places[0][bags], places[1][bags], np.nonzero(bags)[0]))
+        )
         vectors = tf.constant(np.concatenate(parts))
-        found.append(Keyed(vectors, own, occurrences(dependent, count), both if bags.any() else None))
+        found.append(LevelByKey(vectors, own, occurrences(dependent, count), both if bags.any() else None))
     return found
 
 
@@ -78,10 +87,10 @@ def occurrences(there: npt.NDArray[np.bool_], start: int) -> Occurrences:
     return Occurrences(tf.constant(places), tf.constant(np.nonzero(there)[0].astype(np.int32)))
 
 
-def scored(levels: Sequence[Level] | Sequence[Keyed], *args: Any) -> Submodels:
+def scored(levels: Sequence[Level] | Sequence[LevelByKey], *args: Any) -> Submodels:
     """`submodels` of vectors in either form."""
-    if isinstance(levels[0], Keyed):
-        return keyed_submodels(cast(list[Keyed], levels), *args)
+    if isinstance(levels[0], LevelByKey):
+        return submodels_by_key(cast(list[LevelByKey], levels), *args)
     return submodels(cast(list[Level], levels), *args)
 
 
@@ -99,9 +108,9 @@ def spread(levels: Sequence[Level], grads: Sequence[Tensor]) -> list[Array]:
     return found
 
 
-def parts_of(levels: Sequence[Level] | Sequence[Keyed]) -> list[Tensor]:
-    if isinstance(levels[0], Keyed):
-        return [level.vectors for level in cast(list[Keyed], levels)]
+def parts_of(levels: Sequence[Level] | Sequence[LevelByKey]) -> list[Tensor]:
+    if isinstance(levels[0], LevelByKey):
+        return [level.vectors for level in cast(list[LevelByKey], levels)]
     return [part for level in cast(list[Level], levels) for part in level if part is not None]
 
 
@@ -588,15 +597,15 @@ def test_levels_without_occurrences_and_without_rows() -> None:
     none = Occurrences(tf.zeros([0], tf.int32), tf.zeros([0], tf.int32))
     nobody = tf.zeros([0], tf.int32)
     levels = [
-        Keyed(tf.zeros([0, 2], tf.float64), none, none),
-        Keyed(tf.zeros([0, 3], tf.float64), none, reach=nobody),
+        LevelByKey(tf.zeros([0, 2], tf.float64), none, none),
+        LevelByKey(tf.zeros([0, 3], tf.float64), none, reach=nobody),
     ]
     for batch in (0, 3):
         linear = tf.ones([batch], tf.float64)
-        for score in keyed_submodels(levels, linear).scores:
+        for score in submodels_by_key(levels, linear).scores:
             np.testing.assert_array_equal(score, np.ones(batch))
         grads = gradients(
-            lambda linear: tf.reduce_sum(keyed_submodels(levels, linear).scores[-1]), parts_of(levels), linear
+            lambda linear: tf.reduce_sum(submodels_by_key(levels, linear).scores[-1]), parts_of(levels), linear
         )
         assert [grad.shape for grad in grads] == [(0, 2), (0, 3)]
 
@@ -612,10 +621,10 @@ def test_keys_that_occur_in_no_row_learn_nothing(masked: bool) -> None:
 
         def total(*vectors: Tensor) -> Tensor:
             levels = [
-                side_by_side([Column(vectors[0], none, none)]),
-                side_by_side([Column(vectors[1], none)], sparse=True),
+                side_by_side([KeyVectors(vectors[0], none, none)]),
+                side_by_side([KeyVectors(vectors[1], none)], sparse=True),
             ]
-            scores = keyed_submodels(levels, tf.zeros([3], tf.float64), "joint", masks).scores
+            scores = submodels_by_key(levels, tf.zeros([3], tf.float64), "joint", masks).scores
             return tf.add_n([tf.reduce_sum(score) for score in scores])
 
         for grad in gradients(total, vectors, *vectors):
@@ -640,9 +649,9 @@ def test_a_key_learns_from_all_of_its_rows(dependents: interactions.Dependents, 
         for k in range(2):
             free, dependent = ([tf.constant(np.where(chosen, ids, 0)[:, g], tf.int32) for g in range(groups)]
                                for chosen in (top == k, top > k))  # fmt: skip
-            some = [Column(tables[g][k], free[g], dependent[g] if k == 0 else None) for g in range(groups)]
+            some = [KeyVectors(tables[g][k], free[g], dependent[g] if k == 0 else None) for g in range(groups)]
             levels.append(side_by_side(some, sparse=k > 0))
-        return keyed_submodels(levels, linear, dependents, masks)
+        return submodels_by_key(levels, linear, dependents, masks)
 
     def by_vectors(tables: Sequence[Sequence[Tensor]]) -> Submodels:
         levels = []
@@ -681,10 +690,12 @@ def test_of_a_sparse_level_only_the_rows_that_reach_it_are_computed() -> None:
     place[[5, 900]] = [1, 2]
     again = np.where(place == 1, 1, 0).astype(np.int32)
     vectors = tf.random.stateless_normal([2, 64], [0, 0])
-    level = side_by_side([Column(vectors, tf.constant(place)), Column(vectors, tf.constant(again))], sparse=True)
+    level = side_by_side(
+        [KeyVectors(vectors, tf.constant(place)), KeyVectors(vectors, tf.constant(again))], sparse=True
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tf.sparse, "segment_sum", watched)
-        (score,) = keyed_submodels([level], tf.zeros([1000])).scores
+        (score,) = submodels_by_key([level], tf.zeros([1000])).scores
     assert max(seen) == 2 * 64
     assert np.flatnonzero(score).tolist() == [5]
     assert float(score[5]) == pytest.approx(float(tf.reduce_sum(vectors[0] ** 2)), rel=1e-5)
@@ -753,8 +764,9 @@ def test_mistakes_have_messages() -> None:
         cross(around[:1], around)
 
 
-def test_it_imports_keras_and_nothing_of_feat2vec() -> None:
+def test_it_imports_keras_and_of_feat2vec_only_how_gradients_are_given() -> None:
     tree = ast.parse(Path(interactions.__file__).read_text())
     found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     found |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    assert found == {"__future__", "collections.abc", "functools", "itertools", "typing", "keras"}
+    ours = "feat2vec.custom_gradients"
+    assert found == {"__future__", "collections.abc", "functools", "itertools", "typing", "keras", ours}

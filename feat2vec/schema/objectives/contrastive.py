@@ -72,13 +72,15 @@ def n_pair(rivals: Tensor) -> Tensor:
     """
     from keras import ops
 
+    from feat2vec.custom_gradients import custom_gradient
+
     def forward(rivals: Tensor) -> tuple[Tensor, Any]:
         probability = ops.softmax(rivals)
         right = ops.one_hot(0, ops.shape(rivals)[-1], dtype=rivals.dtype)  # [1 + k]
         loss = largest(rivals) - rivals[..., 0] - ops.log(largest(probability))
         return loss, lambda upstream: (probability - right) * ops.expand_dims(upstream, -1)
 
-    return ops.custom_gradient(forward)(rivals)
+    return custom_gradient(forward)(rivals)
 
 
 def _side_by_side(logits: Noisy, kept: Tensor | None) -> Tensor:

@@ -103,6 +103,8 @@ def soft_cross_entropy(scores: Tensor, probability: Tensor) -> Tensor:
     """
     from keras import ops
 
+    from feat2vec.custom_gradients import custom_gradient
+
     def forward(scores: Tensor, probability: Tensor) -> tuple[Tensor, Any]:
         softmax, top = ops.softmax(scores), largest(scores)
         below = ops.where(probability > 0, scores - ops.expand_dims(top, -1), 0.0)  # 0 times -inf is NaN
@@ -114,7 +116,7 @@ def soft_cross_entropy(scores: Tensor, probability: Tensor) -> Tensor:
 
         return loss, gradient
 
-    return ops.custom_gradient(forward)(scores, probability)
+    return custom_gradient(forward)(scores, probability)
 
 
 def largest(values: Tensor) -> Tensor:

@@ -1,0 +1,256 @@
+"""What all extractors share: their arguments, what they return, tables, and the registry of their layers.
+
+An extractor of one's own is a class derived from `Headed`, `LookupExtractor` or `Extractor`, registered by
+`@feat2vec.layer(name)`. It makes its weights in `build(input_shape=None)` and its vectors in
+`call(entries, training=False, seed=None)`, which returns an `Extracted`:
+
+    @feat2vec.layer("scaled")
+    class ScaledExtractor(feat2vec.extractors.Headed):
+        def build(self, input_shape=None):
+            self.build_heads(self.shape.width, use_bias=False)
+            super().build(input_shape)
+
+        def call(self, entries, training=False, seed=None):
+            present = tf.cast(~tf.math.is_nan(entries[:, :1]), entries.dtype)
+            return self.finish(tf.where(present > 0, entries, 0) * self.spec["factor"], present)
+
+One that draws random numbers in training also sets `is_random = True`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from feat2vec.model.large_variables import TableStart, are_aside, is_table
+from feat2vec.model.optimizers import by_row, read_rows
+from feat2vec.model.optimizers.rows import Variable
+from feat2vec.model.pair_scores import Level, Tensor
+from feat2vec.model.pair_scores_by_key import KeyVectors
+from feat2vec.schema.extractor_options import ExtractorSpec
+
+UNSEEN = 1  # the first id that has a vector
+
+
+class Shape(NamedTuple):
+    """What a fitted group says about its layer.
+
+    Args:
+        width: how many numbers an entry has.
+        sizes: |F_k|, the number of keys that reach level k, for each level; the unseen key is one of F_1.
+        weighted: whether the second half of an entry is the weights of the items in the first.
+
+    """
+
+    width: int
+    sizes: tuple[int, ...] = ()
+    weighted: bool = False
+
+
+class Extracted(NamedTuple):
+    """What an extractor returns for entries [batch, width].
+
+    Args:
+        levels: the group's vectors at each level, [batch, D_k].
+        linear: the group's linear term, [batch]; None without bias.
+        square: what the option `l2` counts: |v|^2 summed over the occurrences of the active factors, those of keys and
+            of tokens. Not dense weights, which all rows share.
+        linear_square: what `l2_linear` counts: the squares of linear terms over their occurrences.
+        key_vectors: in place of levels, what `by_key` returns: vectors that are read once a key.
+
+    """
+
+    levels: tuple[Level, ...]
+    linear: Tensor
+    square: Tensor
+    linear_square: Tensor = 0.0
+    key_vectors: tuple[KeyVectors, ...] = ()
+
+
+class Extractor(keras.layers.Layer):
+    """The base of all extractors.
+
+    Args:
+        spec: the options in the schema.
+        shape: a `Shape`, from the data.
+        dims: the rank D_k of each level.
+        bias: whether there is a linear term.
+        scale: the standard deviation of keys' vectors at the start.
+        **kwargs: those of `keras.layers.Layer`.
+
+    """
+
+    is_random: ClassVar[bool] = False  # whether `call` draws random numbers in training, and so takes a seed
+
+    def __init__(
+        self,
+        spec: Mapping[str, Any],
+        shape: Sequence[Any],
+        dims: Sequence[int],
+        bias: bool = False,
+        scale: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.spec, self.dims, self.bias, self.scale = dict(spec), tuple(dims), bias, scale
+        self.shape = Shape(int(shape[0]), tuple(shape[1]), bool(shape[2]))
+
+    def call(self, entries: Tensor, training: bool = False, seed: Tensor | None = None) -> Extracted:
+        """Return the vectors of entries.
+
+        Args:
+            entries: [batch, width].
+            training: whether this is a training step.
+            seed: two integers for the random numbers of a training step, so that it can be repeated; None outside of
+                training, or if the extractor is not `is_random`.
+
+        """
+        raise NotImplementedError(f"{type(self).__name__} needs a method `call`")
+
+    def by_key(self, entries: Tensor, training: bool = False, seed: Tensor | None = None) -> Extracted:
+        """Return what `call` does; with `key_vectors` in place of levels if the vectors can be read once a key."""
+        extracted: Extracted = self(entries, training=training, seed=seed)
+        return extracted
+
+    def params(self) -> int:
+        """Count every weight, frozen ones too."""
+        return int(self.count_params())
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments."""
+        width, sizes, weighted = self.shape
+        shape = [width, list(sizes), weighted]
+        arguments = {"spec": dict(self.spec), "shape": shape, "dims": list(self.dims), "bias": self.bias}
+        return {**super().get_config(), **arguments, "scale": self.scale}
+
+    def needed(self, seed: Tensor | None) -> Tensor:
+        """Return the seed; raise a ValueError if there is none."""
+        if seed is None:
+            raise ValueError(f"{self.name}: dropout needs a `seed` of two integers. Received: seed=None")
+        return seed
+
+    # --- tables -----------------------------------------------------------------------------------------------------
+
+    def add_table(self, size: int, dim: int, name: str, unseen: bool, scale: float = 0.1) -> Variable:
+        """Add a table [size, dim] to gather rows from; the first row is zero if it is the unseen key's.
+
+        The table is never cast as a whole, as autocasting would.
+        """
+        start = TableStart(scale, unseen)
+        return by_row(self.add_weight(shape=(size, dim), initializer=start, name=name, autocast=False))
+
+    def gather(self, table: Variable, rows: Tensor) -> Tensor:
+        """Read rows of a table: ResourceGather on the variable, whose gradient is a `tf.IndexedSlices`."""
+        return tf.cast(tf.gather(table.value, rows), self.compute_dtype)
+
+    def gather_distinct(self, table: Variable, rows: Tensor) -> Tensor:
+        """Read rows that do not repeat: the optimizer need not look for repeated ones."""
+        return tf.cast(read_rows(table, rows), self.compute_dtype)
+
+    # --- saving -----------------------------------------------------------------------------------------------------
+
+    def save_own_variables(self, store: Any) -> None:
+        """Save as Keras does; while tables are aside, an empty array stands for each."""
+        super().save_own_variables(_StoreWithoutTables(store) if are_aside() else store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load as Keras does; tables that are aside are left as they are."""
+        if not are_aside():
+            super().load_own_variables(store)
+            return
+        for key, variable in self._variables_by_key():
+            if not is_table(variable):
+                variable.assign(store[key])
+
+    def saved_tables(self) -> dict[str, Variable]:
+        """Return the tables that are saved and loaded in pieces, by the keys that Keras has for them."""
+        saves_so = type(self).save_own_variables is Extractor.save_own_variables
+        loads_so = type(self).load_own_variables is Extractor.load_own_variables
+        if not (saves_so and loads_so):  # a layer of the user's that saves in its own way
+            return {}
+        return {key: variable for key, variable in self._variables_by_key() if is_table(variable)}
+
+    def _variables_by_key(self) -> list[tuple[str, Variable]]:
+        """The layer's own variables, without those of layers inside, by Keras' keys."""
+        variables = [*self._trainable_variables, *self._non_trainable_variables]
+        return [(str(i), variable) for i, variable in enumerate(variables)]
+
+
+class _StoreWithoutTables:
+    """What Keras saves a layer's variables to, for all but the tables."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+    def __setitem__(self, key: str, variable: Variable) -> None:
+        self.store[key] = np.zeros((0, *variable.shape[1:]), variable.dtype) if is_table(variable) else variable
+
+
+# --- the registry ---------------------------------------------------------------------------------------------------
+
+
+LAYERS: dict[str, type[Extractor]] = {}
+LayerClass = TypeVar("LayerClass", bound=type[Extractor])
+
+
+def layer(name: str) -> Callable[[LayerClass], LayerClass]:
+    """Register the layer of an extractor.
+
+    Args:
+        name: the extractor's name in schemas, under which `feat2vec.extractor` has registered its options.
+
+    Returns:
+        A decorator for a class derived from `Extractor`.
+
+    Raises:
+        ValueError: if the name has another layer already.
+
+    Example:
+        >>> @feat2vec.layer("example")
+        ... class Example(feat2vec.extractors.LookupExtractor):
+        ...     pass
+        >>> feat2vec.extractors.LAYERS["example"] is Example
+        True
+
+    """
+
+    def register(cls: LayerClass) -> LayerClass:
+        before = LAYERS.get(name, cls)
+        if (before.__module__, before.__qualname__) != (cls.__module__, cls.__qualname__):  # a reload is no conflict
+            raise ValueError(f"the extractor {name!r} has a layer already, {before}. Received: {cls}")
+        LAYERS[name] = keras.saving.register_keras_serializable("feat2vec", name)(cls)
+        return cls
+
+    return register
+
+
+def build_extractor(
+    spec: ExtractorSpec, shape: Shape, dims: Sequence[int], bias: bool, name: str, scale: float = 0.1
+) -> Extractor:
+    """Return the layer of a group, without weights yet.
+
+    Args:
+        spec: the extractor's options.
+        shape: what the fitted group says about its layer.
+        dims: the rank of each level.
+        bias: whether there is a linear term.
+        name: the layer's name.
+        scale: the standard deviation of keys' vectors at the start.
+
+    Raises:
+        ValueError: if no layer is registered for the extractor.
+
+    Example:
+        >>> from feat2vec.specs import Vector
+        >>> feat2vec.extractors.build_extractor(Vector(), Shape(width=5), [2], bias=False, name="image").name
+        'image'
+
+    """
+    if spec.type not in LAYERS:
+        remedy = f"register one with feat2vec.layer({spec.type!r})"
+        raise ValueError(f"the extractor {spec.type!r} has no layer; {remedy}. Received: {spec!r}")
+    return LAYERS[spec.type](spec.model_dump(mode="json"), shape, dims, bias, scale, name=name)

@@ -1,0 +1,198 @@
+"""A vector for each key, and bags of keys as sums of their vectors."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from feat2vec.model.extractors.bags import Bags, Items, bag_weights, count_squares, sum_bags
+from feat2vec.model.extractors.base import UNSEEN, Extracted, Extractor, layer
+from feat2vec.model.optimizers import by_row
+from feat2vec.model.pair_scores import Level, Tensor
+from feat2vec.model.pair_scores_by_key import KeyVectors, key_vectors_of
+
+
+class Tops(NamedTuple):
+    """The highest level that a key reaches, counted from 0."""
+
+    of_keys: Tensor  # [keys], of the distinct keys
+    of_items: Tensor  # [items]
+
+
+class LevelKeys(NamedTuple):
+    """The distinct keys of a batch that reach a level."""
+
+    rows: Tensor  # [reaching keys], their rows in the level's table
+    counts: Tensor  # [reaching keys], how often each occurs
+    places: Tensor | None  # [keys], where a key is among them; None where all keys reach the level
+
+
+@layer("lookup")
+class LookupExtractor(Extractor):
+    """A vector for each key and level. The keys of level k are a prefix of the ids, so its table is just shorter.
+
+    Level 1 has a row for unseen keys, zero until training meets one, then one for each key; the levels above have only
+    keys. A bag's items are summed, each times its weight; `mean` divides by the sum of the weights, `sqrtn` by the root
+    of the sum of their squares. Its arguments are those of `Extractor`.
+
+    A table is read once a call, at its distinct keys: so what the optimizer gets is summed by key already.
+    """
+
+    is_random = True
+
+    def build(self, input_shape: object = None) -> None:
+        """Make a table a level, and the linear terms."""
+        del input_shape
+        self.tables = [
+            self.add_table(size, dim, f"table_{level}", unseen=level == 1, scale=self.scale)
+            for level, (size, dim) in enumerate(zip(self.shape.sizes, self.dims, strict=True), start=1)
+        ]
+        if self.bias:
+            size = self.shape.sizes[0]
+            self.linear = by_row(self.add_weight(shape=(size, 1), initializer="zeros", name="linear", autocast=False))
+        super().build(None)
+
+    def call(self, entries: Tensor, training: bool = False, seed: Tensor | None = None) -> Extracted:
+        """Return the vectors of bags: ids [batch, width], or ids and then weights if the group is weighted."""
+        bags = self._bags(entries, training, seed)
+        linear, linear_square = self._linear_terms(bags)
+        tops = self._tops(bags)
+        levels, squares = [], []
+        for level in range(len(self.tables)):
+            keys, vectors = self._read(level, bags, tops)
+            squares.append(count_squares(vectors, keys.counts))
+            levels.append(self._level(level, vectors, keys, bags, tops))
+        return Extracted(tuple(levels), linear, tf.add_n(squares), linear_square)
+
+    def by_key(self, entries: Tensor, training: bool = False, seed: Tensor | None = None) -> Extracted:
+        """Return what `call` does, with `key_vectors` in place of levels.
+
+        The vectors of a group with one item a row are read no more than once a key. Of bags, which have a sum a row,
+        the last level has only the rows that reach it.
+        """
+        with tf.name_scope(self.name):  # as Keras does in `__call__`
+            bags = self._bags(entries, training, seed)
+            linear, linear_square = self._linear_terms(bags)
+            tops = self._tops(bags)
+            is_bag = bags.items.weights is not None or entries.shape[1] != 1
+            key_vectors, squares = [], []
+            for level in range(len(self.tables)):
+                keys, vectors = self._read(level, bags, tops)
+                squares.append(count_squares(vectors, keys.counts))
+                if not is_bag:
+                    key_vectors.append(self._vectors_of_keys(level, vectors, keys, bags, tops))
+                elif self._is_last(level) and level > 0:
+                    key_vectors.append(self._sums_that_reach_the_last_level(vectors, keys, bags, tops))
+                else:
+                    key_vectors.append(key_vectors_of(self._level(level, vectors, keys, bags, tops)))
+            return Extracted((), linear, tf.add_n(squares), linear_square, tuple(key_vectors))
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _bags(self, entries: Tensor, training: bool, seed: Tensor | None) -> Bags:
+        """Find the items and the distinct keys of entries; in training without the items that are dropped."""
+        width = entries.shape[1] or tf.shape(entries)[1]  # bags of new rows may be wider
+        width = width // 2 if self.shape.weighted else width
+        ids, weights = entries[:, :width], None
+        rate = self.spec.get("item_dropout", 0.0)
+        if training and rate:
+            keep = tf.random.stateless_uniform(tf.shape(ids), self.needed(seed)) >= rate
+            ids = tf.where(keep, ids, 0)
+        if self.shape.weighted:
+            weights = tf.cast(tf.bitcast(entries[:, width:], tf.float32), self.compute_dtype)
+        weights, scale = bag_weights(ids, weights, self.spec["combiner"], self.compute_dtype)
+        flat_ids = tf.reshape(ids, [-1])  # [batch * width]
+        places = tf.where(flat_ids > 0)[:, 0]  # [items]
+        keys, key_of_item, counts = tf.unique_with_counts(tf.gather(flat_ids, places))
+        bag_of_item = tf.truncatediv(tf.cast(places, tf.int32), width)  # `//` takes four times as long
+        if weights is not None:
+            weights = tf.gather(tf.reshape(weights, [-1, 1]), places)  # [items, 1]
+        items = Items(key_of_item, bag_of_item, weights)
+        return Bags(keys, tf.cast(counts, self.compute_dtype), items, scale, tf.shape(entries)[0])
+
+    def _linear_terms(self, bags: Bags) -> tuple[Tensor | None, Tensor]:
+        """Return the linear terms [batch], None without bias, and the sum of their squares over the occurrences."""
+        if not self.bias:
+            return None, 0.0
+        terms = self.gather_distinct(self.linear, bags.ids - UNSEEN)  # [keys, 1]
+        square = count_squares(terms, bags.counts)
+        return bags.sum(terms)[:, 0], square
+
+    def _read(self, level: int, bags: Bags, tops: Tops | None) -> tuple[LevelKeys, Tensor]:
+        """Return the keys that reach a level, and their vectors [reaching keys, D_k]."""
+        keys = LevelKeys(bags.ids - UNSEEN, bags.counts, None)
+        if level > 0 and tops is not None:
+            reaches = tops.of_keys >= level
+            active = tf.where(reaches)[:, 0]
+            places = tf.cumsum(tf.cast(reaches, tf.int32)) - 1
+            # one row less than at level 1, as there is none for unseen keys
+            keys = LevelKeys(tf.gather(keys.rows - 1, active), tf.gather(bags.counts, active), places)
+        return keys, self.gather_distinct(self.tables[level], keys.rows)
+
+    # --- levels -----------------------------------------------------------------------------------------------------
+
+    def _is_last(self, level: int) -> bool:
+        return level == len(self.tables) - 1
+
+    def _tops(self, bags: Bags) -> Tops | None:
+        """Return the top levels; None where there is one level."""
+        if len(self.tables) == 1:
+            return None
+        number = bags.ids - (UNSEEN + 1)  # -1 for an unseen one, whose top level is the first
+        reached = [tf.cast((number >= 0) & (number < size), tf.int32) for size in self.shape.sizes[1:]]
+        of_keys = tf.add_n(reached)
+        return Tops(of_keys, tf.gather(of_keys, bags.items.keys))
+
+    def _level(self, level: int, vectors: Tensor, keys: LevelKeys, bags: Bags, tops: Tops | None) -> Level:
+        """Return the bags' sums at a level, [batch, D_k] each: of keys that end here, and of those that go higher."""
+        items = self._items(level, keys, bags, tops)
+        if self._is_last(level):
+            return Level(bags.sum(vectors, items))
+        free, dependent = tf.split(sum_bags(vectors, items, 2 * bags.batch), 2)
+        return Level(bags.scaled(free), bags.scaled(dependent))
+
+    def _items(self, level: int, keys: LevelKeys, bags: Bags, tops: Tops | None) -> Items:
+        """Return the items to sum at a level, with their keys as places among those that reach it.
+
+        Below the last level the items that end there come first; those that go higher follow, in bags of their own.
+        """
+        if tops is None:
+            return bags.items
+        items = bags.items.at(tf.where(tops.of_items == level)[:, 0])
+        if not self._is_last(level):
+            higher = bags.items.at(tf.where(tops.of_items > level)[:, 0])
+            items = items.followed_by(higher._replace(bags=higher.bags + bags.batch))
+        return items if keys.places is None else items._replace(keys=tf.gather(keys.places, items.keys))
+
+    # --- vectors by key ---------------------------------------------------------------------------------------------
+
+    def _vectors_of_keys(
+        self, level: int, vectors: Tensor, keys: LevelKeys, bags: Bags, tops: Tops | None
+    ) -> KeyVectors:
+        """Return the keys' vectors at a level, and where a row's own is."""
+        key_of_row = tf.scatter_nd(bags.items.bags[:, None], bags.items.keys + 1, [bags.batch])  # 0 for none
+        if tops is None:
+            return KeyVectors(vectors, key_of_row)
+        places = tf.range(tf.size(tops.of_keys)) if keys.places is None else keys.places
+        free = _of_rows(tf.where(tops.of_keys == level, places + 1, 0), key_of_row)
+        if self._is_last(level):
+            return KeyVectors(vectors, free)
+        return KeyVectors(vectors, free, _of_rows(tf.where(tops.of_keys > level, places + 1, 0), key_of_row))
+
+    def _sums_that_reach_the_last_level(
+        self, vectors: Tensor, keys: LevelKeys, bags: Bags, tops: Tops | None
+    ) -> KeyVectors:
+        """Return the sums of the bags that have an item at the last level, and where a row's own is."""
+        items = self._items(len(self.tables) - 1, keys, bags, tops)
+        reaching_rows, bag_of_item = tf.unique(items.bags)
+        sums = sum_bags(vectors, items._replace(bags=bag_of_item), tf.size(reaching_rows))
+        if bags.scale is not None:
+            sums *= tf.gather(bags.scale, reaching_rows)
+        places = tf.range(1, tf.size(reaching_rows) + 1)
+        return KeyVectors(sums, tf.scatter_nd(reaching_rows[:, None], places, [bags.batch]))
+
+
+def _of_rows(numbers: Tensor, key_of_row: Tensor) -> Tensor:
+    """Return the number of each row's key, `numbers` [keys]; 0 where a row has none: [batch]."""
+    return tf.gather(tf.concat([[0], numbers], axis=0), key_of_row)

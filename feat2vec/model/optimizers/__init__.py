@@ -1,0 +1,74 @@
+"""Row-sparse Adagrad and Adam: a step gathers, updates and scatters only the rows that it touches.
+
+Keras' own Adagrad and Adam touch every row of every table in every step. Here a gradient that arrives as
+`tf.IndexedSlices` (what a `tf.gather` on a variable gives) has its duplicate ids summed first, and costs what its
+distinct ids cost. A dense gradient takes Keras' dense update, number for number.
+
+A row is *touched* when its id is in the gradient, even with a gradient of zeros. An untouched row keeps its bytes,
+and so do its slots. A row of zeros that only ever gets gradients of zeros stays zero, so padding needs no care.
+
+Open `base.py` first; then `adagrad.py` or `adam.py`. Another optimizer is a file like these and a line in `OPTIMIZERS`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from feat2vec.model.optimizers.adagrad import SparseAdagrad, adagrad_rows
+from feat2vec.model.optimizers.adam import SparseAdam, adam_rows
+from feat2vec.model.optimizers.base import RowSparse, require
+from feat2vec.model.optimizers.rows import (
+    BY_ROW,
+    Rows,
+    by_row,
+    distinct,
+    is_by_row,
+    read_rows,
+    resource_of,
+    sum_duplicates,
+)
+
+OPTIMIZERS: dict[str, type[RowSparse]] = {"adagrad": SparseAdagrad, "adam": SparseAdam}
+
+
+def named(name: str, learning_rate: Any, batch_size: int = 1, **arguments: Any) -> RowSparse:
+    """Return the optimizer that a schema calls `name`, for batches of a size.
+
+    Args:
+        name: `adagrad` or `adam`.
+        learning_rate: a number or a Keras schedule.
+        batch_size: rows of a batch, over which the loss is a mean. It is the unit of Adagrad's accumulators.
+        **arguments: others of the optimizer's class.
+
+    Raises:
+        ValueError: if there is no optimizer of that name, or an argument has no meaning.
+
+    Example:
+        >>> named("adagrad", 0.05, batch_size=100).row_scale
+        0.01
+
+    """
+    require(name in OPTIMIZERS, f"optimizer.type: use one of {', '.join(OPTIMIZERS)}", repr(name))
+    rate = learning_rate if callable(learning_rate) else float(learning_rate)  # Keras takes no int
+    if name == "adagrad":
+        arguments = {"row_scale": 1 / batch_size, **arguments}
+    return OPTIMIZERS[name](rate, **arguments)
+
+
+__all__ = [
+    "BY_ROW",
+    "OPTIMIZERS",
+    "RowSparse",
+    "Rows",
+    "SparseAdagrad",
+    "SparseAdam",
+    "adagrad_rows",
+    "adam_rows",
+    "by_row",
+    "distinct",
+    "is_by_row",
+    "named",
+    "read_rows",
+    "resource_of",
+    "sum_duplicates",
+]

@@ -1,0 +1,195 @@
+"""What the row-sparse optimizers share: which arguments they take, pairing, clipping, and one update a table."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import keras
+import tensorflow as tf
+
+from feat2vec.model.optimizers.rows import Rows, Variable, by_row, is_by_row, sum_duplicates
+from feat2vec.model.optimizers.several_tables import MIN_TABLES, RowUpdate, row_updates
+
+Gradient: TypeAlias = Any  # a tensor of the variable's shape, a tf.IndexedSlices, or None
+REFUSED = {
+    "weight_decay": "it would touch every row in every step; put L2 into the loss (training.l2)",
+    "use_ema": "its average would touch every row in every step; give a schema training.averaging",
+    "gradient_accumulation_steps": "its accumulators are dense; use a larger batch",
+    "loss_scale_factor": "it is for float16; train in float32 (the `float32` dtype policy)",
+}
+
+
+class RowSparse(keras.optimizers.Optimizer):
+    """What the row-sparse optimizers share: duplicate ids, tables in shards, clipping by the dense gradient's norm.
+
+    `build`, `apply` and `apply_gradients` take a list of shards wherever they take a variable, for gradients too
+    (`tf.nn.embedding_lookup`'s "div" rule or any other: a shard's gradient has the shard's own row numbers). Where
+    the first of these calls has lists, `clipnorm` bounds the norm of the whole table.
+
+    A subclass makes its slots in `build_slots` and its steps in `update_rows` and `update_step`.
+    """
+
+    saves_slots = True  # whether they are in the file of a model that Keras saves
+    min_tables = MIN_TABLES  # of the same kind, that are updated at once
+
+    def __init__(self, learning_rate: Any, **kwargs: Any) -> None:
+        for argument, reason in REFUSED.items():
+            value = kwargs.get(argument)
+            require(not value, f"{type(self).__name__} takes no `{argument}`: {reason}", f"{argument}={value!r}")
+        kwargs.setdefault("name", type(self).__name__)  # not counted up by Keras: a saved model holds it
+        super().__init__(learning_rate=learning_rate, **kwargs)
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Create the slots of variables, or of lists of shards."""
+        if self.built:
+            return
+        numbered_shards = _flatten(variables)
+        shards = [shard for _, shard in numbered_shards]
+        self._table_numbers = tuple(number for number, _ in numbered_shards)
+        super().build(shards)
+        self.build_slots(shards)
+
+    def build_slots(self, variables: list[Variable]) -> None:
+        """Create the slots of a flat list of variables."""
+        raise NotImplementedError
+
+    def update_rows(self, update: RowUpdate, learning_rate: Any) -> None:
+        """Make a step for rows of tables of one kind."""
+        raise NotImplementedError
+
+    def save_own_variables(self, store: Any) -> None:
+        """Save as Keras does, unless `saves_slots` is false."""
+        if self.saves_slots:
+            super().save_own_variables(store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load as Keras does; a file without slots, such as a run's, leaves them as new."""
+        if len(store.keys()):
+            super().load_own_variables(store)
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+        """Update the variables; one that has no gradient stays as it is, with a warning.
+
+        Args:
+            grads: a gradient for each variable, or a list of them for a list of shards.
+            trainable_variables: the variables; those of `build` by default.
+
+        Raises:
+            ValueError: if gradients and variables do not match, or a variable cannot be updated by rows.
+
+        """
+        if len(grads) == 0:
+            return
+        variables = self._variables_to_update(trainable_variables)
+        pairs = self._pair_up(grads, variables)
+        gradients = [sum_duplicates(g) if isinstance(g, tf.IndexedSlices) else g for g, _ in pairs]
+        values = [g.values if isinstance(g, Rows) else g for g in gradients]
+        values = self._clip(values, [self._table_numbers[self.index(variable)] for _, variable in pairs])
+        learning_rate = self.learning_rate
+        by_rows: list[tuple[Rows, Variable]] = []
+        for (_, variable), gradient, value in zip(pairs, gradients, values, strict=True):
+            if isinstance(gradient, Rows):
+                by_rows.append((Rows(gradient.ids, value), variable))
+            else:
+                self.update_step(value, variable, learning_rate)
+        for update in row_updates(by_rows, self.min_tables):
+            self.update_rows(update, learning_rate)
+        for _, variable in pairs:
+            if getattr(variable, "constraint", None) is not None:
+                variable.assign(variable.constraint(variable))
+        self.iterations.assign_add(1)
+
+    def _variables_to_update(self, trainable_variables: Sequence[Any] | None) -> Sequence[Any]:
+        """Return the variables of a call of `apply`, and build on them if that has not happened."""
+        where = f"{type(self).__name__}.apply"
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        rule = f"{where} sums no gradients across replicas; use one device or ParameterServerStrategy"
+        require(replicas == 1, rule, f"{replicas} replicas")
+        variables = trainable_variables or self._trainable_variables
+        require(len(variables) > 0, f"{where}: pass the variables, or call build(variables) before", "gradients alone")
+        if not self.built:
+            with tf.init_scope():
+                self.build(variables)
+        return variables
+
+    def _pair_up(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[tuple[Gradient, Variable]]:
+        """Return (gradient, variable) for each variable, or shard, that has a gradient."""
+        where = f"{type(self).__name__}.apply"
+        gradients, shards = ([leaf for _, leaf in _flatten(nested)] for nested in (grads, variables))
+        lengths = f"{len(gradients)} gradients, {len(shards)} variables"
+        require(len(gradients) == len(shards), f"{where}: give a gradient for each variable and shard", lengths)
+        pairs, missing = [], []
+        for gradient, variable in zip(gradients, shards, strict=True):
+            if gradient is None:
+                missing.append(variable.name)
+            else:
+                pairs.append((gradient, variable))
+        require(len(pairs) > 0, f"{where}: no variable has a gradient; is the loss connected to any?", "only None")
+        if missing:
+            warnings.warn(f"{where}: no gradient for {missing}, which stay as they are", stacklevel=3)
+        for gradient, variable in pairs:
+            name = f"{where}: '{variable.name}'"
+            is_float8 = getattr(variable, "overwrite_with_gradient", False)
+            require(not is_float8, f"{name} is for float8; train in float32", "overwrite_with_gradient")
+            is_bounded = getattr(variable, "constraint", None) is not None
+            by_rows = isinstance(gradient, tf.IndexedSlices)
+            rule = f"{name} has a constraint, which would touch all rows"
+            require(not (is_bounded and by_rows), rule, "a row-sparse gradient")
+        return pairs
+
+    def index(self, variable: Variable) -> int:
+        """Return the place of a variable in the flat list that the optimizer was built on."""
+        try:
+            return int(self._get_variable_index(variable))
+        except KeyError:
+            rule = f"{type(self).__name__} was not built on this variable; make a new optimizer for new variables"
+            raise ValueError(f"{rule}. Received: '{variable.name}' {tuple(variable.shape)}") from None
+
+    def _clip(self, values: list[tf.Tensor], table_numbers: list[int]) -> list[tf.Tensor]:
+        """Clip gradients by Keras' formulas in Keras' order, so that a clipped step is Keras' step.
+
+        Values with the same table number are shards of one table.
+        """
+        if self.clipnorm and self.clipnorm > 0:
+            bounds = {}
+            for number in dict.fromkeys(table_numbers):
+                shards = [value for value, of in zip(values, table_numbers, strict=True) if of == number]
+                bounds[number] = tf.maximum(_norm(shards), self.clipnorm)
+            return [value * self.clipnorm / bounds[of] for value, of in zip(values, table_numbers, strict=True)]
+        if self.global_clipnorm and self.global_clipnorm > 0:
+            norm = _norm(values)
+            # norm - norm: a norm that is not finite makes NaN, not zero
+            scale = self.global_clipnorm * tf.minimum(1.0 / norm, 1.0 / self.global_clipnorm) + (norm - norm)
+            return [value * tf.cast(scale, value.dtype) for value in values]
+        if self.clipvalue and self.clipvalue > 0:
+            return [tf.clip_by_value(value, -self.clipvalue, self.clipvalue) for value in values]
+        return values
+
+
+def mark_slot(slot: Variable, variable: Variable) -> Variable:
+    """Return a slot, marked as a table if its variable is one."""
+    return by_row(slot) if is_by_row(variable) else slot
+
+
+def _norm(values: list[tf.Tensor]) -> tf.Tensor:
+    """The norm of all values together."""
+    widest = max((value.dtype for value in values), key=lambda dtype: dtype.size)
+    squares = [tf.cast(tf.reduce_sum(tf.square(value)), widest) for value in values]
+    return tf.sqrt(tf.reduce_sum(tf.stack(squares)))
+
+
+def _flatten(tables: Iterable[Any]) -> list[tuple[int, Any]]:
+    """Return (the table's number, shard) for each shard of each table."""
+    numbered_shards = []
+    for number, table in enumerate(tables):
+        shards = table if isinstance(table, list | tuple) else [table]
+        numbered_shards += [(number, shard) for shard in shards]
+    return numbered_shards
+
+
+def require(holds: bool, rule: str, received: str) -> None:
+    """Raise a ValueError with the rule and what was received, unless the rule holds."""
+    if not holds:
+        raise ValueError(f"{rule}. Received: {received}")
