@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from feat2vec.arrays import Ints
 from feat2vec.encode.array_files import Array
 from feat2vec.encode.codecs import Codec, CodecFit, Entries, Tally, codec_fit
 from feat2vec.encode.columns import check_columns, columns_of, present_groups
@@ -33,7 +34,7 @@ from feat2vec.encode.workspace import DEFAULT_SIZES, MEMORY, PieceSizes, Workspa
 from feat2vec.errors import UserError, listed
 from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.reading import read_schema
-from feat2vec.table.stages import STAGE_BYTES, Ints, Stage, stages
+from feat2vec.table.stages import STAGE_BYTES, Stage, stages
 from feat2vec.table.table import open_table
 from feat2vec.writing import folder_place, new_folder
 

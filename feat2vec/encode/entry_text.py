@@ -12,14 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feat2vec.arrays import Floats
 from feat2vec.encode.array_files import Array
 from feat2vec.encode.codecs import Codec, ItemsCodec, NumbersCodec
 from feat2vec.encode.scaling import ColumnScale
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
 from feat2vec.schema.extractor_options import TokensSpec
 from feat2vec.schema.options import Group
-from feat2vec.table.keys import spell_floats
-from feat2vec.table.stages import Floats
+from feat2vec.table.spelling import spell_floats
 
 NOT_SEEN = "<unseen>"  # no token: it has signs that separate words
 SHOWN_NUMBERS = 4  # of a vector

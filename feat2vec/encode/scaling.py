@@ -10,9 +10,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from feat2vec.arrays import Floats
 from feat2vec.encode.array_files import ArrayFile
 from feat2vec.errors import UserError
-from feat2vec.table.stages import Floats, Kind
+from feat2vec.table.kinds import Kind
 
 Scale = Literal["standard", "minmax", "log1p", "quantile", "none"]
 KNOTS = 1001  # quantiles that the `quantile` scale keeps

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from feat2vec.arrays import Ints
 from feat2vec.encode.array_files import Array, ArrayFile
 from feat2vec.encode.vocabulary import FIRST, Vocabulary
 from feat2vec.encode.vocabulary_fit import VocabularyFit
@@ -18,8 +19,9 @@ from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.schema.options import Schema
 from feat2vec.table.keys import Items, items_of
+from feat2vec.table.kinds import is_list, kind_of_keys
 from feat2vec.table.numbers import numbers_of
-from feat2vec.table.stages import Ints, Stage, is_list, kind_of_keys
+from feat2vec.table.stages import Stage
 from feat2vec.table.table import Table
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from feat2vec.arrays import Ints
 from feat2vec.encode.array_files import Array, ArrayFile, SpilledArray, file_name
 from feat2vec.encode.codecs import Codec, Entries, Tally
 from feat2vec.encode.distinct_entries import Packing, Values, number_entries
@@ -16,7 +17,7 @@ from feat2vec.encode.vocabulary import FIRST, UNSEEN, Vocabulary
 from feat2vec.encode.workspace import Workspace
 from feat2vec.schema.extractor_options import ItemsSpec
 from feat2vec.schema.options import Group
-from feat2vec.table.stages import Ints, Stage
+from feat2vec.table.stages import Stage
 
 MISSING = -1  # the value id of a row without an entry
 

@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feat2vec.arrays import Ints
 from feat2vec.encode.parquet_files import read_parquet
 from feat2vec.schema.levels import Levels
-from feat2vec.table.keys import respell, respell_large, respell_rounded
-from feat2vec.table.stages import MISSING_NUMBERS, Ints, Kind
+from feat2vec.table.kinds import MISSING_NUMBERS, Kind
+from feat2vec.table.spelling import respell, respell_large, respell_rounded
 
 PADDING, UNSEEN, FIRST = 0, 1, 2  # ids; FIRST is that of the most frequent key
 FEW_KEYS = 16  # keys are few if the vocabulary has more than this many times as many

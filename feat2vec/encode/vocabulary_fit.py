@@ -10,9 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feat2vec.arrays import Ints
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN, Counts, Vocabulary
-from feat2vec.table.keys import respell
-from feat2vec.table.stages import MISSING_NUMBERS, Ints, Kind, concat
+from feat2vec.table.columns import concat
+from feat2vec.table.kinds import MISSING_NUMBERS, Kind
+from feat2vec.table.spelling import respell
 
 NUMERAL = r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?"
 HELD_KEY_BYTES = 64 << 20  # of distinct keys in memory; more are counted by DuckDB

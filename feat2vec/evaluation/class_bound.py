@@ -15,7 +15,7 @@ from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.contrastive_bound import Bound, contrastive_bound
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.space.embed import Embedder
-from feat2vec.table.stages import is_list
+from feat2vec.table.kinds import is_list
 from feat2vec.table.table import open_table
 
 Floats = npt.NDArray[np.float32]

@@ -15,7 +15,7 @@ from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.ranks import Ints
 from feat2vec.space.geometry import blocks, dense, is_keyed, known
-from feat2vec.table.keys import MANY
+from feat2vec.table.keys import UNLIMITED
 from feat2vec.table.stages import Stage
 from feat2vec.table.table import Table, open_table
 from feat2vec.training.run_folder import TrainedRun
@@ -124,7 +124,7 @@ def _true_keys(encoder: Encoder, target: str, codec: ItemsCodec, stage: Stage) -
     a model sees of them.
     """
     group = encoder.schema.groups[target]
-    unbounded = group.model_copy(update={"extractor": group.extractor.model_copy(update={"max_items": MANY})})
+    unbounded = group.model_copy(update={"extractor": group.extractor.model_copy(update={"max_items": UNLIMITED})})
     items = parse_items(stage, unbounded, codec.edges, codec.kind)
     ids = codec.vocabulary.ids(items.keys)[items.codes]  # [items]
     rows = np.repeat(np.arange(stage.rows), items.lengths)  # [items]

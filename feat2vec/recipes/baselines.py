@@ -19,7 +19,8 @@ from feat2vec.recipes.recipe import CorpusSpec
 from feat2vec.schema.extractor_options import TokensSpec
 from feat2vec.schema.options import Schema
 from feat2vec.space.geometry import is_keyed
-from feat2vec.table.stages import is_list, is_text, stages
+from feat2vec.table.kinds import is_list, is_text
+from feat2vec.table.stages import stages
 from feat2vec.table.table import Table
 from feat2vec.training.run_folder import TrainedRun
 

@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import TokensSpec
-from feat2vec.table.keys import MANY, tokens_of
-from feat2vec.table.stages import concat, flatten, is_list, stages
+from feat2vec.table.columns import concat, flatten
+from feat2vec.table.keys import UNLIMITED, tokens_of
+from feat2vec.table.kinds import is_list
+from feat2vec.table.stages import stages
 from feat2vec.table.table import Table
 
 Ints = npt.NDArray[np.signedinteger[Any]]
@@ -45,7 +47,7 @@ class Corpus:
                 encoded = items.cast(pa.string()).combine_chunks().dictionary_encode()
                 codes, keys = concat([encoded.indices]), encoded.dictionary
             else:
-                text_tokens = tokens_of(stage, column, TokensSpec(type="words", max_tokens=MANY))
+                text_tokens = tokens_of(stage, column, TokensSpec(type="words", max_tokens=UNLIMITED))
                 sentence_lengths, codes, keys = text_tokens.lengths, text_tokens.codes, text_tokens.keys
             word_numbers = np.array(
                 [number_of_word.setdefault(key, len(number_of_word)) for key in keys.to_pylist()], np.int32

@@ -20,25 +20,15 @@ from feat2vec.table.columns import concat, flatten, floats_of
 from feat2vec.table.dates import dates_of
 from feat2vec.table.kinds import is_list
 from feat2vec.table.spelling import (
-    DECIMAL,
-    LONG,
-    MANY_DIGITS,
-    respell,
-    respell_large,
-    respell_rounded,
     spell_decimals,
     spell_floats,
     spell_times,
 )
 from feat2vec.table.stages import Stage, refuse_first, refuse_unless_text
 
-__all__ = ["BETWEEN_WORDS", "UNLIMITED", "WEEKDAYS", "Items", "items_of", "tokens_of"]
-__all__ += ["DECIMAL", "LONG", "MANY", "MANY_DIGITS"]  # old addresses, until rooms use the new
-__all__ += ["respell", "respell_large", "respell_rounded", "spell_floats"]
-
 BETWEEN_WORDS = r"[^\p{L}\p{M}\p{N}_]+"
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-MANY = UNLIMITED = 2**31 - 1
+UNLIMITED = 2**31 - 1
 NOT_A_KEY = "a key must be finite; write null for a missing one"
 
 

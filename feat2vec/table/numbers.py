@@ -13,10 +13,6 @@ from feat2vec.table.dates import dates_from_text, days_of
 from feat2vec.table.kinds import Kind, is_list, is_text, kind_of_type
 from feat2vec.table.parsing import parse_text, trimmed
 from feat2vec.table.stages import Stage, refuse_first
-from feat2vec.table.vectors import vectors_of
-
-__all__ = ["numbers_of"]
-__all__ += ["trimmed", "vectors_of"]  # old addresses, until rooms use the new
 
 NOT_A_NUMBER = "write null for a missing number, or set `nan: missing`"
 NEEDED = "a number is needed; text is for `extractor: lookup`, or for the objective softmax"

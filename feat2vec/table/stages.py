@@ -9,15 +9,9 @@ from typing import NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.arrays import Floats, Ints
 from feat2vec.errors import UserError
-from feat2vec.table.columns import concat, flatten
-from feat2vec.table.kinds import MISSING_NUMBERS, Kind, is_list, is_text, kind_of_keys, kind_of_type
+from feat2vec.table.kinds import is_list, is_text
 from feat2vec.table.table import Batch, Table
-
-__all__ = ["Stage", "refuse_first", "refuse_unless_text", "stages"]
-__all__ += ["MISSING_NUMBERS", "Floats", "Ints", "Kind", "concat", "flatten"]  # old addresses, until rooms use the new
-__all__ += ["is_list", "is_text", "kind_of_keys", "kind_of_type"]
 
 STAGE_BYTES = 128 << 20
 STAGE_ROWS = 1 << 22

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feat2vec.arrays import Floats
 from feat2vec.encode.scaling import KNOTS, ColumnFeed, ColumnScale, Scale, fit_scale, quantiles
 from feat2vec.errors import UserError
-from feat2vec.table.stages import Floats
 from tests import reference
 
 SCALES: list[Scale] = ["standard", "minmax", "log1p", "quantile", "none"]

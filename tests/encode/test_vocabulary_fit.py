@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feat2vec.encode.vocabulary import FIRST, UNSEEN
-from feat2vec.table.stages import Kind
+from feat2vec.table.kinds import Kind
 from tests import reference
 from tests.encode.vocabularies import counts_of, fitted, strings
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.encode.vocabulary_fit import VocabularyFit
-from feat2vec.table.stages import Kind
+from feat2vec.table.kinds import Kind
 
 
 def strings(keys: Sequence[str]) -> pa.StringArray:

@@ -9,13 +9,15 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from feat2vec.arrays import Floats, Ints
 from feat2vec.encode.codecs.entries import Entries, Tally
 from feat2vec.encode.vocabulary import PADDING
 from feat2vec.schema.extractor_options import ItemsSpec, TokensSpec
 from feat2vec.schema.options import Group
 from feat2vec.table.keys import Items, items_of, tokens_of
+from feat2vec.table.kinds import Kind
 from feat2vec.table.numbers import numbers_of
-from feat2vec.table.stages import Floats, Ints, Kind, Stage
+from feat2vec.table.stages import Stage
 
 LARGEST_ID = np.iinfo(np.int32).max
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 import pyarrow as pa
 
+from feat2vec.arrays import Ints
 from feat2vec.encode.array_files import ROWS_PER_PIECE, Array, ArrayFile, SpilledArray, is_finite
 from feat2vec.encode.codecs.entries import Entries, Facts
 from feat2vec.encode.codecs.item_rows import binned, first_items, pack, parse_items, without_padding
@@ -19,8 +20,9 @@ from feat2vec.encode.workspace import Workspace
 from feat2vec.schema.extractor_options import ExtractorSpec, ItemsSpec, TokensSpec
 from feat2vec.schema.options import Group
 from feat2vec.table.keys import Items
+from feat2vec.table.kinds import Kind, kind_of_keys
 from feat2vec.table.numbers import numbers_of
-from feat2vec.table.stages import Ints, Kind, Stage, kind_of_keys
+from feat2vec.table.stages import Stage
 
 
 @dataclass(frozen=True)

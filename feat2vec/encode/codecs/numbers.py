@@ -10,14 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from feat2vec.arrays import Floats
 from feat2vec.encode.array_files import Array, ArrayFile, is_finite
 from feat2vec.encode.codecs.entries import Entries, Facts, Tally
 from feat2vec.encode.scaling import ColumnFeed, ColumnScale, fit_scale
 from feat2vec.encode.workspace import Workspace
 from feat2vec.schema.extractor_options import NumbersSpec
 from feat2vec.schema.options import Group
+from feat2vec.table.kinds import Kind
 from feat2vec.table.numbers import numbers_of
-from feat2vec.table.stages import Floats, Kind, Stage
+from feat2vec.table.stages import Stage
 from feat2vec.table.types import FIRST_DAY, LAST_DAY
 
 

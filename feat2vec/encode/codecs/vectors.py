@@ -14,8 +14,8 @@ from feat2vec.encode.codecs.entries import Entries, Facts, Present, Tally
 from feat2vec.encode.vocabulary import is_count
 from feat2vec.encode.workspace import Workspace
 from feat2vec.schema.options import Group
-from feat2vec.table.numbers import vectors_of
 from feat2vec.table.stages import Stage
+from feat2vec.table.vectors import vectors_of
 
 MOST_NUMBERS = 2**31  # of an entry
 

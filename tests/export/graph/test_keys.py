@@ -14,7 +14,7 @@ from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.export.graph.keys import GraphVocabulary
 from feat2vec.export.graph.saved_model import SIGNATURE, save
 from feat2vec.model.large_variables import tables_aside
-from feat2vec.table.keys import spell_floats
+from feat2vec.table.spelling import spell_floats
 
 
 @pytest.mark.parametrize("kind", ["number", "text"])
