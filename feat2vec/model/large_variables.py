@@ -18,26 +18,27 @@ import tensorflow as tf
 
 from feat2vec.encode.array_files import Array
 from feat2vec.model.optimizers import is_by_row, resource_of
+from feat2vec.model.optimizers.rows import Variable
 
-PIECE = 4 << 20  # bytes that are moved at a time
+BYTES_PER_PIECE = 4 << 20  # that are moved at a time
 _ASIDE: ContextVar[bool] = ContextVar("feat2vec_tables_aside", default=False)
 
 
 # --- rows of variables ----------------------------------------------------------------------------------------------
 
 
-def pieces(variable: Any) -> Iterator[tuple[slice, Array]]:
-    """The rows of a variable in pieces, to be read before the next one is taken; a small one is one piece."""
+def pieces(variable: Variable, piece: int = BYTES_PER_PIECE) -> Iterator[tuple[slice, Array]]:
+    """Yield the rows of a variable in pieces of so many bytes, each to be read before the next; a small one is one."""
     resource = resource_of(variable)
-    if resource.shape.rank == 0 or _bytes(resource) <= PIECE:
+    if resource.shape.rank == 0 or _bytes(resource) <= piece:
         yield slice(None), resource.numpy()
         return
-    for rows in row_slices(resource.shape, resource.dtype.as_numpy_dtype):
+    for rows in row_slices(resource.shape, resource.dtype.as_numpy_dtype, piece):
         taken = resource.sparse_read(tf.range(rows.start, rows.stop))
         yield rows, np.asarray(memoryview(taken))
 
 
-def put(variable: Any, rows: slice, values: Array) -> None:
+def put(variable: Variable, rows: slice, values: Array) -> None:
     """Write some rows of a variable in place."""
     resource = resource_of(variable)
     tensor = tf.convert_to_tensor(np.asarray(values, resource.dtype.as_numpy_dtype))
@@ -47,45 +48,46 @@ def put(variable: Any, rows: slice, values: Array) -> None:
         resource.scatter_update(tf.IndexedSlices(tensor, tf.range(rows.start, rows.stop)))
 
 
-def assign(variable: Any, values: Array) -> None:
+def assign(variable: Variable, values: Array, piece: int = BYTES_PER_PIECE) -> None:
     """Write a whole variable; a table in place."""
     resource = resource_of(variable)
-    if not is_by_row(variable) or _bytes(resource) <= PIECE:
+    if not is_by_row(variable) or _bytes(resource) <= piece:
         put(variable, slice(None), values)
         return
-    for rows in row_slices(values.shape, values.dtype):
+    for rows in row_slices(values.shape, values.dtype, piece):
         put(variable, rows, values[rows])
 
 
-def copy_to(variable: Any, source: Any) -> None:
+def copy_to(variable: Variable, source: Variable, piece: int = BYTES_PER_PIECE) -> None:
     """Write another variable's numbers into one of its shape."""
-    for rows, values in _whole_or_by_row(source):
+    for rows, values in _whole_or_by_row(source, piece):
         put(variable, rows, values)
 
 
-def copies(variables: Sequence[Any]) -> list[Array]:
+def copies(variables: Sequence[Variable], piece: int = BYTES_PER_PIECE) -> list[Array]:
     """An array of each variable's numbers."""
     arrays = [np.empty(variable.shape, resource_of(variable).dtype.as_numpy_dtype) for variable in variables]
-    keep(variables, arrays)
+    keep(variables, arrays, piece)
     return arrays
 
 
-def keep(variables: Sequence[Any], arrays: Sequence[Array]) -> None:
+def keep(variables: Sequence[Variable], arrays: Sequence[Array], piece: int = BYTES_PER_PIECE) -> None:
     """Write each variable's numbers into its array."""
     for variable, array in zip(variables, arrays, strict=True):
-        for rows, values in pieces(variable):
+        for rows, values in pieces(variable, piece):
             array[rows if array.ndim else ()] = values
 
 
 class Kept:
     """The numbers of variables in a file, where they take no memory: written again whenever they are kept."""
 
-    def __init__(self, path: Path, variables: Sequence[Any]) -> None:
-        self.path, self.variables, self.full = path, list(variables), False
+    def __init__(self, path: Path, variables: Sequence[Variable], piece: int = BYTES_PER_PIECE) -> None:
+        self.path, self.variables, self.piece = path, list(variables), piece
+        self.full = False  # whether the file holds the numbers
 
     def keep(self) -> None:
         """Write what the variables hold now."""
-        self.write(values for variable in self.variables for _, values in pieces(variable))
+        self.write(values for variable in self.variables for _, values in pieces(variable, self.piece))
 
     def write(self, numbers: Iterable[Array]) -> None:
         """Write all of the variables' numbers, in their order."""
@@ -99,8 +101,8 @@ class Kept:
         for variable, numbers in zip(self.variables, self.arrays(), strict=True):
             if not _bytes(resource_of(variable)):
                 continue  # a level that no key reaches
-            if is_by_row(variable) and _bytes(resource_of(variable)) > PIECE:
-                for rows, values in zip(row_slices(*_kind(variable)), numbers, strict=True):
+            if is_by_row(variable) and _bytes(resource_of(variable)) > self.piece:
+                for rows, values in zip(row_slices(*_kind(variable), self.piece), numbers, strict=True):
                     put(variable, rows, values)
             else:
                 put(variable, slice(None), np.concatenate(list(numbers)).reshape(variable.shape))
@@ -114,7 +116,7 @@ class Kept:
 
     def _rows(self, start: int, shape: Sequence[int], dtype: Any) -> Iterator[Array]:
         row = int(np.prod(shape[1:], dtype=np.int64))
-        for rows in row_slices(shape, dtype) if shape else [slice(0, 1)]:
+        for rows in row_slices(shape, dtype, self.piece) if shape else [slice(0, 1)]:
             offset = start + rows.start * row * dtype.itemsize
             values = np.fromfile(self.path, dtype, (rows.stop - rows.start) * row, offset=offset)
             yield values.reshape(-1, *shape[1:])
@@ -125,39 +127,41 @@ def _kind(variable: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return tuple(resource.shape), np.dtype(resource.dtype.as_numpy_dtype)
 
 
-def swap(variables: Sequence[Any], arrays: Sequence[Array]) -> None:
+def swap(variables: Sequence[Variable], arrays: Sequence[Array], piece: int = BYTES_PER_PIECE) -> None:
     """Exchange the numbers of variables and arrays."""
     for variable, array in zip(variables, arrays, strict=True):
-        for rows, values in _whole_or_by_row(variable):
+        for rows, values in _whole_or_by_row(variable, piece):
             place = rows if array.ndim else ()
             before = np.array(values)
             put(variable, rows, array[place])
             array[place] = before
 
 
-def swap_average(variables: Sequence[Any], averages: Sequence[Array], share: float) -> None:
+def swap_average(
+    variables: Sequence[Variable], averages: Sequence[Array], share: float, piece: int = BYTES_PER_PIECE
+) -> None:
     """Put averages + share * (variables - averages) into the variables, and what they held into the arrays."""
     for variable, average in zip(variables, averages, strict=True):
-        for rows, values in _whole_or_by_row(variable):
+        for rows, values in _whole_or_by_row(variable, piece):
             place = rows if average.ndim else ()
             before = np.array(values)
             put(variable, rows, average[place] + share * (before - average[place]))
             average[place] = before
 
 
-def _whole_or_by_row(variable: Any) -> Iterator[tuple[slice, Array]]:
+def _whole_or_by_row(variable: Variable, piece: int) -> Iterator[tuple[slice, Array]]:
     """A table in pieces, another variable whole: rows that are written one by one make each later read a copy."""
     if is_by_row(variable):
-        yield from pieces(variable)
+        yield from pieces(variable, piece)
     else:
         yield slice(None), resource_of(variable).numpy()
 
 
-def row_slices(shape: Sequence[int], dtype: Any) -> Iterator[slice]:
-    """Slices of rows that hold PIECE bytes, or one row."""
+def row_slices(shape: Sequence[int], dtype: Any, piece: int = BYTES_PER_PIECE) -> Iterator[slice]:
+    """Return slices of rows that hold at most `piece` bytes, or one row."""
     total = int(shape[0])
     row = int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
-    step = max(PIECE // max(row, 1), 1)
+    step = max(piece // max(row, 1), 1)
     return (slice(at, min(at + step, total)) for at in range(0, total, step))
 
 
@@ -188,8 +192,8 @@ class TableStart(keras.initializers.Initializer):
     Philox draws by a counter, four normal numbers for each count, so that any piece can be drawn alone.
     """
 
-    def __init__(self, stddev: float, unseen: bool) -> None:
-        self.stddev, self.unseen = stddev, unseen
+    def __init__(self, stddev: float, unseen: bool, piece: int = BYTES_PER_PIECE) -> None:
+        self.stddev, self.unseen, self.piece = stddev, unseen, piece
         self.seed = keras.initializers.RandomNormal().seed  # the next of Keras' own
 
     def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
@@ -205,13 +209,13 @@ class TableStart(keras.initializers.Initializer):
         low, high = (int(word) for word in counter.numpy())
         tensor, table = empty(shape, dtype)
         flat = table.reshape(-1)
-        for some in row_slices([len(flat)], flat.dtype):
-            at = (low + (high << 64) + some.start // 4) % (1 << 128)
+        for numbers in row_slices([len(flat)], flat.dtype, self.piece):
+            at = (low + (high << 64) + numbers.start // 4) % (1 << 128)
             words = tf.constant(np.array([at % (1 << 64), at >> 64], np.uint64))
             drawn = tf.raw_ops.StatelessRandomNormalV2(
-                shape=[some.stop - some.start], key=key, counter=words, alg=1, dtype=dtype
+                shape=[numbers.stop - numbers.start], key=key, counter=words, alg=1, dtype=dtype
             )
-            flat[some] = drawn * self.stddev + 0.0
+            flat[numbers] = drawn * self.stddev + 0.0
         if self.unseen:
             table[:1] *= 0
         return tensor

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from feat2vec.model import large_variables as module
 from feat2vec.model.large_variables import (
     Kept,
     TableStart,
@@ -42,16 +41,14 @@ def variables(seed: int) -> list[Any]:
     return made
 
 
-@pytest.fixture(autouse=True)
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIECE", 256)
+PIECE = 256  # bytes: small, so that tables are in several
 
 
 def test_pieces_put_together_are_the_variable() -> None:
     for variable in variables(0):
         array = np.full(variable.shape, np.nan, np.float32)
         count = 0
-        for rows, values in pieces(variable):
+        for rows, values in pieces(variable, PIECE):
             array[rows if array.ndim else ()] = values
             count += 1
         np.testing.assert_array_equal(array, variable.numpy())
@@ -61,19 +58,19 @@ def test_pieces_put_together_are_the_variable() -> None:
 def test_variables_are_kept_written_and_exchanged() -> None:
     some, others = variables(0), variables(1)
     first, second = ([variable.numpy() for variable in each] for each in (some, others))
-    kept = copies(some)
-    swap(others, kept)
+    kept = copies(some, PIECE)
+    swap(others, kept, PIECE)
     for variable, array, a, b in zip(others, kept, first, second, strict=True):
         np.testing.assert_array_equal(variable.numpy(), a)
         np.testing.assert_array_equal(array, b)
     memory = [array.ctypes.data for array in kept]
-    keep(some, kept)
+    keep(some, kept, PIECE)
     for variable, array, a, b in zip(some, kept, first, second, strict=True):
         np.testing.assert_array_equal(array, a)
-        assign(variable, b)
+        assign(variable, b, PIECE)
         np.testing.assert_array_equal(variable.numpy(), b)
     for target, source in zip(some, others, strict=True):
-        copy_to(target, source)
+        copy_to(target, source, PIECE)
         np.testing.assert_array_equal(target.numpy(), source.numpy())
     assert memory == [array.ctypes.data for array in kept]  # in place
 
@@ -83,7 +80,7 @@ def test_an_average_goes_into_the_variables_and_they_go_aside() -> None:
     now, average = [variable.numpy() for variable in some], [variable.numpy() for variable in variables(1)]
     expected = [a + 0.3 * (w - a) for w, a in zip(now, average, strict=True)]
     aside = [np.array(array) for array in average]
-    swap_average(some, aside, 0.3)
+    swap_average(some, aside, 0.3, PIECE)
     for variable, array, mean, before in zip(some, aside, expected, now, strict=True):
         assert variable.numpy().tobytes() == np.float32(mean).tobytes()
         np.testing.assert_array_equal(array, before)
@@ -97,7 +94,7 @@ def test_a_table_begins_as_keras_would_draw_it(unseen: bool, dtype: str) -> None
         expected = keras.initializers.RandomNormal(stddev=0.1)(shape, dtype).numpy()
         expected[:1] *= 0 if unseen else 1
         keras.utils.set_random_seed(seed)
-        assert TableStart(0.1, unseen)(shape, dtype).numpy().tobytes() == expected.tobytes()
+        assert TableStart(0.1, unseen, PIECE)(shape, dtype).numpy().tobytes() == expected.tobytes()
 
 
 def test_counters_carry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +102,7 @@ def test_counters_carry(monkeypatch: pytest.MonkeyPatch) -> None:
     counter = tf.constant([2**64 - 20, 2**64 - 1], tf.uint64)
     monkeypatch.setattr(tf.raw_ops, "StatelessRandomGetKeyCounter", lambda **_: (key, counter))
     whole = tf.raw_ops.StatelessRandomNormalV2(shape=[500, 4], key=key, counter=counter, alg=1, dtype=tf.float32)
-    np.testing.assert_array_equal(TableStart(1.0, False)((500, 4), "float32"), whole)
+    np.testing.assert_array_equal(TableStart(1.0, False, PIECE)((500, 4), "float32"), whole)
 
 
 def test_a_tensor_is_filled_where_it_is() -> None:
@@ -121,28 +118,27 @@ def test_tables_aside_hold_no_numbers() -> None:
     assert np.count_nonzero(TableStart(0.1, True)((10, 3), "float32")[1:]) == 27
 
 
-def test_what_is_kept_is_never_copied_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIECE", 1 << 18)
+def test_what_is_kept_is_never_copied_whole() -> None:
+    piece = 1 << 18
     table = by_row(keras.Variable(np.zeros((100_000, 16), np.float32)))  # 6.4 MB
     put(table, slice(0, 1), np.ones((1, 16), np.float32))
-    kept = copies([table])
+    kept = copies([table], piece)
     tracemalloc.start()
-    keep([table], kept)
-    swap([table], kept)
-    swap_average([table], kept, 0.5)
+    keep([table], kept, piece)
+    swap([table], kept, piece)
+    swap_average([table], kept, 0.5, piece)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 3 << 20
 
 
 @pytest.mark.parametrize("piece", [64, 1 << 20])
-def test_what_is_kept_in_a_file_is_put_back(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIECE", piece)
+def test_what_is_kept_in_a_file_is_put_back(piece: int, tmp_path: Path) -> None:
     before = [np.arange(70, dtype=np.float32).reshape(10, 7), np.zeros((0, 3), np.float32), np.float32(5), np.ones(9)]
     variables = [by_row(keras.Variable(array)) for array in before[:2]] + [
         keras.Variable(array) for array in before[2:]
     ]
-    kept = Kept(tmp_path / "best", variables)
+    kept = Kept(tmp_path / "best", variables, piece)
     kept.keep()
     for variable in variables:
         variable.assign(np.full(variable.shape, -1.0))
@@ -154,7 +150,7 @@ def test_what_is_kept_in_a_file_is_put_back(piece: int, tmp_path: Path, monkeypa
 CHILD = """
 from pathlib import Path
 import keras, numpy as np, tensorflow as tf
-from feat2vec import pieces
+from feat2vec.model import large_variables as pieces
 from feat2vec.model.optimizers import by_row, SparseAdagrad
 
 def peak():
