@@ -9,9 +9,9 @@ import duckdb
 import numpy as np
 import pytest
 
+from feat2vec.arrays import Ints
 from feat2vec.encode.value_ids import MISSING, padded, write_rows
 from feat2vec.encode.workspace import PieceSizes, Workspace
-from feat2vec.table.stages import Ints
 
 
 def pieces_of(ids: Ints, size: int, taken: list[int]) -> Iterator[Ints]:
