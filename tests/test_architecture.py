@@ -143,3 +143,23 @@ def test_importing_what_needs_no_model_does_not_import_tensorflow(module: str) -
     code = f"import sys, feat2vec.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"tensorflow", "keras", "pandas", "polars"} & set(done.stdout.split())
+
+
+def test_the_way_of_a_row_names_functions_that_are_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    names = re.findall(r"`([\w/]+\.py): ([\w.]+)`", text)
+    assert len(names) > 20
+    for file, name in names:
+        tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+        node: ast.AST = tree
+        for part in name.split("."):
+            inside = [n for n in ast.iter_child_nodes(node) if getattr(n, "name", None) == part]
+            assert inside, f"{file} has no {name}"
+            node = inside[-1]
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    for name in re.findall(r"`((?:tests|tools|feat2vec|\w+)/[\w/]*(?:\.py|\.sh|/)?)`", text):
+        places = [ROOT / name, PACKAGE / name]
+        assert any(place.exists() for place in places), name

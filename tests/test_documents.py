@@ -8,10 +8,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from feat2vec.model.extractors import LAYERS
+from feat2vec.run import train
+from feat2vec.schema.extractor_options import EXTRACTORS, HOLDERS
 from tests.commands import feat2vec
 
 ROOT = Path(__file__).parents[1]
@@ -91,3 +97,30 @@ def test_the_walk_through_prints_what_it_says() -> None:
     check = [sys.executable, "tools/document.py", "recipes/README.md", "--check"]
     done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_worked_example_of_an_extractor_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours a day apart have one vector."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.S | re.M)
+    (tmp_path / "periodic.py").write_text(code, encoding="utf-8")
+    schema = {
+        "version": 1,
+        "plugins": ["periodic"],
+        "groups": {
+            "hour": {"column": "hour", "extractor": {"type": "periodic", "period": 24}},
+            "who": {"column": "who"},
+        },
+        "training": {"epochs": 1},
+    }
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with mock.patch.dict(EXTRACTORS), mock.patch.dict(LAYERS):
+        rows = pa.table({"hour": [float(i % 48) for i in range(60)], "who": [f"w{i % 5}" for i in range(60)]})
+        run = train(schema, rows, tmp_path / "run", quiet=True)
+        vectors = run.embed(pa.table({"hour": [1.0, 25.0, 13.0]}), by_group=True)["hour"]
+    for holder in HOLDERS:
+        holder.model_rebuild(force=True)
+    sys.modules.pop("periodic", None)
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-5)
+    np.testing.assert_allclose(vectors[0], -vectors[2], atol=1e-5)
+    assert np.abs(vectors[0]).max() > 0
