@@ -25,7 +25,7 @@ def test_many_groups_are_trained_at_once_in_a_graph_that_stays_as_it_is(tmp_path
         def on_train_begin(self, logs: Any = None) -> None:
             del logs
             options = tf.config.optimizer.get_experimental_options()
-            seen.append((hasattr(self.model, "flat_values"), options.get("disable_meta_optimizer", False)))
+            seen.append((self.model.joined_values is not None, options.get("disable_meta_optimizer", False)))
 
     short = ExecutionLimits(eager_steps=0)
     long = ExecutionLimits(eager_steps=0, separate_groups=32, short_training_rows=3)
