@@ -10,7 +10,7 @@ import pyarrow as pa
 from feat2vec.errors import UserError
 from feat2vec.evaluation.metrics import spearman
 from feat2vec.schema.extractor_options import Lookup
-from feat2vec.space.geometry import VectorSimilarity as Similarity
+from feat2vec.space.geometry import VectorSimilarity
 from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.table.keys import items_of
 from feat2vec.table.numbers import numbers_of
@@ -19,7 +19,7 @@ from feat2vec.table.table import open_table
 from feat2vec.training.run_folder import TrainedRun
 
 
-def pairs(run: TrainedRun, data: object, target: str, similarity: Similarity = "cosine") -> dict[str, Any]:
+def pairs(run: TrainedRun, data: object, target: str, similarity: VectorSimilarity = "cosine") -> dict[str, Any]:
     """Spearman's rank correlation of the similarities of keys with what people say of them.
 
     A key that is not there as it is written is looked up in lower case; pairs with one that training has not seen are
@@ -42,7 +42,7 @@ def pairs(run: TrainedRun, data: object, target: str, similarity: Similarity = "
     return {"task": "pairs", "target": target, "similarity": similarity, **facts}
 
 
-def pair_similarities(data: object, vectors: Any, similarity: Similarity = "cosine") -> dict[str, Any]:
+def pair_similarities(data: object, vectors: Any, similarity: VectorSimilarity = "cosine") -> dict[str, Any]:
     """What `pairs` says of any vectors by key, feat2vec's or gensim's."""
     table = open_table(data)
     columns = list(table.columns)[:3]

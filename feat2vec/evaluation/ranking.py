@@ -22,8 +22,7 @@ from feat2vec.evaluation.queries import (
     table_for,
 )
 from feat2vec.evaluation.ranks import SCORES_IN_MEMORY, Ints, ScoresOfRows, rank_scores
-from feat2vec.space.geometry import VectorSimilarity as Similarity
-from feat2vec.space.geometry import blocks, candidates, extract, similarities
+from feat2vec.space.geometry import VectorSimilarity, blocks, candidates, extract, similarities
 from feat2vec.training.run_folder import TrainedRun
 
 NUMBER_KINDS = ("number", "float", "numeral")  # kinds of vocabularies whose keys are numbers
@@ -34,7 +33,7 @@ def rank(
     data: object,
     target: str,
     given: Sequence[str] | None = None,
-    similarity: Similarity = "cosine",
+    similarity: VectorSimilarity = "cosine",
     scores_in_memory: int = SCORES_IN_MEMORY,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> dict[str, Any]:
@@ -120,7 +119,7 @@ def nearest(
     data: object,
     target: str,
     given: Sequence[str] | None = None,
-    similarity: Similarity = "cosine",
+    similarity: VectorSimilarity = "cosine",
     scores_in_memory: int = SCORES_IN_MEMORY,
 ) -> dict[str, Any]:
     """Read a number off the value of `target` that is nearest to `given`, and compare it with the row's own number.

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feat2vec.space.geometry import Candidates, Queries, blocks, similarities
-from feat2vec.space.geometry import VectorSimilarity as Similarity
+from feat2vec.space.geometry import Candidates, Queries, VectorSimilarity, blocks, similarities
 
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.signedinteger[Any]]
@@ -19,7 +18,7 @@ SCORES_IN_MEMORY = 1 << 23  # scores that are computed at a time
 
 
 def rank_queries(
-    queries: Queries, candidates: Candidates, query_rows: Ints, true_candidates: Ints, similarity: Similarity
+    queries: Queries, candidates: Candidates, query_rows: Ints, true_candidates: Ints, similarity: VectorSimilarity
 ) -> npt.NDArray[np.float64]:
     """`rank_scores` by the similarities of rows' vectors with candidates."""
 

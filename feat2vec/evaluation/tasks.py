@@ -9,7 +9,7 @@ from feat2vec.errors import UserError
 from feat2vec.evaluation.key_pairs import pairs
 from feat2vec.evaluation.prediction import predict
 from feat2vec.evaluation.ranking import nearest, rank
-from feat2vec.space.geometry import VectorSimilarity as Similarity
+from feat2vec.space.geometry import VectorSimilarity
 from feat2vec.training.run_folder import TrainedRun
 
 TaskName = Literal["rank", "nearest", "pairs", "predict"]
@@ -37,7 +37,7 @@ def evaluate(
     *,
     target: str | None = None,
     given: Sequence[str] | None = None,
-    similarity: Similarity | None = None,
+    similarity: VectorSimilarity | None = None,
     level: int | None = None,
 ) -> dict[str, Any]:
     """Measure a run on rows.

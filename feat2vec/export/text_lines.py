@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.encode.entry_text import occurrences_before as earlier
+from feat2vec.encode.entry_text import occurrences_before
 from feat2vec.space.geometry import Floats
 
 ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -64,7 +64,7 @@ def replaced_distinctly(keys: pa.StringArray, pattern: str, replacement: str) ->
     changed = pc.not_equal(replaced, keys).to_numpy(zero_copy_only=False)
     order = np.argsort(changed, kind="stable")  # the unchanged keys first: they are never numbered
     replaced = replaced.take(pa.array(order))
-    while (repeats := earlier(replaced)).any():  # how many equal keys stand before each
+    while (repeats := occurrences_before(replaced)).any():  # how many equal keys stand before each
         suffixes = pc.binary_join_element_wise("#", pa.array(repeats + 1).cast(pa.string()), "")
         numbered = pc.binary_join_element_wise(replaced, suffixes, "")
         replaced = pc.if_else(pa.array(repeats > 0), numbered, replaced)

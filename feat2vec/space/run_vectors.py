@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from feat2vec.encode.encoder import Encoded
-from feat2vec.encode.entry_text import distinct_names as distinct
+from feat2vec.encode.entry_text import distinct_names
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.levels import Levels
 from feat2vec.schema.options import ModelSpec
@@ -137,10 +137,10 @@ def _row_names(encoded: Encoded) -> pa.StringArray:
     """The rows' names, or their numbers from 1; a name that comes again gets #2, #3, ..."""
     id_column, names = encoded.encoder.schema.id, encoded.names()
     if names is not None:
-        return distinct(names["name"].combine_chunks())
+        return distinct_names(names["name"].combine_chunks())
     if id_column is not None:
         raise UserError(f"the rows have no column {id_column!r}, the schema's `id`, which names them; add it")
-    return distinct(pa.array(np.arange(1, len(encoded) + 1)).cast(pa.string()))
+    return distinct_names(pa.array(np.arange(1, len(encoded) + 1)).cast(pa.string()))
 
 
 def _sums_over_groups(model: Feat2Vec, encoded: Encoded) -> tuple[Queries, Floats]:

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.array_files import ROWS_PER_PIECE as CHUNK
-from feat2vec.encode.array_files import Array
-from feat2vec.encode.array_files import release_pages as forget
+from feat2vec.encode.array_files import ROWS_PER_PIECE, Array, release_pages
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError
 from feat2vec.schema.yaml_text import parse_document
@@ -79,9 +77,9 @@ def fingerprints(encoded: Encoded) -> dict[str, Any]:
 
 def row_blocks(array: Array) -> Iterator[Array]:
     """An array in blocks of rows, as it may be larger than memory."""
-    for start in range(0, len(array), CHUNK):
-        yield array[start : start + CHUNK]
-        forget(array)
+    for start in range(0, len(array), ROWS_PER_PIECE):
+        yield array[start : start + ROWS_PER_PIECE]
+        release_pages(array)
 
 
 def key_buffers(keys: pa.Array) -> Iterator[Array]:

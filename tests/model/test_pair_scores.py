@@ -14,7 +14,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feat2vec.model import pair_scores as interactions
+from feat2vec.model import pair_scores
 from feat2vec.model.pair_scores import (
     Level,
     Submodels,
@@ -39,7 +39,7 @@ from tests.reference import Array, BagRow
 
 Tensor = Any
 RANKS = [2, 3, 5, 7]
-MODES: list[interactions.Dependents] = ["joint", "strict"]
+MODES: list[pair_scores.Dependents] = ["joint", "strict"]
 
 
 def close(got: Tensor, expected: Tensor) -> None:
@@ -186,7 +186,7 @@ def test_gradients_of_pairwise_and_interaction_by_central_differences() -> None:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("dependents", MODES)
 @pytest.mark.parametrize("m", [1, 2, 3, 4])
-def test_submodels_are_those_of_the_paper(m: int, dependents: interactions.Dependents, packed: bool) -> None:
+def test_submodels_are_those_of_the_paper(m: int, dependents: pair_scores.Dependents, packed: bool) -> None:
     items, levels, linear = case(m, m, rows=8, groups=5)
     items[0], items[1] = [[] for _ in items[0]], [*items[1][:1], *([] for _ in items[1][1:])]  # empty, one group only
     levels = dense(reference.levels(items, RANKS[:m]))
@@ -212,7 +212,7 @@ def test_theorem_3_holds_on_items_and_gives_the_parts() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("dependents", MODES)
-def test_one_level_is_the_plain_fm_bit_for_bit(dependents: interactions.Dependents, dtype: str) -> None:
+def test_one_level_is_the_plain_fm_bit_for_bit(dependents: pair_scores.Dependents, dtype: str) -> None:
     rng = np.random.default_rng(0)
     vectors = tf.constant(rng.normal(size=(50, 5, 16)), dtype)
     linear, weights = tf.constant(rng.normal(size=50), dtype), tf.constant(rng.normal(size=50), dtype)
@@ -272,7 +272,7 @@ def slope_of(scores: Sequence[Array], labels: Array, p: int, kind: str) -> Array
 @pytest.mark.parametrize("dependents", MODES)
 @pytest.mark.parametrize("m", [1, 2, 4])
 def test_each_loss_reaches_the_factors_that_it_trains(
-    m: int, dependents: interactions.Dependents, kind: str, packed: bool
+    m: int, dependents: pair_scores.Dependents, kind: str, packed: bool
 ) -> None:
     items, levels, linear = case(10 + m, m)
     labels = np.random.default_rng(m).integers(0, 2, size=len(items)).astype(float)
@@ -304,7 +304,7 @@ def test_each_loss_reaches_the_factors_that_it_trains(
 
 
 @pytest.mark.parametrize("dependents", MODES)
-def test_no_dependents_are_zero_dependents(dependents: interactions.Dependents) -> None:
+def test_no_dependents_are_zero_dependents(dependents: pair_scores.Dependents) -> None:
     """At a level below the top, and a zero part at the top level."""
     _, levels, linear = case(6, 3)
     zeros = [level._replace(dependent=tf.zeros_like(level.free)) for level in levels]
@@ -330,7 +330,7 @@ def test_no_dependents_are_zero_dependents(dependents: interactions.Dependents) 
 
 
 @pytest.mark.parametrize("dependents", MODES)
-def test_targets_carry_no_gradient(dependents: interactions.Dependents) -> None:
+def test_targets_carry_no_gradient(dependents: pair_scores.Dependents) -> None:
     _, levels, linear = case(5, 3)
     sources = [*parts_of(levels), linear]
     for p in range(2):
@@ -360,7 +360,7 @@ def test_all_losses_together_are_one_step_of_algorithm_1() -> None:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("dependents", MODES)
 def test_masks_scale_the_coordinates_of_the_interaction_vector(
-    dependents: interactions.Dependents, packed: bool
+    dependents: pair_scores.Dependents, packed: bool
 ) -> None:
     _, levels, linear = case(9, 3)
     rng = np.random.default_rng(0)
@@ -380,7 +380,7 @@ def test_masks_scale_the_coordinates_of_the_interaction_vector(
         """The pairs that meet below level p."""
         pairs = [(level.free + level.dependent, level.dependent) for level in levels[:p]]
         return sum(
-            (interactions.pairwise(whole) - interactions.pairwise(rest) for whole, rest in pairs),
+            (pair_scores.pairwise(whole) - pair_scores.pairwise(rest) for whole, rest in pairs),
             tf.zeros(6, tf.float64),
         )
 
@@ -467,7 +467,7 @@ def test_cross_is_the_difference_to_rescoring_whole_rows(m: int, shared: bool) -
 @pytest.mark.parametrize("dependents", MODES)
 @pytest.mark.parametrize("m", [1, 3])
 def test_replaced_equals_rescored_rows_in_values_and_routed_gradients(
-    m: int, dependents: interactions.Dependents, shared: bool
+    m: int, dependents: pair_scores.Dependents, shared: bool
 ) -> None:
     _, levels, linear = case(40 + m, m)
     _, rest = split(levels, target=1)
@@ -633,7 +633,7 @@ def test_keys_that_occur_in_no_row_learn_nothing(masked: bool) -> None:
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dependents", MODES)
-def test_a_key_learns_from_all_of_its_rows(dependents: interactions.Dependents, masked: bool) -> None:
+def test_a_key_learns_from_all_of_its_rows(dependents: pair_scores.Dependents, masked: bool) -> None:
     """Columns, whose keys come again and again, against dense vectors made of them."""
     rng = np.random.default_rng(4)
     rows, keys, groups, ranks = 30, 5, 4, (3, 6)
@@ -765,7 +765,7 @@ def test_mistakes_have_messages() -> None:
 
 
 def test_it_imports_keras_and_of_feat2vec_only_how_gradients_are_given() -> None:
-    tree = ast.parse(Path(interactions.__file__).read_text())
+    tree = ast.parse(Path(pair_scores.__file__).read_text())
     found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     found |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     ours = "feat2vec.custom_gradients"
