@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -137,6 +138,17 @@ class Fitting:
             self.checkpointing.close()
             self.reporter.close()
         self.patience.restore_best_weights()
+        self._release_slots()
+
+    def _release_slots(self) -> None:
+        """Free the optimizer's slots, which a run does not hold: writing it needs memory of its own."""
+        optimizer = self.model.optimizer
+        without_slots = type(optimizer).from_config(optimizer.get_config())
+        without_slots.iterations.assign(optimizer.iterations)
+        self.model.compile(without_slots, steps_per_execution=self.batches.steps_at_once)
+        del optimizer
+        gc.collect()  # the step's function and its graph refer to each other
+        release_memory()
 
     def _fit_epochs(
         self, callbacks: Sequence[keras.callbacks.Callback], validation_data: tf.data.Dataset | None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -41,3 +43,22 @@ def test_keras_callbacks_see_the_training(tmp_path: Path) -> None:
     train(SCHEMA, table(200), None, table(50, 1), settings=["training.epochs=2"], quiet=True, callbacks=[seen, board])
     assert len(seen.history["val_loss"]) == 2
     assert any((tmp_path / "board").rglob("events*"))
+
+
+def test_slots_are_freed_before_the_run_is_written(tmp_path: Path) -> None:
+    """The run holds none, and what writing it takes is not needed at the same time."""
+    seen: list[keras.Model] = []
+    slots: list[weakref.ref[Any]] = []
+
+    class Keep(keras.callbacks.Callback):
+        def on_train_end(self, logs: Any = None) -> None:
+            del logs
+            seen.append(self.model)
+            slots.extend(weakref.ref(variable) for variable in self.model.optimizer.variables[2:])
+
+    settings = ["training.epochs=1", "training.checkpoint_minutes=60"]
+    train(SCHEMA, table(200), tmp_path / "run", settings=settings, quiet=True, callbacks=[Keep()])
+    (model,) = seen
+    assert slots
+    assert not any(reference() is not None for reference in slots)
+    assert int(model.optimizer.iterations) > 0
