@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from feat2vec.space.geometry import Floats
     from feat2vec.space.predict import Predictor
     from feat2vec.space.vectors import Vectors
-    from feat2vec.training.fine_tuning import HeadType, ObjectiveType
+    from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
 
 
 class Run(TrainedRun):

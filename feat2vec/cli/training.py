@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
 
 import click
 
 from feat2vec.cli.console import import_tensorflow, interruptible, names, say, say_text, trained
+from feat2vec.training.fine_tuning_options import HEAD_TYPES, OBJECTIVE_TYPES, HeadType, ObjectiveType
 
 
 @click.command()
@@ -53,11 +53,11 @@ def train(
 @click.option("--data", required=True, help="Labelled rows.")
 @click.option("--target", required=True, help="The column to predict.")
 @click.option("--validation", help="Labelled rows to hold out: early stopping, the best weights kept.")
-@click.option("--head", type=click.Choice(["fm", "mlp"]), default="fm", show_default=True, help="What predicts.")
+@click.option("--head", type=click.Choice(HEAD_TYPES), default="fm", show_default=True, help="What predicts.")
 @click.option("--freeze", is_flag=True, help="Keep the vectors as they are; linear terms, head and classes learn.")
 @click.option(
     "--objective",
-    type=click.Choice(["logistic", "regression", "softmax"]),
+    type=click.Choice(OBJECTIVE_TYPES),
     help="Default: logistic for 0 and 1 or booleans, softmax for text, regression for numbers.",
 )
 @click.option("--groups", help="Predict from these groups alone, with commas between them; default: all.")
@@ -72,9 +72,9 @@ def finetune(
     data: str,
     target: str,
     validation: str | None,
-    head: Literal["fm", "mlp"],
+    head: HeadType,
     freeze: bool,
-    objective: Literal["logistic", "regression", "softmax"] | None,
+    objective: ObjectiveType | None,
     groups: str | None,
     out: Path,
     settings: tuple[str, ...],

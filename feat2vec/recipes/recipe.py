@@ -19,6 +19,7 @@ from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.validation import Findings, Problem, Spec, validate
 from feat2vec.schema.yaml_text import read_document
+from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
 from feat2vec.writing import is_component
 
 Peer = Literal["popularity", "gradient_boosting", "word2vec"]
@@ -99,9 +100,9 @@ class Finetuning(Spec):
     """A run that predicts a column, learnt from the vectors of the first one."""
 
     target: Text
-    head: Literal["fm", "mlp"] = "fm"
+    head: HeadType = "fm"
     freeze: bool = False
-    objective: Literal["logistic", "regression", "softmax"] | None = None
+    objective: ObjectiveType | None = None
     groups: Annotated[tuple[Text, ...], Many] | None = None
     set: dict[str, Any] = Field(default_factory=dict)
     evaluate: Annotated[tuple[Evaluation, ...], Many] = ()
