@@ -148,7 +148,7 @@ def run(
     feat2vec run recipes/films.yaml --data films.parquet --out runs/films
     feat2vec run recipes/flights.yaml --rows 5000 --set training.epochs=1 --force
     """
-    from feat2vec.recipes.recipe import read_recipe
+    from feat2vec.recipes.reading import read_recipe
 
     name = read_recipe(recipe, settings)[0].name  # what is wrong with it is said before TensorFlow is there
     import_tensorflow()
@@ -165,11 +165,11 @@ def run(
                 resume=resume,
                 force=force,
                 quiet=quiet or as_json,
-                tell=say_text,
+                print_lines=say_text,
             )
         except MissedError as error:
             if as_json:
-                say(json.dumps(error.facts))
+                say(json.dumps(error.results))
             raise
     if as_json:
         say(json.dumps(facts))
@@ -219,7 +219,15 @@ def tune(
 
     try:
         facts = tune(
-            recipe, trials, out, data, settings=settings, rows=rows, force=force, quiet=quiet or as_json, tell=say_text
+            recipe,
+            trials,
+            out,
+            data,
+            settings=settings,
+            rows=rows,
+            force=force,
+            quiet=quiet or as_json,
+            print_lines=say_text,
         )
     except KeyboardInterrupt:
         say("the trials that ended are kept: the same command goes on", error=True)

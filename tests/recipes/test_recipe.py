@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from feat2vec.errors import UserError
-from feat2vec.recipes.recipe import read_recipe
+from feat2vec.recipes.reading import read_recipe
 
 ROOT = Path(__file__).parents[2]
 SPLIT = "split: {validation: 0.2, test: 0.2}"

@@ -12,7 +12,7 @@ import pytest
 
 from feat2vec.errors import UserError
 from feat2vec.recipes.recipe import Recipe
-from feat2vec.recipes.rows import Parts, make_parts, sources_of
+from feat2vec.recipes.rows import RowParts, make_parts, sources_of
 
 SCHEMA = {"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}}
 
@@ -28,7 +28,7 @@ def source(tmp_path: Path) -> str:
     return str(path)
 
 
-def numbers(parts: Parts, name: str) -> list[int]:
+def numbers(parts: RowParts, name: str) -> list[int]:
     return [n for batch in parts.tables[name].batches(["n"]) for n in batch.data.column(0).to_pylist()]
 
 

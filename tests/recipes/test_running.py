@@ -133,7 +133,7 @@ def test_a_recipe_runs_at_small_size(name: str, tmp_path: Path) -> None:
         given(name, tmp_path),
         settings=settings,
         rows=ROWS,
-        tell=told.append,
+        print_lines=told.append,
     )
     run = feat2vec.load(tmp_path / "run")
     assert run.schema.training.epochs == 1

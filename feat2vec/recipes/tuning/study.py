@@ -15,6 +15,7 @@ import yaml
 
 from feat2vec.errors import FailedError, UserError
 from feat2vec.evaluation.options import LOWER
+from feat2vec.recipes.output import Results
 from feat2vec.recipes.ranges import Range, Tune
 from feat2vec.recipes.recipe import Recipe
 from feat2vec.recipes.rows import digests
@@ -37,8 +38,6 @@ from feat2vec.writing import (
 
 if TYPE_CHECKING:
     import optuna
-
-Facts = dict[str, Any]
 
 KIND = "tuning"
 BEST = "best.yaml"
@@ -70,14 +69,14 @@ def is_lower(tune: Tune) -> bool:
     return tune.measure is None or tune.measure.metric in LOWER
 
 
-def what_made(recipe: Recipe, tune: Tune, schema: Schema, sources: Mapping[str, str], rows: int | None) -> Facts:
+def what_made(recipe: Recipe, tune: Tune, schema: Schema, sources: Mapping[str, str], rows: int | None) -> Results:
     """What trials have to share to be compared."""
     facts_of_recipe = recipe.model_dump(mode="json", include={"rows", "corpus", "split"})
     facts_of_recipe |= {
         "schema": yaml.safe_load(schema.resolved()),
         "tune": tune.model_dump(mode="json", exclude_none=True),
     }
-    made_of: Facts = json.loads(json.dumps({**facts_of_recipe, "data": digests(sources), "--rows": rows}))
+    made_of: Results = json.loads(json.dumps({**facts_of_recipe, "data": digests(sources), "--rows": rows}))
     return made_of
 
 
@@ -100,7 +99,9 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def opened_study(folder: Path, tune: Tune, made_of: Facts, pruning: Pruning, *, force: bool) -> Iterator[optuna.Study]:
+def opened_study(
+    folder: Path, tune: Tune, made_of: Results, pruning: Pruning, *, force: bool
+) -> Iterator[optuna.Study]:
     """The folder's study, new or as it was left: a trial that was running has failed, and does not count."""
     path = folder / "study.db"
     if force:
@@ -134,7 +135,7 @@ def opened_study(folder: Path, tune: Tune, made_of: Facts, pruning: Pruning, *, 
         storage.engine.dispose()
 
 
-def _refuse_other_study(study: optuna.Study, folder: Path, made_of: Facts) -> None:
+def _refuse_other_study(study: optuna.Study, folder: Path, made_of: Results) -> None:
     """Note what a new study is made of; one that is gone on with has to be made of the same."""
     before = study.user_attrs.get("made of")
     if before is None:

@@ -11,7 +11,7 @@ import logging
 import math
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +22,9 @@ import keras
 
 from feat2vec.errors import FailedError, UserError
 from feat2vec.evaluation.tasks import evaluate
+from feat2vec.recipes.output import PrintLines, Results, print_nothing
 from feat2vec.recipes.ranges import Measure, Range, Tune
-from feat2vec.recipes.recipe import read_recipe, schema_document
+from feat2vec.recipes.reading import read_recipe, schema_document
 from feat2vec.recipes.rows import learning_parts, sources_of
 from feat2vec.recipes.tuning.study import (
     BEST,
@@ -53,9 +54,6 @@ from feat2vec.writing import refuse_inputs_inside, remove_inside
 if TYPE_CHECKING:
     import optuna
 
-Tell = Callable[[str], None]
-Facts = dict[str, Any]
-
 TENTHS = 10  # a trial is measured so many times while it trains
 
 
@@ -69,9 +67,9 @@ def tune(
     rows: int | None = None,
     force: bool = False,
     quiet: bool = False,
-    tell: Tell = print,
+    print_lines: PrintLines = print,
     pruning: Pruning = PRUNING,
-) -> Facts:
+) -> Results:
     """Try values from a recipe's `tune.ranges` until `trials` trials have ended, and write the best as a recipe.
 
     The folder `out`, by default runs/NAME-tune, holds `study.db` (Optuna's), `data/` and `best.yaml`. Called again it
@@ -105,7 +103,15 @@ def tune(
         tables = learning_parts(recipe, sources, out / "data", rows)
         own_setting_values = own_values(recipe.tune, schema)
         work = _Trials(
-            study, recipe.tune, source, settings, own_setting_values, tables, out, best, _silent if quiet else tell
+            study,
+            recipe.tune,
+            source,
+            settings,
+            own_setting_values,
+            tables,
+            out,
+            best,
+            print_nothing if quiet else print_lines,
         )
         with _without_retracing_warnings():
             work.until(trials)
@@ -114,10 +120,6 @@ def tune(
         if schema.plugins:
             command = f"PYTHONPATH={shlex.quote(str(path.parent))} {command}"
         return work.results(recipe.name, command)
-
-
-def _silent(text: str) -> None:
-    del text
 
 
 @contextmanager
@@ -151,7 +153,7 @@ class _Trials:
     tables: Mapping[str, Table]
     folder: Path
     best: BestRecipe
-    tell: Tell
+    print_lines: PrintLines
 
     @property
     def metric(self) -> str:
@@ -160,27 +162,27 @@ class _Trials:
     def until(self, trials: int) -> None:
         """Trials until so many have ended."""
         if self.own is None:
-            self.tell("the recipe's own values are not all within the ranges, so that they are not tried")
+            self.print_lines("the recipe's own values are not all within the ranges, so that they are not tried")
         heads = "  ".join(f"{_heading(key, self.tune.ranges):6}" for key in self.tune.ranges)
-        self.tell(f"trial  {self.metric:>16}  seconds  {heads}".rstrip())
+        self.print_lines(f"trial  {self.metric:>16}  seconds  {heads}".rstrip())
         for trial in ended(self.study):
-            self.tell(self._line(trial))
+            self.print_lines(self._line(trial))
         while (before := len(ended(self.study))) < trials:
             self._run_trial(before)
-            self.tell(self._line(ended(self.study)[-1]))
+            self.print_lines(self._line(ended(self.study)[-1]))
             self._write()
 
-    def results(self, name: str, command: str) -> Facts:
+    def results(self, name: str, command: str) -> Results:
         """What has come of it."""
         ended_trials = ended(self.study)
         if not any(map(is_whole, ended_trials)):
             raise FailedError(f"{self.folder}: no trial of {len(ended_trials)} came to its end; give other ranges")
         self._write()
         best = self.study.best_trial
-        self.tell(f"\nthe best: trial {self._numbers(best)}")
+        self.print_lines(f"\nthe best: trial {self._numbers(best)}")
         path = printable(str(self.best.path))
-        self.tell(f"{path}: the recipe with its values; measure it on rows that chose nothing:")
-        self.tell(f"  {printable(command)}")
+        self.print_lines(f"{path}: the recipe with its values; measure it on rows that chose nothing:")
+        self.print_lines(f"  {printable(command)}")
         return {
             "name": name,
             "folder": str(self.folder),
@@ -331,7 +333,7 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 
-def _facts(trial: optuna.trial.FrozenTrial) -> Facts:
+def _facts(trial: optuna.trial.FrozenTrial) -> Results:
     """What `--json` says of a trial."""
     facts = {"trial": trial.user_attrs["number"], **{key: trial.user_attrs.get(key) for key in ("stopped", "seconds")}}
     return {**facts, "value": None if facts["stopped"] else trial.value, "values": trial.user_attrs["values"]}

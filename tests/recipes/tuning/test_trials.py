@@ -21,7 +21,7 @@ import sqlalchemy
 
 from feat2vec.errors import FailedError, UserError
 from feat2vec.evaluation.tasks import evaluate
-from feat2vec.recipes.recipe import read_recipe
+from feat2vec.recipes.reading import read_recipe
 from feat2vec.recipes.running import run_recipe
 from feat2vec.recipes.tuning import study, trials
 from feat2vec.recipes.tuning.trials import tune
@@ -186,7 +186,7 @@ def test_what_is_asked_for_has_to_be_there(folder: Path, monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("folder")
 def test_what_is_planted_is_found_and_the_best_recipe_runs_to_the_same_number() -> None:
     said: list[str] = []
-    facts = tune("r.yaml", 6, tell=said.append)
+    facts = tune("r.yaml", 6, print_lines=said.append)
     assert facts["trials"][0]["values"] == {RATE: 1e-9}  # the recipe's own
     assert facts["best"]["values"] == {RATE: 0.3}
     assert facts["best"]["value"] < facts["trials"][0]["value"] / 3
@@ -234,7 +234,7 @@ def test_values_are_within_their_ranges_and_found_by_what_came_before(folder: Pa
     )
     tried = untrained(lambda values: abs(values["model.dim"] - 7) + values["training.group_dropout"])
     said: list[str] = []
-    facts = tune("r.yaml", 14, "t", tell=said.append)
+    facts = tune("r.yaml", 14, "t", print_lines=said.append)
     assert len(tried) == 14
     assert all(1e-3 <= one[RATE] <= 1 and 2 <= one["model.dim"] <= 9 for one in tried)
     assert {one["groups.item.extractor.combiner"] for one in tried} == {"sum", "mean"}
@@ -265,7 +265,7 @@ def test_values_that_do_not_fit_together_are_no_end_of_the_study(folder: Path, m
     change(folder / "r.yaml", f"{RATE}: {{choice: [1e-9, 0.3]}}", both)
     said: list[str] = []
     with pytest.raises(FailedError, match="t: no trial of 12 came to its end; give other ranges"):
-        tune("r.yaml", 12, "t", tell=said.append)
+        tune("r.yaml", 12, "t", print_lines=said.append)
     both = f"--set {item}.bins=4: {item}.bins: cannot be combined with `split`; keep one of them"
     assert {line.split("  ")[-1].strip() for line in said[2:]} == {"trained", both}
     assert not (folder / "t" / "best.yaml").exists()
