@@ -392,7 +392,10 @@ def test_a_study_of_any_name_lies_in_its_folder(folder: Path, untrained: Any, na
 
 
 def test_two_do_not_tune_in_one_folder_and_a_damaged_study_is_told(folder: Path) -> None:
-    with study.alone(folder / "t"), pytest.raises(UserError, match="t: another `feat2vec tune` is at work in it"):
+    with (
+        study.locked_folder(folder / "t"),
+        pytest.raises(UserError, match="t: another `feat2vec tune` is at work in it"),
+    ):
         tune("r.yaml", 1, "t", quiet=True)
     (folder / "t" / "study.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(UserError, match=r"study.db: is no study that can be read; --force starts anew"):
