@@ -214,7 +214,7 @@ class Run(TrainedRun):
         [['director', 'year']]
 
         """
-        from feat2vec.pages.explanation import explain
+        from feat2vec.pages.explain import explain
 
         return explain(self.model, self.fitted, rows, **options)
 

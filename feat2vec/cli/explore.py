@@ -69,7 +69,7 @@ def explore(
 
     atlas = Atlas(load(run), groups, data, colour, kind, limit)
     if html is not None:
-        write_page(atlas, html, force=force, say=lambda text: say(text, error=True))
+        write_page(atlas, html, force=force, print_line=lambda text: say(text, error=True))
         say(f"{html}: written, {html.stat().st_size / 1e6:.1f} MB")
         return
     with Server(atlas, PORT if port is None else port) as server:

@@ -18,7 +18,7 @@ import feat2vec as library
 from feat2vec import cli
 from feat2vec.cli import console
 from feat2vec.errors import FailedError, UserError
-from feat2vec.pages.explanation import Explanation, Part
+from feat2vec.pages.explanation import Contribution, Explanation
 from feat2vec.training.reporting import Reporter
 from tests.cli.test_cli import CSV, SCHEMA
 from tests.commands import PROGRAM, feat2vec
@@ -66,7 +66,7 @@ def test_a_name_in_a_message_and_in_a_path_is_escaped(folder: Path) -> None:
 
 
 def test_an_explanation_is_a_table_whatever_names_hold() -> None:
-    parts = [Part("pair", (HOSTILE, "x"), 1.0), Part("linear", ("long" * 99,), 1.0)]
+    parts = [Contribution("pair", (HOSTILE, "x"), 1.0), Contribution("linear", ("long" * 99,), 1.0)]
     text = Explanation(f"score of {HOSTILE}", 2.0, parts, [{HOSTILE: HOSTILE, "long" * 99: "y" * 999}]).text()
     lines = text.splitlines()
     assert len(lines) == 2 + 1 + 2 + 1

@@ -25,7 +25,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 import feat2vec
 from feat2vec.pages.explore import Atlas, Server, write_page
 from feat2vec.run import train
-from tests.pages.explore.test_atlas import IMAGE, SCHEMA, SCRIPT, table
+from tests.pages.explore.tables import IMAGE, SCHEMA, SCRIPT, table
 
 CHROMIUM, DRIVER = shutil.which("chromium") or shutil.which("chromium-browser"), shutil.which("chromedriver")
 pytestmark = [
@@ -86,7 +86,7 @@ class Page:
         return str(self.js("return document.querySelector(arguments[0]).textContent", css))
 
     def options(self) -> list[str]:
-        return [one.text for one in self.driver.find_elements(By.CSS_SELECTOR, "#options li .key")]
+        return [element.text for element in self.driver.find_elements(By.CSS_SELECTOR, "#options li .key")]
 
     def await_value(self, key: str) -> None:
         self.wait.until(lambda _: self.js("return document.getElementById('value')?.textContent") == key)
@@ -103,7 +103,7 @@ class Page:
             "return [...document.querySelectorAll('#selected button')].map((b) =>"
             " [b.dataset.group, b.dataset.key, b.querySelector('.score').textContent, Number(b.dataset.score)])"
         )
-        return [tuple(one) for one in found]
+        return [tuple(neighbour) for neighbour in found]
 
     def choose(self, select: str, text: str) -> None:
         Select(self.driver.find_element(By.ID, select)).select_by_visible_text(text)
@@ -119,8 +119,8 @@ class Page:
         """Nothing went wrong, and nothing was asked of anybody else."""
         try:
             read: Callable[[str], list[dict[str, Any]]] = self.driver.get_log
-            errors = [one for one in read("browser") if one["level"] == "SEVERE"]
-            events = [json.loads(one["message"])["message"] for one in read("performance")]
+            errors = [entry for entry in read("browser") if entry["level"] == "SEVERE"]
+            events = [json.loads(entry["message"])["message"] for entry in read("performance")]
             asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
             elsewhere = [url for url in asked if not url.startswith(("http://127.0.0.1:", "file:", "data:", "blob:"))]
             assert (errors, elsewhere) == ([], [])
