@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import click
 
 from feat2vec.cli.console import import_tensorflow, say
 from feat2vec.errors import UserError
+from feat2vec.pages.explore_options import MAP_KINDS, POINTS_PER_MAP, MapKind
 
 PORT = 8765
 
@@ -24,7 +24,7 @@ PORT = 8765
 @click.option(
     "--map",
     "kind",
-    type=click.Choice(["pca", "umap", "tsne"]),
+    type=click.Choice(MAP_KINDS),
     default="pca",
     show_default=True,
     help="The map at first; a file has this one and pca.",
@@ -32,7 +32,7 @@ PORT = 8765
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    default=100_000,
+    default=POINTS_PER_MAP,
     show_default=True,
     help="Points of a map: the most frequent values, or rows drawn by chance.",
 )
@@ -45,7 +45,7 @@ def explore(
     groups: tuple[str, ...],
     data: str | None,
     colour: str | None,
-    kind: Literal["pca", "umap", "tsne"],
+    kind: MapKind,
     limit: int,
     force: bool,
 ) -> None:

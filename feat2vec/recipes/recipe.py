@@ -9,6 +9,7 @@ from pydantic import Field
 
 from feat2vec.evaluation.options import Measurement
 from feat2vec.export.formats import FormatName
+from feat2vec.pages.explore_options import MapKind
 from feat2vec.recipes.baselines import BaselineName
 from feat2vec.recipes.ranges import Tune
 from feat2vec.schema.document import KeyPath
@@ -90,7 +91,7 @@ class PageSpec(Spec):
     groups: Annotated[tuple[Text, ...], Many] = ()
     data: Text | None = None
     colour: Text | None = None
-    map: Literal["pca", "umap", "tsne"] = "pca"
+    map: MapKind = "pca"
 
 
 class Finetuning(Spec):

@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from feat2vec.errors import UserError
-from feat2vec.pages.explore.atlas import NEAR, Atlas
+from feat2vec.pages.explore.atlas import NEIGHBOURS, Atlas
+from feat2vec.pages.explore.packing import Answer
 from feat2vec.writing import file_place, write_text
 
 NEIGHBOURS_IN_FILE = 6_000_000  # at most: they take 64 MB
-Answer = dict[str, Any]  # as JSON; arrays are text (see `atlas.pack`)
 PrintLine = Callable[[str], None]
 
 
@@ -105,7 +104,7 @@ def write_page(
     except UserError as error:
         raise UserError(f"--html: {error}") from None
     searches = sum(len(atlas.points(name).places) * len(atlas.targets(name)) for name in atlas.names)
-    neighbours = NEAR * searches
+    neighbours = NEIGHBOURS * searches
     if neighbours > neighbours_in_file:
         raise UserError(
             f"--html: the file would hold {neighbours:,} neighbours, {neighbours_in_file:,} is the most; lower --limit"
