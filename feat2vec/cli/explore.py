@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from feat2vec.cli.console import import_tensorflow, say
+from feat2vec.cli.console import say
+from feat2vec.cli.tensorflow_import import import_tensorflow
 from feat2vec.errors import UserError
 from feat2vec.pages.explore_options import MAP_KINDS, POINTS_PER_MAP, MapKind
 
@@ -58,8 +59,8 @@ def explore(
     feat2vec explore runs/films --data films.parquet --colour genres
     feat2vec explore runs/films --html films.html --map umap --group director --group cast
     """
-    for option, given in (("--port", port is not None), ("--open", show)):
-        if html is not None and given:
+    for option, is_given in (("--port", port is not None), ("--open", show)):
+        if html is not None and is_given:
             raise UserError(f"{option}: is for the server, and --html needs none; remove one of them")
     if html is None and force:
         raise UserError("--force: replaces a file; name it by --html, or remove --force")

@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from feat2vec.cli.console import import_tensorflow, interruptible, names, say, say_text, trained
+from feat2vec.cli.arguments import group_names
+from feat2vec.cli.console import say, say_text
+from feat2vec.cli.tensorflow_import import import_tensorflow
 from feat2vec.training.fine_tuning_options import HEAD_TYPES, OBJECTIVE_TYPES, HeadType, ObjectiveType
+
+if TYPE_CHECKING:
+    from feat2vec.run import Run
+
+
+@contextmanager
+def interruptible_training(out: Path) -> Iterator[None]:
+    """Within it an interruption says whether the training can be resumed."""
+    from feat2vec.writing import CHECKPOINT, partial_folder
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (partial_folder(out) / CHECKPOINT).exists():
+            say("the checkpoint is kept: --resume goes on with it", error=True)
+        raise
+
+
+def say_trained(run: Run, out: Path, quiet: bool) -> None:
+    """Print where a new run is, its size and its loss."""
+    if not quiet:
+        metrics = run.metrics
+        say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, loss {metrics['loss']:.4f}")
 
 
 @click.command()
@@ -41,11 +69,11 @@ def train(
     import_tensorflow()
     from feat2vec.run import train
 
-    with interruptible(out):
+    with interruptible_training(out):
         run = train(
             schema, data, out, validation, settings=settings, resume=resume, force=force, quiet=quiet, memory=memory
         )
-    trained(run, out, quiet)
+    say_trained(run, out, quiet)
 
 
 @click.command()
@@ -98,7 +126,7 @@ def finetune(
     import_tensorflow()
     from feat2vec.run import finetune, load
 
-    with interruptible(out):
+    with interruptible_training(out):
         tuned = finetune(
             load(run),
             data,
@@ -108,14 +136,14 @@ def finetune(
             head=head,
             freeze=freeze,
             objective=objective,
-            groups=names(groups),
+            groups=group_names(groups),
             settings=settings,
             resume=resume,
             force=force,
             quiet=quiet,
             memory=memory,
         )
-    trained(tuned, out, quiet)
+    say_trained(tuned, out, quiet)
 
 
 @click.command()
@@ -154,7 +182,7 @@ def run(
     import_tensorflow()
     from feat2vec.recipes.running import MissedError, run_recipe
 
-    with interruptible(out or Path("runs", name)):
+    with interruptible_training(out or Path("runs", name)):
         try:
             facts = run_recipe(
                 recipe,

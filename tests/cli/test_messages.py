@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from feat2vec.training import memory_estimate
-from tests.cli.test_cli import SCHEMA as FILMS
+from tests.cli.films import SCHEMA as FILMS
 from tests.commands import feat2vec
 
 SCHEMA = f"{FILMS}model: {{dim: 4}}\ntraining: {{epochs: 1}}\n"
