@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from feat2vec.arrays import Bools
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.recipes.corpus import Corpus
-from feat2vec.recipes.query import MOST_DIGITS, write_query
+from feat2vec.recipes.query import DECIMAL_DIGITS, write_query
 from feat2vec.recipes.recipe import PARTS, Ask, CorpusSpec, Recipe, Split
 from feat2vec.table.sources.files import find_files
 from feat2vec.table.sources.parquet import open_parquet
@@ -156,9 +156,9 @@ def _refuse_long_decimals(tables: Mapping[str, Table], where: str) -> None:
         for name, kind in table.columns.items():
             while is_list(kind):
                 kind = kind.value_type
-            if pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS:
+            if pa.types.is_decimal(kind) and kind.precision > DECIMAL_DIGITS:
                 raise UserError(
-                    f"{where}: column {name!r} of {table.name} is {kind}, and a query keeps {MOST_DIGITS} digits; "
+                    f"{where}: column {name!r} of {table.name} is {kind}, and a query keeps {DECIMAL_DIGITS} digits; "
                     "turn it into text"
                 )
 

@@ -27,9 +27,9 @@ def examples(help_text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", cli.feat2vec.commands)
 def test_each_command_has_an_example_whose_options_exist(name: str, folder: Path) -> None:
-    found = examples(feat2vec(name, "--help", folder=folder).stdout)
-    assert any(words[1] == name for words in found)
-    for program, command, *words in found:
+    command_lines = examples(feat2vec(name, "--help", folder=folder).stdout)
+    assert any(words[1] == name for words in command_lines)
+    for program, command, *words in command_lines:
         assert program == "feat2vec"
         cli.feat2vec.commands[command].make_context(command, list(words))  # raises what it would say of them
 

@@ -40,12 +40,12 @@ def test_neighbours_are_those_of_similar(atlas: Atlas, folder: Path) -> None:
         vectors = run.row_vectors(table()) if name == "row" else run.vectors(name)
         points = atlas.points(name)
         for place, key in list(enumerate(points.keys))[::7]:
-            found = atlas.answer(f"neighbours/{i}/{place}")
-            assert (found["keys"], found["counts"]) == ([key], [points.counts[place]])
-            assert [atlas.names[to["group"]] for to in found["groups"]] == atlas.targets(name)
-            for to in found["groups"]:
-                other = atlas.names[to["group"]]
-                hits = vectors.search([key], topn=10, to=None if other == name else other)
+            answer = atlas.answer(f"neighbours/{i}/{place}")
+            assert (answer["keys"], answer["counts"]) == ([key], [points.counts[place]])
+            assert [atlas.names[to["group"]] for to in answer["groups"]] == atlas.targets(name)
+            for to in answer["groups"]:
+                target = atlas.names[to["group"]]
+                hits = vectors.search([key], topn=10, to=None if target == name else target)
                 assert list(zip(to["keys"], to["scores"], to["counts"], strict=True)) == [
                     (hit.key, hit.score, hit.count) for hit in hits
                 ]

@@ -25,22 +25,22 @@ def test_colours_are_the_mean_or_the_most_frequent_of_the_rows(atlas: Atlas) -> 
     for name, keys_of in keys.items():
         points = atlas.points(name).keys
         rows = {key: [row for row in data if key in keys_of(row)] for key in points}
-        years = {key: [row["year"] for row in some if row["year"] is not None] for key, some in rows.items()}
+        years = {key: [row["year"] for row in key_rows if row["year"] is not None] for key, key_rows in rows.items()}
         wanted = [np.mean(years[key]) if years[key] else np.nan for key in points]
         np.testing.assert_allclose(unpacked(colour_answer(atlas, name, "year")["values"], "<f4"), wanted, rtol=1e-6)
         for column, items_of in (("good", lambda row: [str(row["good"]).lower()]), ("kinds", lambda row: row["kinds"])):
             overall = Counter(item for row in data for item in set(items_of(row)))
-            found = colour_answer(atlas, name, column)
-            for key, code in zip(points, unpacked(found["codes"], "<i1").tolist(), strict=True):
+            colours = colour_answer(atlas, name, column)
+            for key, code in zip(points, unpacked(colours["codes"], "<i1").tolist(), strict=True):
                 seen = Counter(item for row in rows[key] for item in set(items_of(row)))
                 best = max(((n, overall[item]) for item, n in seen.items()), default=None)
                 among = {item for item, n in seen.items() if (n, overall[item]) == best}
                 if code < 0:
                     assert not seen
-                elif found["rest"] and code == len(found["names"]) - 1:
-                    assert not among <= set(found["names"])
+                elif colours["rest"] and code == len(colours["names"]) - 1:
+                    assert not among <= set(colours["names"])
                 else:
-                    assert found["names"][code] in among
+                    assert colours["names"][code] in among
 
 
 def test_colours_of_other_columns(atlas: Atlas, folder: Path, tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ def test_pca_is_that_of_a_singular_value_decomposition() -> None:
 @pytest.mark.parametrize("shape", [(1, 4), (5, 1), (4, 3)])
 def test_pca_of_little(shape: tuple[int, int]) -> None:
     vectors = np.ones(shape, np.float32)
-    found = draw(vectors, "pca")
-    assert found.xy.shape == (shape[0], 2)
-    assert np.isfinite(found.xy).all()
+    drawn_map = draw(vectors, "pca")
+    assert drawn_map.xy.shape == (shape[0], 2)
+    assert np.isfinite(drawn_map.xy).all()
     assert (unit(np.zeros((2, 3), np.float32)) == 0).all()
 
 
@@ -42,8 +42,8 @@ def test_maps_keep_clusters_and_are_the_same_each_time(kind: Any) -> None:
     vectors = clusters().astype(np.float32)
     xy = draw(vectors, kind, seed=1).xy
     np.testing.assert_array_equal(xy, draw(vectors, kind, seed=1).xy)
-    apart = np.linalg.norm(xy[:, None] - xy[None], axis=2) + np.eye(60) * 1e9
-    assert (apart.argmin(axis=1) // 20 == np.arange(60) // 20).mean() > 0.95
+    distances = np.linalg.norm(xy[:, None] - xy[None], axis=2) + np.eye(60) * 1e9
+    assert (distances.argmin(axis=1) // 20 == np.arange(60) // 20).mean() > 0.95
     with pytest.raises(UserError, match=f"--map {kind}: needs 8 vectors or more, received 7; use pca"):
         draw(vectors[:7], kind)
 

@@ -22,18 +22,18 @@ from tests.pages.explore.requests import ask, get, serving
 
 
 def test_the_server_answers_what_the_file_holds(server: Server, folder: Path) -> None:
-    held = PageElements((folder / "page.html").read_text(encoding="utf-8")).data
+    answers_of_file = PageElements((folder / "page.html").read_text(encoding="utf-8")).data
     for path in ("points/1", "map/2/pca", "colour/0/4", "near/1/3"):
-        assert get(server, f"/api/{path}") == (200, json.loads(held[path]))
+        assert get(server, f"/api/{path}") == (200, json.loads(answers_of_file[path]))
     status, page = get(server, "/")
     assert status == 200
     assert "connect-src 'self'" in PageElements(page).policy
     assert set(PageElements(page).data) == {"facts"}
     key = get(server, "/api/points/1")[1]["keys"][3]
     assert get(server, f"/api/find/1?key={quote(key)}") == (200, {"id": 3})
-    status, found = get(server, "/api/find/1?key=w999")
+    status, answer = get(server, "/api/find/1?key=w999")
     assert status == 400
-    assert "the group 'who' has no 'w999'; did you mean" in found["error"]
+    assert "the group 'who' has no 'w999'; did you mean" in answer["error"]
 
 
 @pytest.mark.parametrize(
@@ -133,22 +133,22 @@ def test_a_flood_of_silent_connections_leaves_room(atlas: Atlas) -> None:
 
 
 def test_while_all_are_answered_one_more_is_refused(atlas: Atlas, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, go_on = threading.Event(), threading.Event()
+    is_asked, go_on = threading.Event(), threading.Event()
 
     def slow(*_: object) -> dict[str, Any]:
-        asked.set()
+        is_asked.set()
         assert go_on.wait(20)
         return {}
 
     monkeypatch.setattr(atlas, "answer", slow)
     with serving(atlas, connections=1) as server:
         answers: list[tuple[int, Any]] = []
-        one = threading.Thread(target=lambda: answers.append(get(server, "/api/points/1")))
-        one.start()
-        assert asked.wait(20)
+        first_request = threading.Thread(target=lambda: answers.append(get(server, "/api/points/1")))
+        first_request.start()
+        assert is_asked.wait(20)
         assert ask(server, b"").startswith(b"HTTP/1.0 503 ")
         go_on.set()
-        one.join()
+        first_request.join()
         assert answers == [(200, {})]
 
 
