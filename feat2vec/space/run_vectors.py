@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.entry_text import distinct_names as distinct
 from feat2vec.errors import UserError, listed, suggest
-from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.schema.levels import Levels
 from feat2vec.schema.options import ModelSpec
 from feat2vec.space.faiss_build import MIN_INDEXED
@@ -27,6 +28,9 @@ from feat2vec.space.key_names import KeyNames, Names, ValueNames
 from feat2vec.space.value_space import ValueSpace
 from feat2vec.space.vectors import Vectors
 from feat2vec.training.run_folder import TrainedRun
+
+if TYPE_CHECKING:
+    from feat2vec.model.keras_model import Feat2Vec
 
 
 def vectors_of_group(
