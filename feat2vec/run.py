@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from feat2vec.space.geometry import Floats
     from feat2vec.space.predict import Predictor
     from feat2vec.space.vectors import Vectors
-    from feat2vec.training.fine_tuning import HeadType, ObjectiveType
+    from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
 
 
 class Run(TrainedRun):
@@ -214,7 +214,7 @@ class Run(TrainedRun):
         [['director', 'year']]
 
         """
-        from feat2vec.pages.explanation import explain
+        from feat2vec.pages.explain import explain
 
         return explain(self.model, self.fitted, rows, **options)
 

@@ -137,7 +137,17 @@ def test_a_room_imports_nothing_it_should_do_without(room: Room) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["schema.reading", "table.table", "encode.encoder", "table.profile", "recipes.recipe", "run", "cli"]
+    "module",
+    [
+        "schema.reading",
+        "table.table",
+        "encode.encoder",
+        "table.profile",
+        "recipes.reading",
+        "space.run_vectors",
+        "run",
+        "cli",
+    ],
 )
 def test_importing_what_needs_no_model_does_not_import_tensorflow(module: str) -> None:
     code = f"import sys, feat2vec.{module}; print(*sys.modules)"

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from feat2vec.cli.console import exit_code
+from feat2vec.cli.process import exit_code
 from feat2vec.export.formats import FORMATS
 from feat2vec.pages.report import report
 from feat2vec.run import Run, train

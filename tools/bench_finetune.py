@@ -34,7 +34,8 @@ import pyarrow.parquet as pq
 
 import feat2vec
 from feat2vec.run import Run, load, train
-from feat2vec.training.fine_tuning import HeadType, schema_of
+from feat2vec.training.fine_tuning import schema_of
+from feat2vec.training.fine_tuning_options import HeadType
 from feat2vec.training.train import train_into
 from feat2vec.training.warm_start import WarmStart
 

@@ -1,4 +1,4 @@
-"""The command line: words to calls. Nothing is imported before the command that needs it.
+"""The command line: options to calls of the rooms above. A command imports what it needs when it runs.
 
 In: the words after `feat2vec`. Out: calls of the rooms above, text on the terminal, an exit code.
 Open `training.py` first.
@@ -11,9 +11,9 @@ import sys
 
 import click
 
-from feat2vec.cli.console import drop_output, exit_code, noted_signals, open_closed_streams, refuse_removed_folder
 from feat2vec.cli.explore import explore
 from feat2vec.cli.measuring import evaluate, explain, report
+from feat2vec.cli.process import drop_output, exit_code, noted_signals, open_closed_streams, refuse_removed_folder
 from feat2vec.cli.tables import check, init
 from feat2vec.cli.training import finetune, run, train, tune
 from feat2vec.cli.vectors import embed, export, predict, similar
@@ -69,12 +69,12 @@ def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     open_closed_streams()
-    with noted_signals() as noted:
+    with noted_signals() as signals:
         try:
             feat2vec(standalone_mode=False)
             sys.stdout.flush()
         except BaseException as error:
-            code = exit_code(error, noted)
+            code = exit_code(error, signals)
             drop_output()
             if code is None:
                 raise

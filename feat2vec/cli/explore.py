@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import click
 
-from feat2vec.cli.console import import_tensorflow, say
+from feat2vec.cli.console import say
+from feat2vec.cli.tensorflow_import import import_tensorflow
 from feat2vec.errors import UserError
+from feat2vec.pages.explore_options import MAP_KINDS, POINTS_PER_MAP, MapKind
 
 PORT = 8765
 
@@ -24,7 +25,7 @@ PORT = 8765
 @click.option(
     "--map",
     "kind",
-    type=click.Choice(["pca", "umap", "tsne"]),
+    type=click.Choice(MAP_KINDS),
     default="pca",
     show_default=True,
     help="The map at first; a file has this one and pca.",
@@ -32,7 +33,7 @@ PORT = 8765
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    default=100_000,
+    default=POINTS_PER_MAP,
     show_default=True,
     help="Points of a map: the most frequent values, or rows drawn by chance.",
 )
@@ -45,7 +46,7 @@ def explore(
     groups: tuple[str, ...],
     data: str | None,
     colour: str | None,
-    kind: Literal["pca", "umap", "tsne"],
+    kind: MapKind,
     limit: int,
     force: bool,
 ) -> None:
@@ -58,8 +59,8 @@ def explore(
     feat2vec explore runs/films --data films.parquet --colour genres
     feat2vec explore runs/films --html films.html --map umap --group director --group cast
     """
-    for option, given in (("--port", port is not None), ("--open", show)):
-        if html is not None and given:
+    for option, is_given in (("--port", port is not None), ("--open", show)):
+        if html is not None and is_given:
             raise UserError(f"{option}: is for the server, and --html needs none; remove one of them")
     if html is None and force:
         raise UserError("--force: replaces a file; name it by --html, or remove --force")
@@ -69,7 +70,7 @@ def explore(
 
     atlas = Atlas(load(run), groups, data, colour, kind, limit)
     if html is not None:
-        write_page(atlas, html, force=force, say=lambda text: say(text, error=True))
+        write_page(atlas, html, force=force, print_line=lambda text: say(text, error=True))
         say(f"{html}: written, {html.stat().st_size / 1e6:.1f} MB")
         return
     with Server(atlas, PORT if port is None else port) as server:

@@ -8,7 +8,9 @@ from typing import Literal
 
 import click
 
-from feat2vec.cli.console import import_tensorflow, json_row, names, say, say_text
+from feat2vec.cli.arguments import group_names, json_row
+from feat2vec.cli.console import say, say_text
+from feat2vec.cli.tensorflow_import import import_tensorflow
 from feat2vec.errors import UserError, listed
 
 
@@ -49,13 +51,20 @@ def evaluate(
     from feat2vec.evaluation.tasks import evaluate as measure
     from feat2vec.run import load
 
-    facts = measure(load(run), data, task, target=target, given=names(given), similarity=similarity, level=level)
+    facts = measure(load(run), data, task, target=target, given=group_names(given), similarity=similarity, level=level)
     if as_json:
         say(json.dumps(facts))
         return
     for name, value in facts.items():
-        shown = listed(value) if isinstance(value, list) else f"{value:.4g}" if isinstance(value, float) else value
-        say(f"{name:15} {'-' if shown is None else shown}")
+        say(f"{name:15} {_metric_text(value)}")
+
+
+def _metric_text(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, list):
+        return listed(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @click.command()
@@ -104,15 +113,16 @@ def explain(
         raise UserError(f"--plot: writes .svg or .html; received {plot}")
     if plot is not None:
         file_place(plot, force=True)
-    rows, other = (None if text is None else json_row(name, text) for name, text in (("--row", row), ("--to", to)))
+    row_values = None if row is None else json_row("--row", row)
+    other_row = None if to is None else json_row("--to", to)
     import_tensorflow()
     from feat2vec.pages.charts import alone
     from feat2vec.run import load
 
     explanation = load(run).explain(
-        data if rows is None else rows,
+        data if row_values is None else row_values,
         index=1 if index is None else index,
-        to=other,
+        to=other_row,
         to_index=to_index,
         class_name=class_name,
         level=level,
@@ -120,7 +130,10 @@ def explain(
     if plot is not None:
         text = alone(explanation.svg()) if plot.suffix == ".svg" else explanation.page()
         write_text(plot, text, force=True)
-    say(json.dumps(explanation.facts())) if as_json else say_text(explanation.text())
+    if as_json:
+        say(json.dumps(explanation.facts()))
+    else:
+        say_text(explanation.text())
 
 
 @click.command()
@@ -150,12 +163,12 @@ def report(
     if as_json:
         say(json.dumps(facts))
         return
-    for one in facts.get("bounds", ()):
-        bound = one["bound"]
+    for class_bound in facts.get("bounds", ()):
+        bound = class_bound["bound"]
         say(
-            f"{label}: N {one['negatives']}, k {one['k']}: L_un {bound['contrastive']:.4f}, tau {bound['tau']:.4g}, "
-            f"bound {bound['bound']:.4f}, mean classifier {bound['mean_classifier']:.4f}"
+            f"{label}: N {class_bound['negatives']}, k {class_bound['k']}: L_un {bound['contrastive']:.4f}, "
+            f"tau {bound['tau']:.4g}, bound {bound['bound']:.4f}, mean classifier {bound['mean_classifier']:.4f}"
         )
-    for name, shared in facts.get("stability", {}).get("groups", {}).items():
-        say(f"{name}: {shared['overlap']:.4f} of the {shared['topn']} nearest neighbours are shared")
+    for name, stability in facts.get("stability", {}).get("groups", {}).items():
+        say(f"{name}: {stability['overlap']:.4f} of the {stability['topn']} nearest neighbours are shared")
     say(f"{out}: written")

@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import click
 
-from feat2vec.cli.console import import_tensorflow, interruptible, names, say, say_text, trained
+from feat2vec.cli.arguments import group_names
+from feat2vec.cli.console import say, say_text
+from feat2vec.cli.tensorflow_import import import_tensorflow
+from feat2vec.training.fine_tuning_options import HEAD_TYPES, OBJECTIVE_TYPES, HeadType, ObjectiveType
+
+if TYPE_CHECKING:
+    from feat2vec.run import Run
+
+
+@contextmanager
+def interruptible_training(out: Path) -> Iterator[None]:
+    """Within it an interruption says whether the training can be resumed."""
+    from feat2vec.writing import CHECKPOINT, partial_folder
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (partial_folder(out) / CHECKPOINT).exists():
+            say("the checkpoint is kept: --resume goes on with it", error=True)
+        raise
+
+
+def say_trained(run: Run, out: Path, quiet: bool) -> None:
+    """Print where a new run is, its size and its loss."""
+    if not quiet:
+        metrics = run.metrics
+        say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, loss {metrics['loss']:.4f}")
 
 
 @click.command()
@@ -41,11 +69,11 @@ def train(
     import_tensorflow()
     from feat2vec.run import train
 
-    with interruptible(out):
+    with interruptible_training(out):
         run = train(
             schema, data, out, validation, settings=settings, resume=resume, force=force, quiet=quiet, memory=memory
         )
-    trained(run, out, quiet)
+    say_trained(run, out, quiet)
 
 
 @click.command()
@@ -53,11 +81,11 @@ def train(
 @click.option("--data", required=True, help="Labelled rows.")
 @click.option("--target", required=True, help="The column to predict.")
 @click.option("--validation", help="Labelled rows to hold out: early stopping, the best weights kept.")
-@click.option("--head", type=click.Choice(["fm", "mlp"]), default="fm", show_default=True, help="What predicts.")
+@click.option("--head", type=click.Choice(HEAD_TYPES), default="fm", show_default=True, help="What predicts.")
 @click.option("--freeze", is_flag=True, help="Keep the vectors as they are; linear terms, head and classes learn.")
 @click.option(
     "--objective",
-    type=click.Choice(["logistic", "regression", "softmax"]),
+    type=click.Choice(OBJECTIVE_TYPES),
     help="Default: logistic for 0 and 1 or booleans, softmax for text, regression for numbers.",
 )
 @click.option("--groups", help="Predict from these groups alone, with commas between them; default: all.")
@@ -72,9 +100,9 @@ def finetune(
     data: str,
     target: str,
     validation: str | None,
-    head: Literal["fm", "mlp"],
+    head: HeadType,
     freeze: bool,
-    objective: Literal["logistic", "regression", "softmax"] | None,
+    objective: ObjectiveType | None,
     groups: str | None,
     out: Path,
     settings: tuple[str, ...],
@@ -98,7 +126,7 @@ def finetune(
     import_tensorflow()
     from feat2vec.run import finetune, load
 
-    with interruptible(out):
+    with interruptible_training(out):
         tuned = finetune(
             load(run),
             data,
@@ -108,14 +136,14 @@ def finetune(
             head=head,
             freeze=freeze,
             objective=objective,
-            groups=names(groups),
+            groups=group_names(groups),
             settings=settings,
             resume=resume,
             force=force,
             quiet=quiet,
             memory=memory,
         )
-    trained(tuned, out, quiet)
+    say_trained(tuned, out, quiet)
 
 
 @click.command()
@@ -148,13 +176,13 @@ def run(
     feat2vec run recipes/films.yaml --data films.parquet --out runs/films
     feat2vec run recipes/flights.yaml --rows 5000 --set training.epochs=1 --force
     """
-    from feat2vec.recipes.recipe import read_recipe
+    from feat2vec.recipes.reading import read_recipe
 
     name = read_recipe(recipe, settings)[0].name  # what is wrong with it is said before TensorFlow is there
     import_tensorflow()
     from feat2vec.recipes.running import MissedError, run_recipe
 
-    with interruptible(out or Path("runs", name)):
+    with interruptible_training(out or Path("runs", name)):
         try:
             facts = run_recipe(
                 recipe,
@@ -165,11 +193,11 @@ def run(
                 resume=resume,
                 force=force,
                 quiet=quiet or as_json,
-                tell=say_text,
+                print_lines=say_text,
             )
         except MissedError as error:
             if as_json:
-                say(json.dumps(error.facts))
+                say(json.dumps(error.results))
             raise
     if as_json:
         say(json.dumps(facts))
@@ -219,7 +247,15 @@ def tune(
 
     try:
         facts = tune(
-            recipe, trials, out, data, settings=settings, rows=rows, force=force, quiet=quiet or as_json, tell=say_text
+            recipe,
+            trials,
+            out,
+            data,
+            settings=settings,
+            rows=rows,
+            force=force,
+            quiet=quiet or as_json,
+            print_lines=say_text,
         )
     except KeyboardInterrupt:
         say("the trials that ended are kept: the same command goes on", error=True)

@@ -8,7 +8,9 @@ from typing import Literal
 
 import click
 
-from feat2vec.cli.console import import_tensorflow, name_on_a_line, names, say
+from feat2vec.cli.arguments import group_names
+from feat2vec.cli.console import name_on_a_line, say
+from feat2vec.cli.tensorflow_import import import_tensorflow
 from feat2vec.errors import UserError, listed
 from feat2vec.export.formats import FORMATS, FormatName
 
@@ -60,7 +62,7 @@ def embed(run: Path, data: str, out: Path, groups: str | None, level: int | None
     import_tensorflow()
     from feat2vec.run import load
 
-    embedder = load(run).embedder(names(groups), level)
+    embedder = load(run).embedder(group_names(groups), level)
     rows = embedder.write(data, out, force=force)
     say(f"{out}: {rows:,} rows, {embedder.dim} dimensions")
 
@@ -114,22 +116,23 @@ def similar(
     from feat2vec.run import load
 
     opened = load(run)
-    if data is not None or any(
-        opened.schema.groups[name].extractor.type != "lookup" for name in (group, to) if name in opened.schema.groups
-    ):
+    schema_groups = opened.schema.groups
+    extractors = {schema_groups[name].extractor.type for name in (group, to) if name in schema_groups}
+    if data is not None or extractors - {"lookup"}:
         import_tensorflow()  # a lookup's vectors are read without it
-    if data is not None and (group != "row" or "row" in opened.schema.groups):
+    if data is not None and (group != "row" or "row" in schema_groups):
         what = "a group is called 'row', and it wins" if group == "row" else f"{group!r} is no `row`"
         raise UserError(f"--data: is for rows as a whole, but {what}; remove --data, or use run.row_vectors(data)")
-    if group == "row" and data is None and "row" not in opened.schema.groups:
+    if group == "row" and data is None and "row" not in schema_groups:
         raise UserError("row: a run keeps no rows; name those to search in by --data")
     vectors = opened.vectors(group, level) if data is None else opened.row_vectors(data, level)
-    found = vectors.search([value], topn=count, to=to, similarity=similarity, index=index)
-    for hit in found if as_json else ():
-        say(json.dumps({"group": hit.group, "key": hit.key, "score": hit.score, "count": hit.count}))
-    if not as_json:
+    hits = vectors.search([value], topn=count, to=to, similarity=similarity, index=index)
+    if as_json:
+        for hit in hits:
+            say(json.dumps({"group": hit.group, "key": hit.key, "score": hit.score, "count": hit.count}))
+    else:
         say("   score    count  key")
-        for hit in found:
+        for hit in hits:
             say(f"{hit.score:8.4f} {hit.count:8,}  {name_on_a_line(hit.key)}")
 
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from typing import NamedTuple
 
-WIDTH, ROW = 720, 22  # of a chart, and of a bar, in pixels
-LABEL, NUMBER = 300, 80  # room for what a bar is called and for its number
-SHOWN = 44  # letters of a label
-DOTTED = 20  # points of a line that are also dots
+# In pixels:
+WIDTH = 720  # of a chart
+RIGHT_MARGIN = 20
+BAR_HEIGHT = 22
+LABEL_WIDTH, NUMBER_WIDTH = 300, 80  # beside a bar
+
+LABEL_LENGTH = 44  # letters
+MOST_DOTS = 20  # a line of more points is drawn without dots
+
+Point = tuple[float, float]
+BandPoint = tuple[float, float, float]  # x, low, high
 
 STYLE = """
 .f2v { --back: #ffffff; --text: #1f2328; --quiet: #656d76; --line: #d0d7de;
@@ -54,76 +62,115 @@ def number(value: object, digits: int = 4) -> str:
 def bars(title: str, values: Sequence[tuple[str, float]]) -> str:
     """A horizontal bar for each number, to the left of the middle line for those below 0."""
     low, high = min([0.0, *(value for _, value in values)]), max([0.0, *(value for _, value in values)])
-    room = WIDTH - LABEL - NUMBER
+    room = WIDTH - LABEL_WIDTH - NUMBER_WIDTH
     scale = room / ((high - low) or 1.0)
-    zero = LABEL - low * scale
-    parts = [f'<line class="grid" x1="{zero:.1f}" x2="{zero:.1f}" y1="4" y2="{len(values) * ROW + 4}"/>']
+    zero = LABEL_WIDTH - low * scale
+    parts = [f'<line class="grid" x1="{zero:.1f}" x2="{zero:.1f}" y1="4" y2="{len(values) * BAR_HEIGHT + 4}"/>']
     for i, (name, value) in enumerate(values):
-        y = 4 + i * ROW
+        y = 4 + i * BAR_HEIGHT
         left, width = zero + min(value, 0.0) * scale, max(abs(value) * scale, 0.5)
         label, full_name, kind = escape(_short(name)), escape(name), "less" if value < 0 else "more"
         parts += [
-            f'<text x="{LABEL - 10}" y="{y + 15}" text-anchor="end">{label}<title>{full_name}</title></text>',
-            f'<rect class="{kind}" x="{left:.1f}" y="{y + 3}" width="{width:.1f}" height="{ROW - 6}"/>',
+            f'<text x="{LABEL_WIDTH - 10}" y="{y + 15}" text-anchor="end">{label}<title>{full_name}</title></text>',
+            f'<rect class="{kind}" x="{left:.1f}" y="{y + 3}" width="{width:.1f}" height="{BAR_HEIGHT - 6}"/>',
             f'<text class="quiet" x="{left + width + 6:.1f}" y="{y + 15}">{value:+.4f}</text>',
         ]
-    return _svg(title, len(values) * ROW + 8, parts)
+    return _svg(title, len(values) * BAR_HEIGHT + 8, parts)
+
+
+class _Axes(NamedTuple):
+    """The plane of a chart of lines: the smallest and largest x and y, and the pixels that they stand for."""
+
+    low_x: float  # a logarithm if `x_log`
+    high_x: float
+    low_y: float
+    high_y: float
+    x_log: bool
+    left: int = 70
+    top: int = 38
+    bottom: int = 264
+
+    @classmethod
+    def around(cls, points: Sequence[Point], band: Sequence[BandPoint], *, x_log: bool) -> _Axes:
+        """The axes that show all points and the whole band."""
+        xs = [_log_or_same(x, x_log) for x, _ in points]
+        ys = [y for _, y in points] + [y for _, low, high in band for y in (low, high)]
+        low_y, high_y = min(ys), max(ys)
+        if low_y == high_y:
+            low_y, high_y = low_y - 0.5, high_y + 0.5
+        return cls(min(xs), max(xs), low_y, high_y, x_log)
+
+    def pixel_x(self, x: float) -> float:
+        share = (_log_or_same(x, self.x_log) - self.low_x) / ((self.high_x - self.low_x) or 1.0)
+        return self.left + share * (WIDTH - self.left - RIGHT_MARGIN)
+
+    def pixel_y(self, y: float) -> float:
+        return self.top + (self.high_y - y) / (self.high_y - self.low_y) * (self.bottom - self.top)
+
+    def outline(self, points: Sequence[Point]) -> str:
+        """Points as SVG writes them, without those that are not finite."""
+        return " ".join(f"{self.pixel_x(x):.1f},{self.pixel_y(y):.1f}" for x, y in _finite_points(points))
 
 
 def lines(
     title: str,
-    series: Mapping[str, Sequence[tuple[float, float]]],
+    series: Mapping[str, Sequence[Point]],
     x_name: str,
     *,
     x_log: bool = False,
-    band: Sequence[tuple[float, float, float]] = (),
+    band: Sequence[BandPoint] = (),
 ) -> str:
     """A line for each series of (x, y), with a band of (x, low, high) behind them."""
-    points = [point for series_points in series.values() for point in series_points if all(map(math.isfinite, point))]
+    points = [point for series_points in series.values() for point in _finite_points(series_points)]
     if not points:
         return _svg(title, 40, ['<text class="quiet" x="10" y="24">nothing to show</text>'])
-    xs = [_place(x, x_log) for x, _ in points]
-    ys = [y for _, y in points] + [y for _, low, high in band for y in (low, high)]
-    left, top, height, bottom = 70, 38, 264, 314
-    x0, x1, y0, y1 = min(xs), max(xs), min(ys), max(ys)
-    y0, y1 = (y0, y1) if y1 > y0 else (y0 - 0.5, y1 + 0.5)
+    axes = _Axes.around(points, band, x_log=x_log)
+    parts = [f'<text x="{axes.left}" y="18">{escape(title)}</text>']
+    parts += _axis_labels(axes, points, x_name)
+    if band:
+        band_outline = [(x, high) for x, _, high in band] + [(x, low) for x, low, _ in reversed(band)]
+        parts.append(f'<polygon class="band" points="{axes.outline(band_outline)}"/>')
+    legend_x = axes.left
+    for i, (name, series_points) in enumerate(series.items()):
+        parts += _series(axes, name, series_points, f"s{i % 4}", legend_x)
+        legend_x += 44 + 8 * len(_short(name))
+    return _svg(title, 314, parts)
 
-    def x_of(x: float) -> float:
-        return left + (_place(x, x_log) - x0) / ((x1 - x0) or 1.0) * (WIDTH - left - 20)
 
-    def y_of(y: float) -> float:
-        return top + (y1 - y) / (y1 - y0) * (height - top)
-
-    parts = [f'<text x="{left}" y="18">{escape(title)}</text>']
+def _axis_labels(axes: _Axes, points: Sequence[Point], x_name: str) -> list[str]:
+    """Five horizontal lines with their numbers, the smallest and the largest x, and what x is."""
+    parts = []
     for i in range(5):
-        y = y0 + (y1 - y0) * i / 4
+        y = axes.low_y + (axes.high_y - axes.low_y) * i / 4
+        pixel_y = axes.pixel_y(y)
         parts += [
-            f'<line class="grid" x1="{left}" x2="{WIDTH - 20}" y1="{y_of(y):.1f}" y2="{y_of(y):.1f}"/>',
-            f'<text class="quiet" x="{left - 8}" y="{y_of(y) + 4:.1f}" text-anchor="end">{number(y)}</text>',
+            f'<line class="grid" x1="{axes.left}" x2="{WIDTH - RIGHT_MARGIN}" y1="{pixel_y:.1f}" y2="{pixel_y:.1f}"/>',
+            f'<text class="quiet" x="{axes.left - 8}" y="{pixel_y + 4:.1f}" text-anchor="end">{number(y)}</text>',
         ]
+    below = axes.bottom + 18
     ends = {min(points)[0], max(points)[0]}
     for x in sorted(ends):
         anchor = "start" if len(ends) > 1 and x == min(ends) else "end"
+        pixel_x = axes.pixel_x(x)
         parts.append(
-            f'<text class="quiet" x="{x_of(x):.1f}" y="{height + 18}" text-anchor="{anchor}">{number(float(x))}</text>'
+            f'<text class="quiet" x="{pixel_x:.1f}" y="{below}" text-anchor="{anchor}">{number(float(x))}</text>'
         )
-    parts.append(f'<text class="quiet" x="{WIDTH / 2}" y="{height + 18}" text-anchor="middle">{escape(x_name)}</text>')
-    if band:
-        band_outline = [(x, high) for x, _, high in band] + [(x, low) for x, low, _ in reversed(band)]
-        parts.append(f'<polygon class="band" points="{_points(band_outline, x_of, y_of)}"/>')
-    legend_x = left
-    for i, (name, series_points) in enumerate(series.items()):
-        parts.append(f'<polyline class="s{i % 4}" points="{_points(series_points, x_of, y_of)}"/>')
-        if len(series_points) <= DOTTED:
-            dots = (point for point in series_points if all(map(math.isfinite, point)))
-            parts += [f'<circle class="s{i % 4}" cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="3"/>' for x, y in dots]
-        y = height + 36
-        parts.append(
-            f'<line class="s{i % 4}" stroke-width="2" x1="{legend_x}" x2="{legend_x + 18}" y1="{y}" y2="{y}"/>'
-        )
-        parts.append(f'<text x="{legend_x + 24}" y="{y + 4}">{escape(_short(name))}</text>')
-        legend_x += 44 + 8 * len(_short(name))
-    return _svg(title, bottom, parts)
+    parts.append(f'<text class="quiet" x="{WIDTH / 2}" y="{below}" text-anchor="middle">{escape(x_name)}</text>')
+    return parts
+
+
+def _series(axes: _Axes, name: str, points: Sequence[Point], css_class: str, legend_x: int) -> list[str]:
+    """A line, dots on it if they are few, and its place in the legend."""
+    parts = [f'<polyline class="{css_class}" points="{axes.outline(points)}"/>']
+    if len(points) <= MOST_DOTS:
+        for x, y in _finite_points(points):
+            parts.append(f'<circle class="{css_class}" cx="{axes.pixel_x(x):.1f}" cy="{axes.pixel_y(y):.1f}" r="3"/>')
+    y = axes.bottom + 36
+    parts += [
+        f'<line class="{css_class}" stroke-width="2" x1="{legend_x}" x2="{legend_x + 18}" y1="{y}" y2="{y}"/>',
+        f'<text x="{legend_x + 24}" y="{y + 4}">{escape(_short(name))}</text>',
+    ]
+    return parts
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -166,15 +213,13 @@ def _svg(title: str, height: int, parts: Sequence[str]) -> str:
     return f'<svg class="f2v" role="img" {box}><title>{escape(title)}</title>{back}\n{inside}</svg>'
 
 
-def _place(x: float, log: bool) -> float:
+def _log_or_same(x: float, log: bool) -> float:
     return math.log(x) if log else x
 
 
-def _points(
-    points: Sequence[tuple[float, float]], x_of: Callable[[float], float], y_of: Callable[[float], float]
-) -> str:
-    return " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in points if math.isfinite(x) and math.isfinite(y))
+def _finite_points(points: Sequence[Point]) -> list[Point]:
+    return [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= SHOWN else f"{name[: SHOWN - 3]}..."
+    return name if len(name) <= LABEL_LENGTH else f"{name[: LABEL_LENGTH - 3]}..."

@@ -1,4 +1,4 @@
-"""`report`: one page about a run: how it learnt, what its space looks like, and what stands near what."""
+"""`report`: one page about a run: its losses and metrics, the shape of its space, and neighbours of some keys."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing import file_place, write_text
 
-OFTEN, RARE, NEAR = 5, 3, 5  # keys, and neighbours of each, that are shown
-BOUNDS = ((1, 1), (5, 1), (5, None))  # negatives, and classes that a row is told from
+FREQUENT_KEYS, RARE_KEYS = 5, 3  # of each group, whose neighbours are shown
+NEIGHBOURS = 5  # of each of these keys
+BOUND_CASES = ((1, 1), (5, 1), (5, None))  # negatives, and classes that a row is told from
 DRAWS = 50_000
+
+Facts = dict[str, Any]  # what the page says, as `--json` prints it
 
 
 def report(
@@ -33,11 +36,23 @@ def report(
     other: TrainedRun | None = None,
     *,
     force: bool = False,
-) -> dict[str, Any]:
-    """Write a page of HTML about a run, whole or not at all, and return what it says.
+) -> Facts:
+    """Write a page of HTML about a run, whole or not at all.
 
-    `data` are rows to measure a supervised run on; with their column `label`, the bound of Proposition 3.3 is computed.
-    `other` is a run of the same schema with another seed: how many nearest neighbours the two share.
+    Args:
+        run: The run.
+        out: The file.
+        data: Rows to measure a supervised run on, and for `label`.
+        label: A column of `data`, for whose classes the bound of Proposition 3.3 (Arora et al., 2019) is computed.
+        other: A run of the same schema with another seed: the page says how many nearest neighbours both share.
+        force: Replace the file if it is there.
+
+    Returns:
+        What the page says.
+
+    Raises:
+        UserError: The file cannot be written there, or an argument does not fit the run.
+
     """
     out = Path(out)
     if label is not None and data is None:
@@ -48,22 +63,20 @@ def report(
     return facts
 
 
-def facts_of(
-    run: TrainedRun, data: object = None, label: str | None = None, other: TrainedRun | None = None
-) -> dict[str, Any]:
+def facts_of(run: TrainedRun, data: object = None, label: str | None = None, other: TrainedRun | None = None) -> Facts:
     """What the page says, as plain data."""
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "name": run.schema.name,
         "objective": run.schema.objective.type,
         "seed": run.manifest["seed"],
         "metrics": dict(run.metrics),
         "history": run.history,
-        "groups": {name: _group(run, name) for name in run.schema.groups},
+        "groups": {name: _group_facts(run, name) for name in run.schema.groups},
     }
     if data is not None and run.schema.target is not None:
         facts["evaluation"] = prediction.predict(run, data)
     if label is not None:
-        bounds = dict.fromkeys(class_bounds(run.model, run.fitted, data, label, BOUNDS, DRAWS))  # each once
+        bounds = dict.fromkeys(class_bounds(run.model, run.fitted, data, label, BOUND_CASES, DRAWS))  # each once
         facts["bounds"] = [{**class_bound._asdict(), "bound": class_bound.bound._asdict()} for class_bound in bounds]
     if other is not None:
         overlaps = {}
@@ -76,7 +89,7 @@ def facts_of(
     return facts
 
 
-def _group(run: TrainedRun, name: str) -> dict[str, Any]:
+def _group_facts(run: TrainedRun, name: str) -> Facts:
     """A group's diagnostics."""
     model, encoder = run.model, run.fitted
     vectors = candidates(model, encoder, name).tables[0]
@@ -91,14 +104,15 @@ def _group(run: TrainedRun, name: str) -> dict[str, Any]:
     }
 
 
-def _neighbours(run: TrainedRun, name: str) -> Iterator[dict[str, Any]]:
-    """What stands near the most frequent values and near some of the rarest."""
+def _neighbours(run: TrainedRun, name: str) -> Iterator[Facts]:
+    """The nearest values of the most frequent keys and of some of the rarest."""
     vectors = vectors_of_group(run, name)
-    keys, order = vectors.index_to_key, np.argsort(-counts_of(run.model, run.fitted, name), kind="stable")
-    for how_often, chosen in (("often", order[:OFTEN]), ("rare", order[OFTEN:][-RARE:])):
-        for i in chosen:
+    keys = vectors.index_to_key
+    order = np.argsort(-counts_of(run.model, run.fitted, name), kind="stable")  # [keys] by descending count
+    for how_often, key_numbers in (("often", order[:FREQUENT_KEYS]), ("rare", order[FREQUENT_KEYS:][-RARE_KEYS:])):
+        for i in key_numbers:
             key = keys[i]
-            hits = vectors.search([key], topn=NEAR)
+            hits = vectors.search([key], topn=NEIGHBOURS)
             neighbours = [{"key": hit.key, "score": hit.score, "count": hit.count} for hit in hits]
             yield {"key": key, "count": vectors.get_vecattr(key, "count"), "place": how_often, "near": neighbours}
 
@@ -134,7 +148,7 @@ def _training(facts: Mapping[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-def _bounds(bounds: list[dict[str, Any]]) -> list[str]:
+def _bounds(bounds: list[Facts]) -> list[str]:
     first = bounds[0]
     counts = f"{first['rows']:,} rows of {first['classes']:,} classes of {first['label']}"
     note = (

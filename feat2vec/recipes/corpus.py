@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from feat2vec.arrays import Floats
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import TokensSpec
 from feat2vec.table.columns import concat, flatten
@@ -21,7 +22,7 @@ from feat2vec.table.kinds import is_list
 from feat2vec.table.stages import stages
 from feat2vec.table.table import Table
 
-Ints = npt.NDArray[np.signedinteger[Any]]
+Integers = npt.NDArray[np.signedinteger[Any]]  # of 32 or 64 bits
 TOKENS_AT_ONCE = 1 << 20  # tokens that are paired at a time
 
 
@@ -29,17 +30,17 @@ TOKENS_AT_ONCE = 1 << 20  # tokens that are paired at a time
 class Corpus:
     """Sentences one after the other; words are numbered by descending count, then by their spelling."""
 
-    tokens: Ints  # [tokens] which of the words
-    lengths: Ints  # [sentences]
+    tokens: Integers  # [tokens] which of the words
+    lengths: Integers  # [sentences]
     words: pa.StringArray
-    counts: Ints  # [words]
+    counts: Integers  # [words]
 
     @classmethod
     def read(cls, table: Table, column: str, min_count: int = 1) -> Corpus:
         """A column of texts, which are cut into words, or of lists of words; words that are rarer are left out."""
         number_of_word: dict[str, int] = {}
-        tokens: list[Ints] = []
-        lengths: list[Ints] = []
+        tokens: list[Integers] = []
+        lengths: list[Integers] = []
         for stage in stages(table, [column]):
             values = stage.column(column)
             if is_list(values.type):
@@ -81,8 +82,8 @@ class Corpus:
     def sentences(self) -> Iterator[list[str]]:
         """Each sentence as its words."""
         words = np.array(self.words.to_pylist(), object)
-        for piece in np.split(self.tokens, np.cumsum(self.lengths)[:-1]):
-            yield words[piece].tolist()
+        for sentence in np.split(self.tokens, np.cumsum(self.lengths)[:-1]):
+            yield words[sentence].tolist()
 
     def pairs(
         self, window: int, subsample: float = 0.0, seed: int = 0, tokens_at_once: int = TOKENS_AT_ONCE
@@ -97,12 +98,12 @@ class Corpus:
         if subsample:
             ratio = subsample / (self.counts / self.counts.sum())
             keep = np.minimum(np.sqrt(ratio) + ratio, 1)
-        for tokens, sentence in self._pieces(tokens_at_once):
+        for tokens, sentence in self._blocks(tokens_at_once):
             kept = random.random(len(tokens)) < keep[tokens]
             tokens, sentence = tokens[kept], sentence[kept]
             reach = random.integers(1, window + 1, len(tokens))  # b of each word
-            words: list[Ints] = []
-            contexts: list[Ints] = []
+            words: list[Integers] = []
+            contexts: list[Integers] = []
             for distance in range(1, window + 1):
                 earlier, later = slice(None, -distance), slice(distance, None)
                 for centre, neighbour in ((earlier, later), (later, earlier)):
@@ -116,8 +117,8 @@ class Corpus:
     def cooccurrences(self, window: int, tokens_at_once: int = TOKENS_AT_ONCE) -> pa.Table:
         """(word, context, count): words at most `window` apart, a pair d apart counting 1 / d, in both directions."""
         total, codes = len(self.words), np.zeros(0, np.int64)
-        sums: npt.NDArray[np.float64] = np.zeros(0)
-        for tokens, sentence in self._pieces(tokens_at_once):
+        sums: Floats = np.zeros(0)
+        for tokens, sentence in self._blocks(tokens_at_once):
             pair_codes, weights = [codes], [sums]
             for distance in range(1, window + 1):
                 is_near = sentence[:-distance] == sentence[distance:]
@@ -129,8 +130,8 @@ class Corpus:
         word, context = np.divmod(codes, total)
         return pa.table({"word": self._spelled(word), "context": self._spelled(context), "count": sums})
 
-    def _pieces(self, tokens_at_once: int) -> Iterator[tuple[Ints, Ints]]:
-        """Whole sentences: tokens, and the sentence of each."""
+    def _blocks(self, tokens_at_once: int) -> Iterator[tuple[Integers, Integers]]:
+        """Blocks of whole sentences: the tokens, and the number of the sentence of each."""
         ends = np.cumsum(self.lengths)
         first = begin = 0
         while first < len(ends):
@@ -139,5 +140,5 @@ class Corpus:
             yield self.tokens[begin : int(ends[last - 1])], sentence
             first, begin = last, int(ends[last - 1])
 
-    def _spelled(self, numbers: Ints) -> pa.Array:
+    def _spelled(self, numbers: Integers) -> pa.Array:
         return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32)), self.words)

@@ -19,11 +19,14 @@ from feat2vec.errors import UserError
 from feat2vec.table.database import connect
 from feat2vec.writing import replacing_file
 
+Json = Any  # whatever JSON can hold
+JsonObject = Mapping[str, Any]
+
 QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")  # no INSERT, no COPY
 SOURCES = ("BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION")  # no SHOW
 FUNCTIONS = ("generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest")  # that give rows
-MOST_DIGITS = 38  # of a decimal; what has more is float64 to DuckDB
-MOST_SAID = 150  # characters of DuckDB's own messages
+DECIMAL_DIGITS = 38  # of a decimal; what has more is float64 to DuckDB
+MESSAGE_LENGTH = 150  # characters of DuckDB's own messages
 
 
 def write_query(query: str, tables: Mapping[str, Path], path: Path, where: str) -> None:
@@ -50,18 +53,18 @@ def write_query(query: str, tables: Mapping[str, Path], path: Path, where: str) 
             quoted, pattern = name.replace('"', '""'), glob.escape(str(file.absolute()))
             # A path is a pattern to DuckDB.
             database.execute(
-                f'CREATE VIEW "{quoted}" AS FROM read_parquet({_text(pattern)}, hive_partitioning = false)'
+                f'CREATE VIEW "{quoted}" AS FROM read_parquet({_sql_text(pattern)}, hive_partitioning = false)'
             )
             opened += [str(file.absolute()), pattern]
-        database.execute(f"SET allowed_paths = [{', '.join(map(_text, opened))}]")
+        database.execute(f"SET allowed_paths = [{', '.join(map(_sql_text, opened))}]")
         database.execute("SET enable_external_access = false")
         database.execute("SET lock_configuration = true")
         try:
             _refuse_other_than_select(database, query, list(tables), where)
             _without_hugeints(database.table_function("query", [query])).write_parquet(str(new.absolute()))
         except duckdb.Error as error:
-            said = " ".join(str(error).split())[:MOST_SAID]
-            raise UserError(f"{where}: the query fails: {said}") from None
+            reason = " ".join(str(error).split())[:MESSAGE_LENGTH]
+            raise UserError(f"{where}: the query fails: {reason}") from None
 
 
 def _without_hugeints(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
@@ -71,7 +74,7 @@ def _without_hugeints(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
         return rows
     columns = []
     for i, (name, kind) in enumerate(zip(rows.columns, kinds, strict=True), start=1):
-        value = f"#{i}::DECIMAL({MOST_DIGITS}, 0)" if kind in ("hugeint", "uhugeint") else f"#{i}"
+        value = f"#{i}::DECIMAL({DECIMAL_DIGITS}, 0)" if kind in ("hugeint", "uhugeint") else f"#{i}"
         quoted = name.replace('"', '""')
         columns.append(f'{value} AS "{quoted}"')
     return rows.project(", ".join(columns))
@@ -83,25 +86,29 @@ def _refuse_other_than_select(
     kinds = [statement.type.name for statement in database.extract_statements(query)]
     if kinds != ["SELECT"]:
         received = f"{len(kinds)} statements ({', '.join(kinds)})" if len(kinds) != 1 else kinds[0]
-        raise UserError(f"{where}: expected one SELECT statement, received {received[:MOST_SAID] if kinds else 'none'}")
+        raise UserError(
+            f"{where}: expected one SELECT statement, received {received[:MESSAGE_LENGTH] if kinds else 'none'}"
+        )
     [(text,)] = database.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
     try:
         parsed = json.loads(text)
     except RecursionError:
         raise UserError(f"{where}: the query is nested too deeply; write it as a WITH of simpler ones") from None
     if parsed["error"]:
-        raise UserError(f"{where}: expected one SELECT statement; DuckDB says: {parsed['error_message'][:MOST_SAID]}")
-    refused = next(_beyond(parsed, {name.casefold() for name in tables}), None)
+        raise UserError(
+            f"{where}: expected one SELECT statement; DuckDB says: {parsed['error_message'][:MESSAGE_LENGTH]}"
+        )
+    refused = next(_refused_parts(parsed, {name.casefold() for name in tables}), None)
     if refused is not None:
         known = ", ".join(tables)[:60]
         remedy = "name the file there"
         raise UserError(f"{where}: the query may read the tables of `data` alone, {known}, not {refused}; {remedy}")
 
 
-def _beyond(parsed: Any, tables: set[str]) -> Iterator[str]:
-    """What a parsed query has beside SELECTs of the tables, of its own WITHs and of functions that make rows."""
+def _refused_parts(parsed: Json, tables: set[str]) -> Iterator[str]:
+    """What a parsed query may not have: all but SELECTs of the tables, of its own WITHs and of FUNCTIONS."""
     # A name with a dot may be a file's; as that of a WITH it is not looked up where the WITH is out of sight.
-    known = tables | {name.casefold() for node in _nodes(parsed) for name in _withs(node) if "." not in name}
+    known = tables | {name.casefold() for node in _nodes(parsed) for name in _names_of_withs(node) if "." not in name}
     for node in _nodes(parsed):
         if "cte_map" in node and node["type"] not in QUERIES:
             yield node["type"].split("_")[0]
@@ -118,11 +125,11 @@ def _beyond(parsed: Any, tables: set[str]) -> Iterator[str]:
             yield repr(node["table_name"][:40])
 
 
-def _withs(node: Mapping[str, Any]) -> list[str]:
+def _names_of_withs(node: JsonObject) -> list[str]:
     return [with_entry["key"] for with_entry in node.get("cte_map", {}).get("map", ())]
 
 
-def _nodes(parsed: Any) -> Iterator[Mapping[str, Any]]:
+def _nodes(parsed: Json) -> Iterator[JsonObject]:
     """Every object of a JSON document."""
     todo = [parsed]
     while todo:
@@ -134,6 +141,6 @@ def _nodes(parsed: Any) -> Iterator[Mapping[str, Any]]:
             todo += node
 
 
-def _text(value: str) -> str:
-    """A text of SQL."""
+def _sql_text(value: str) -> str:
+    """A text as a literal of SQL."""
     return "'" + value.replace("'", "''") + "'"

@@ -97,7 +97,7 @@ def _range_conflicts(path: KeyPath, tried_range: Range) -> Iterator[Problem]:
 def unfit(tune: Tune, source: Document, schema: Schema, settings: Sequence[str]) -> Iterator[Problem]:
     """What does not fit the schema, which `source` and `settings` make."""
     for key, tried_range in tune.ranges.items():
-        problems_told: set[str] = set()
+        messages: set[str] = set()
         for value in tried_range.ends():
             setting = f"{key}={json.dumps(value)}"
             try:
@@ -106,9 +106,9 @@ def unfit(tune: Tune, source: Document, schema: Schema, settings: Sequence[str])
                 for problem in error.problems:
                     message = problem.removeprefix(f"--set {setting}: ")
                     message = message.removeprefix(f"{dotted(tuple(key.split('.')))}: ")
-                    if message not in problems_told:
+                    if message not in messages:
                         yield ("tune", "ranges", key), f"with {shown(value)}: {message}"
-                    problems_told.add(message)
+                    messages.add(message)
     if tune.measure is not None:
         yield from _unfit_measure(tune.measure, schema)
 

@@ -7,15 +7,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from feat2vec.arrays import Bools
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.recipes.corpus import Corpus
-from feat2vec.recipes.query import MOST_DIGITS, write_query
+from feat2vec.recipes.query import DECIMAL_DIGITS, write_query
 from feat2vec.recipes.recipe import PARTS, Ask, CorpusSpec, Recipe, Split
 from feat2vec.table.kinds import is_list
 from feat2vec.table.sources.files import find_files
@@ -27,8 +27,8 @@ from feat2vec.writing import remove_inside, replacing_file
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Tables by name, and the texts that `train` was made from, if it was."""
+class RowParts:
+    """Tables by their names: parts of the rows and tables of `data`; and the corpus that `train` was made from."""
 
     tables: Mapping[str, Table]
     corpus: Corpus | None = None
@@ -63,7 +63,7 @@ def sources_of(recipe: Recipe, given: Sequence[str]) -> dict[str, str]:
     return sources
 
 
-def make_parts(recipe: Recipe, sources: Mapping[str, str], folder: Path, rows: int | None = None) -> Parts:
+def make_parts(recipe: Recipe, sources: Mapping[str, str], folder: Path, rows: int | None = None) -> RowParts:
     """Read the sources; what is made of them is written into the folder. `rows` are the most that a part may have."""
     tables = {name: open_table(source) for name, source in sources.items()}
     corpus = None
@@ -79,7 +79,7 @@ def make_parts(recipe: Recipe, sources: Mapping[str, str], folder: Path, rows: i
         tables["train"] = _pair(corpus, recipe.corpus, folder)
     if recipe.split.validation or recipe.split.test:
         tables |= _split(recipe.split, tables[recipe.split.of], folder)
-    return Parts(tables, corpus)
+    return RowParts(tables, corpus)
 
 
 def learning_parts(
@@ -156,9 +156,9 @@ def _refuse_long_decimals(tables: Mapping[str, Table], where: str) -> None:
         for name, kind in table.columns.items():
             while is_list(kind):
                 kind = kind.value_type
-            if pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS:
+            if pa.types.is_decimal(kind) and kind.precision > DECIMAL_DIGITS:
                 raise UserError(
-                    f"{where}: column {name!r} of {table.name} is {kind}, and a query keeps {MOST_DIGITS} digits; "
+                    f"{where}: column {name!r} of {table.name} is {kind}, and a query keeps {DECIMAL_DIGITS} digits; "
                     "turn it into text"
                 )
 
@@ -178,7 +178,7 @@ def _split(split: Split, table: Table, folder: Path) -> dict[str, Table]:
     order = np.random.default_rng(split.seed).permutation(total)
     part_of_row = np.zeros(total, np.int8)  # of each row: 0 stays, 1 and 2 go
     first = 0
-    shares = {name: share for name, share in (("validation", split.validation), ("test", split.test)) if share}
+    shares = split.parts()
     for number, (name, share) in enumerate(shares.items(), start=1):
         part_rows = round(share * total)
         if not part_rows or first + part_rows >= total:
@@ -186,10 +186,10 @@ def _split(split: Split, table: Table, folder: Path) -> dict[str, Table]:
         part_of_row[order[first : first + part_rows]] = number
         first += part_rows
     parts = {
-        name: _write(folder, name, _some(table, part_of_row == number), table)
+        name: _write(folder, name, _filtered(table, part_of_row == number), table)
         for number, name in enumerate(shares, start=1)
     }
-    return {**parts, split.of: _write(folder, split.of, _some(table, part_of_row == 0), table)}
+    return {**parts, split.of: _write(folder, split.of, _filtered(table, part_of_row == 0), table)}
 
 
 def _batches(table: Table, most: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -206,8 +206,9 @@ def _first(table: Table, rows: int) -> Iterator[pa.RecordBatch]:
             return
 
 
-def _some(table: Table, keep: Any) -> Iterator[pa.RecordBatch]:
+def _filtered(table: Table, is_kept: Bools) -> Iterator[pa.RecordBatch]:
+    """The rows of a table for which `is_kept` [rows] is true."""
     first = 0
     for batch in _batches(table):
-        yield batch.filter(pa.array(keep[first : first + batch.num_rows]))
+        yield batch.filter(pa.array(is_kept[first : first + batch.num_rows]))
         first += batch.num_rows

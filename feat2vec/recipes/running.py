@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from feat2vec.errors import FailedError, UnknownKeyError, UserError, listed, writing
-from feat2vec.evaluation.options import METRICS
+from feat2vec.errors import FailedError, UnknownKeyError, UserError, writing
 from feat2vec.evaluation.tasks import evaluate
-from feat2vec.recipes import baselines
-from feat2vec.recipes.recipe import Bound, Evaluation, ExportSpec, Finetuning, Neighbours, Recipe, read_recipe
-from feat2vec.recipes.rows import Parts, make_parts, sources_of
+from feat2vec.recipes.baselines import BASELINES, BaselineRequest, Metrics
+from feat2vec.recipes.comparison import Comparison
+from feat2vec.recipes.output import PrintLines, Results, print_nothing
+from feat2vec.recipes.reading import read_recipe
+from feat2vec.recipes.recipe import Evaluation, ExportSpec, Finetuning, Neighbours, Recipe
+from feat2vec.recipes.rows import RowParts, make_parts, sources_of
 from feat2vec.run import Run, load
 from feat2vec.table.table import open_table
 from feat2vec.terminal import printable, shortened
@@ -36,16 +37,13 @@ from feat2vec.writing import (
     work_folder,
 )
 
-Tell = Callable[[str], None]
-Facts = dict[str, Any]
-
 
 class MissedError(FailedError):
-    """Something is not as the recipe expects; `facts` are its results all the same."""
+    """Something is not as the recipe expects; `results` are those of the whole recipe."""
 
-    def __init__(self, *problems: str, facts: Facts) -> None:
+    def __init__(self, *problems: str, results: Results) -> None:
         super().__init__(*problems)
-        self.facts = facts
+        self.results = results
 
 
 def run_recipe(
@@ -58,14 +56,27 @@ def run_recipe(
     resume: bool = False,
     force: bool = False,
     quiet: bool = False,
-    tell: Tell = print,
-) -> Facts:
-    """Run a recipe into a run's folder, by default runs/NAME, and return what its `results.json` says.
+    print_lines: PrintLines = print,
+) -> Results:
+    """Run a recipe into a run's folder, and return what its `results.json` says.
 
-    `data` are the tables that the recipe asks for: a source if it asks for one, else NAME=SOURCE. `rows` is for a first
-    try: no part has more rows, and what the recipe expects is not checked. The folder holds, beside the run, `data/`
-    (the parts of the rows), `exports/`, `finetuned/` and `results.json`. Where something is not as expected, all of it
-    is written, and then a MissedError says by how much.
+    The folder holds, beside the run, `data/` (the parts of the rows), `exports/`, `finetuned/` and `results.json`.
+
+    Args:
+        path: The recipe.
+        out: The folder; by default runs/NAME.
+        data: The tables that the recipe asks for: a source if it asks for one, else NAME=SOURCE.
+        settings: Such as "training.epochs=5"; they replace what the schema says.
+        rows: For a first try: no part has more rows, and what the recipe expects is not checked.
+        resume: Go on with a run that was interrupted.
+        force: Replace the run if it is there.
+        quiet: Print nothing.
+        print_lines: What prints.
+
+    Raises:
+        MissedError: Something is not as expected; it says by how much. All files are written before it is raised.
+        UserError: The recipe, its tables or its folder cannot be used.
+
     """
     recipe, schema = read_recipe(path, settings)
     sources = sources_of(recipe, data)
@@ -73,37 +84,30 @@ def run_recipe(
     place = _checked_place(out, sources, resume=resume, force=force)
     began = time.perf_counter()
     if quiet:
-        tell = _silent
+        print_lines = print_nothing
     if recipe.about:
-        tell(" ".join(recipe.about.split()))
+        print_lines(" ".join(recipe.about.split()))
     replaces = None if place is None else place.replaces
     with work_folder(out, resume=resume, force=force, replaces=replaces) as partial:
-        folder = partial / "data"  # until the run is whole
-        mark_folder(folder, "data", ())
-        try:
-            with writing(partial):
-                parts = make_parts(recipe, sources, folder, rows)
-        except UserError as error:
-            ours = (f"{path}: {problem}" if problem.startswith("rows: ") else problem for problem in error.problems)
-            raise UserError(*ours) from None
-        tables = parts.tables
-        request = TrainingRequest(schema, tables.get("validation"), resume, force, quiet)
+        data_folder = partial / "data"  # until the run is whole
+        parts = _write_parts(path, recipe, sources, data_folder, rows)
+        request = TrainingRequest(schema, parts.tables.get("validation"), resume, force, quiet)
         if place is None:
-            check_finished_run(request, out, tables["train"])
+            check_finished_run(request, out, parts.tables["train"])
         else:
-            train_in_work_folder(request, partial, place, tables["train"])
-        steps = _Steps(recipe, load(out), parts, quiet, tell, check=rows is None)
-        facts = steps.all_facts()
-        facts |= {"seconds": round(time.perf_counter() - began, 1), "missed": steps.missed}
+            train_in_work_folder(request, partial, place, parts.tables["train"])
+        steps = _Steps(recipe, load(out), parts, quiet, print_lines, check=rows is None)
+        results = steps.results()
+        results |= {"seconds": round(time.perf_counter() - began, 1), "missed": steps.missed}
         with file_in(out, "results.json") as file:
-            file.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-        record_all(folder)
-        publish_folder(folder, folder_place(refuse_links_inside(out, "data"), "data", force=True))
-    tell(f"\n{printable(str(out))}: the run, with data/ and results.json, in {facts['seconds']:.0f} s")
+            file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        record_all(data_folder)
+        publish_folder(data_folder, folder_place(refuse_links_inside(out, "data"), "data", force=True))
+    print_lines(f"\n{printable(str(out))}: the run, with data/ and results.json, in {results['seconds']:.0f} s")
     if steps.missed:
-        few = "one thing" if len(steps.missed) == 1 else f"{len(steps.missed)} things"
-        raise MissedError(f"{path}: {few} not as expected:", *steps.missed, facts=facts)
-    return facts
+        count = "one thing" if len(steps.missed) == 1 else f"{len(steps.missed)} things"
+        raise MissedError(f"{path}: {count} not as expected:", *steps.missed, results=results)
+    return results
 
 
 def _checked_place(out: Path, sources: Mapping[str, str], *, resume: bool, force: bool) -> FolderPlace | None:
@@ -118,23 +122,32 @@ def _checked_place(out: Path, sources: Mapping[str, str], *, resume: bool, force
     return place
 
 
-def _silent(text: str) -> None:
-    del text
+def _write_parts(
+    path: str | Path, recipe: Recipe, sources: Mapping[str, str], folder: Path, rows: int | None
+) -> RowParts:
+    """The parts of the rows, in a folder that is made; messages about the recipe's query begin with its path."""
+    mark_folder(folder, "data", ())
+    try:
+        with writing(folder.parent):
+            return make_parts(recipe, sources, folder, rows)
+    except UserError as error:
+        problems = [f"{path}: {problem}" if problem.startswith("rows: ") else problem for problem in error.problems]
+        raise UserError(*problems) from None
 
 
 @dataclass
 class _Steps:
-    """What follows training."""
+    """The steps that follow training; each prints its lines and returns its results."""
 
     recipe: Recipe
     run: Run
-    parts: Parts
+    parts: RowParts
     quiet: bool
-    tell: Tell
+    print_lines: PrintLines
     check: bool
     missed: list[str] = field(default_factory=list)
 
-    def all_facts(self) -> Facts:
+    def results(self) -> Results:
         recipe, run = self.recipe, self.run
         return {
             "name": recipe.name,
@@ -146,56 +159,58 @@ class _Steps:
             "finetune": {name: self._finetune(name, spec) for name, spec in recipe.finetune.items()},
         }
 
-    def _measure(self, run: Run, evaluation: Evaluation) -> Facts:
-        """A measurement, as a table with the peers beside it."""
-        data = self.parts.tables[evaluation.data]
-        facts = evaluate(
+    def _measure(self, run: Run, evaluation: Evaluation) -> Results:
+        """A measurement, as a table with the baselines beside it."""
+        metrics = evaluate(
             run,
-            data,
+            self.parts.tables[evaluation.data],
             evaluation.task,
             target=evaluation.target,
             given=evaluation.given,
             similarity=evaluation.similarity,
             level=evaluation.level,
         )
-        baseline_facts: dict[str, Facts] = {
-            baseline: self._baseline_facts(baseline, run, evaluation) for baseline in evaluation.beside
-        }
+        request = self._baseline_request(run, evaluation)
+        baseline_metrics: dict[str, Metrics] = {}
+        for name in evaluation.beside:
+            baseline_metrics[name] = BASELINES[name].measure(request)
         expected = evaluation.expect if self.check else {}
-        for line in _table(evaluation, facts, baseline_facts, expected):
-            self.tell(line)
-        what = " ".join(filter(None, [evaluation.task, evaluation.target or run.schema.target]))
-        self.missed += _misses(what, facts, baseline_facts, expected)
-        return facts | {"data": evaluation.data, "beside": baseline_facts}
+        comparison = Comparison(evaluation, metrics, baseline_metrics, expected)
+        for line in comparison.lines():
+            self.print_lines(line)
+        self.missed += comparison.misses(evaluation.target or run.schema.target)
+        return metrics | {"data": evaluation.data, "beside": baseline_metrics}
 
-    def _baseline_facts(self, baseline: str, run: Run, evaluation: Evaluation) -> Facts:
-        data, spec, corpus = self.parts.tables[evaluation.data], self.recipe.corpus, self.parts.corpus
-        if baseline == "popularity":
-            return baselines.popularity(run, data, str(evaluation.target), evaluation.given)
-        if spec is not None and corpus is not None:
-            return baselines.word2vec(spec, run.schema, corpus, data)
-        return baselines.gradient_boosting(run.schema, self.parts.tables["train"], data)
+    def _baseline_request(self, run: Run, evaluation: Evaluation) -> BaselineRequest:
+        tables = self.parts.tables
+        request = BaselineRequest(
+            run, tables["train"], tables[evaluation.data], target=evaluation.target, given=evaluation.given
+        )
+        options = self.recipe.corpus
+        if options is None:
+            return request
+        return replace(request, corpus=self.parts.corpus, window=options.window, subsample=options.subsample)
 
-    def _neighbours(self, neighbours: Neighbours) -> Facts:
+    def _neighbours(self, neighbours: Neighbours) -> Results:
         try:
             hits = self.run.vectors(neighbours.group).search([neighbours.key], topn=neighbours.n, to=neighbours.to)
         except UnknownKeyError as error:
             if self.check:
                 raise
-            self.tell(f"\n{shortened(printable(str(error)))}")  # few rows need not have it
+            self.print_lines(f"\n{shortened(printable(str(error)))}")  # few rows need not have it
             hits = []
         among = f", among {neighbours.to}" if neighbours.to else ""
-        self.tell(f"\n{printable(f'nearest to {neighbours.group} {neighbours.key!r}{among}')}")
+        self.print_lines(f"\n{printable(f'nearest to {neighbours.group} {neighbours.key!r}{among}')}")
         for hit in hits:
-            self.tell(f"{hit.score:8.4f} {hit.count:8,}  {shortened(printable(hit.key))}")
+            self.print_lines(f"{hit.score:8.4f} {hit.count:8,}  {shortened(printable(hit.key))}")
         found_hits = [{"group": hit.group, "key": hit.key, "score": hit.score, "count": hit.count} for hit in hits]
         return {"group": neighbours.group, "key": neighbours.key, "found": found_hits}
 
-    def _export(self, name: str, spec: ExportSpec) -> Facts:
+    def _export(self, name: str, spec: ExportSpec) -> Results:
         name = f"exports/{name}"
         folder = refuse_links_inside(self.run.folder, name)
         self.run.export(spec.format, folder, spec.groups, level=spec.level, normalise=spec.normalise, force=True)
-        self.tell(printable(f"{folder}: written"))
+        self.print_lines(printable(f"{folder}: written"))
         return {"format": spec.format, "folder": name}
 
     def _page(self) -> str | None:
@@ -208,12 +223,12 @@ class _Steps:
         data = None if page.data is None else self.parts.tables[page.data]
         out = refuse_links_inside(self.run.folder, "map.html")
         write_page(Atlas(self.run, page.groups, data, page.colour, page.map), out, force=True)
-        self.tell(printable(f"{out}: written, a page to look at"))
+        self.print_lines(printable(f"{out}: written, a page to look at"))
         return out.name
 
-    def _finetune(self, name: str, finetuning: Finetuning) -> Facts:
+    def _finetune(self, name: str, finetuning: Finetuning) -> Results:
         """A run that predicts, and its measurements."""
-        self.tell(f"\n{printable(f'{name}: {finetuning.target}')}, learnt from the run's vectors")
+        self.print_lines(f"\n{printable(f'{name}: {finetuning.target}')}, learnt from the run's vectors")
         tables, out = self.parts.tables, refuse_links_inside(self.run.folder, f"finetuned/{name}")
         tuned = self.run.finetune(
             tables["train"],
@@ -232,55 +247,3 @@ class _Steps:
             "train": dict(tuned.metrics),
             "evaluate": [self._measure(tuned, evaluation) for evaluation in finetuning.evaluate],
         }
-
-
-def _bounds(bound: Bound, baseline_facts: Mapping[str, Mapping[str, Any]], metric: str) -> Iterator[tuple[str, float]]:
-    """(">=" or "<=", the limit)."""
-    unit = 1.0 if bound.of is None else float(baseline_facts[bound.of][metric])
-    if bound.min is not None:
-        yield ">=", bound.min * unit
-    if bound.max is not None:
-        yield "<=", bound.max * unit
-
-
-def _misses(
-    what: str, facts: Mapping[str, Any], baseline_facts: Mapping[str, Mapping[str, Any]], expect: Mapping[str, Bound]
-) -> Iterator[str]:
-    for metric, bound in expect.items():
-        value = facts.get(metric)
-        for sign, limit in _bounds(bound, baseline_facts, metric):
-            right = value is not None and (value >= limit if sign == ">=" else value <= limit)
-            if not right:
-                by = "" if value is None else f", by {abs(value - limit):.4g}"
-                yield f"{what}: {metric} is {_shown(value)}, expected {sign} {_shown(limit)}{by}"
-
-
-def _table(
-    evaluation: Evaluation,
-    facts: Mapping[str, Any],
-    baseline_facts: Mapping[str, Mapping[str, Any]],
-    expect: Mapping[str, Bound],
-) -> Iterator[str]:
-    """A line for each number: feat2vec's, those of the peers, what is expected."""
-    title = " ".join(filter(None, [evaluation.task, evaluation.target]))
-    given = f" by {listed(facts['given'])}" if "given" in facts else ""
-    yield "\n" + printable(f"{title}{given}: {facts['n']:,} of {evaluation.data}")
-    yield f"{'':14}{'feat2vec':>12}" + "".join(f"{baseline:>20}" for baseline in baseline_facts)
-    for metric, value in facts.items():
-        if metric in METRICS[evaluation.task]:
-            line = f"{metric:14}{_shown(value):>12}"
-            line += "".join(
-                f"{_shown(facts_of_baseline.get(metric)):>20}" for facts_of_baseline in baseline_facts.values()
-            )
-            if metric in expect:
-                limits = " and ".join(
-                    f"{sign} {_shown(limit)}" for sign, limit in _bounds(expect[metric], baseline_facts, metric)
-                )
-                line += f"   expected {limits}"
-            yield line
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, (int, float)) else json.dumps(value)

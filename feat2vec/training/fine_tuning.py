@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +18,11 @@ from feat2vec.table.kinds import is_list, kind_of_type
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.stages import stages
 from feat2vec.table.table import Table, open_table
+from feat2vec.training.fine_tuning_options import HEAD_TYPES, OBJECTIVE_TYPES, HeadType, ObjectiveType
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.training.train import train_into
 from feat2vec.training.warm_start import WarmStart
 
-HeadType = Literal["fm", "mlp"]
-ObjectiveType = Literal["logistic", "regression", "softmax"]
 # Labelled rows are few: small batches. The rate is the one that tools/bench_finetune.py chooses most often.
 TRAINING_DEFAULTS = {"epochs": 30, "batch_size": 64, "optimizer": {"type": "adam", "learning_rate": 0.01}}
 CHANGEABLE_OPTIONS = ("item_dropout", "dropout")  # of extractors; all others decide what the vectors are
@@ -117,8 +116,8 @@ def schema_of(
 
 def _check_words(head: str, objective: str | None) -> None:
     for option, word, allowed in (
-        ("--head", head, get_args(HeadType)),
-        ("--objective", objective, get_args(ObjectiveType)),
+        ("--head", head, HEAD_TYPES),
+        ("--objective", objective, OBJECTIVE_TYPES),
     ):
         is_default = option == "--objective" and word is None
         if word not in allowed and not is_default:

@@ -1,53 +1,22 @@
-"""How the command line speaks: names on a terminal, closed streams, Ctrl-C in whatever a library makes of it."""
+"""How the command line prints: names on a terminal, long texts, stray bytes."""
 
 from __future__ import annotations
 
-import os
-import shlex
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-import click
 import pyarrow as pa
 import pytest
 
 import feat2vec as library
-from feat2vec import cli
 from feat2vec.cli import console
-from feat2vec.errors import FailedError, UserError
-from feat2vec.pages.explanation import Explanation, Part
+from feat2vec.pages.explanation import Contribution, Explanation
 from feat2vec.training.reporting import Reporter
-from tests.cli.test_cli import CSV, SCHEMA
-from tests.commands import PROGRAM, feat2vec
+from tests.cli.films import SCHEMA
+from tests.commands import feat2vec
 
 HOSTILE = "a\x1b[31m\nb\u202e\udc80"
 ESCAPED = r"a\x1b[31m\nb\u202e\udc80"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "films.yaml").write_text(SCHEMA)
-    (tmp_path / "films.csv").write_text(CSV)
-    return tmp_path
-
-
-def in_a_shell(folder: Path, words: str, redirections: str) -> subprocess.CompletedProcess[str]:
-    command = f"{shlex.join(PROGRAM)} {words} {redirections}"
-    return subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True)
-
-
-def test_a_current_folder_that_is_gone_is_said(folder: Path) -> None:
-    (folder / "gone").mkdir()
-    command = f"rmdir ../gone; {shlex.join(PROGRAM)} init {folder / 'films.csv'} -o films.yaml"
-    gone = subprocess.run(["bash", "-c", command], cwd=folder / "gone", capture_output=True, text=True)
-    assert gone.stderr == "the current folder does not exist any more; change to one that does (cd)\n"
-    assert gone.returncode == 2
-
-
-# --- names ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [False, True])
@@ -66,7 +35,7 @@ def test_a_name_in_a_message_and_in_a_path_is_escaped(folder: Path) -> None:
 
 
 def test_an_explanation_is_a_table_whatever_names_hold() -> None:
-    parts = [Part("pair", (HOSTILE, "x"), 1.0), Part("linear", ("long" * 99,), 1.0)]
+    parts = [Contribution("pair", (HOSTILE, "x"), 1.0), Contribution("linear", ("long" * 99,), 1.0)]
     text = Explanation(f"score of {HOSTILE}", 2.0, parts, [{HOSTILE: HOSTILE, "long" * 99: "y" * 999}]).text()
     lines = text.splitlines()
     assert len(lines) == 2 + 1 + 2 + 1
@@ -160,124 +129,3 @@ def test_what_is_no_file_is_told(tmp_path: Path) -> None:
         done = feat2vec("check", schema, folder=tmp_path, code=2)
         (line,) = done.stderr.splitlines()
         assert line.isprintable()
-
-
-# --- streams --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("closed", ["2>&-", ">&-", ">&- 2>&- <&-"])
-@pytest.mark.parametrize(("schema", "code"), [("films.yaml", 0), ("none.yaml", 2)])
-def test_a_closed_stream_changes_nothing(folder: Path, closed: str, schema: str, code: int) -> None:
-    done = in_a_shell(folder, f"check {schema} --data films.csv", closed)
-    assert done.returncode == code
-    assert "Traceback" not in done.stderr
-    assert ("fits films.csv" in done.stdout) == (code == 0 and closed[:3] != ">&-")
-
-
-def test_what_cannot_be_written_is_said_once(folder: Path) -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("no device that is full")
-    done = in_a_shell(folder, "check films.yaml", "> /dev/full")
-    assert done.returncode == 1
-    assert done.stderr == "standard output: No space left on device; make room, or choose another place\n"
-
-
-def test_a_reader_who_has_seen_enough_is_no_error(folder: Path) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)  # `| head -0`
-    try:
-        shown = subprocess.run([*PROGRAM, "check", "--json-schema"], stdout=writing, stderr=subprocess.PIPE, text=True)
-        told = subprocess.run([*PROGRAM, "check", "none.yaml"], cwd=folder, stderr=writing)
-    finally:
-        os.close(writing)
-    assert (shown.returncode, shown.stderr, told.returncode) == (1, "", 2)
-
-
-# --- errors and Ctrl-C ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("error", "code", "said"),
-    [
-        (UserError("a: wrong", "b: wrong"), 2, "a: wrong\nb: wrong\n"),
-        (FailedError("it diverged", "lower it"), 1, "it diverged\nlower it\n"),
-        (OSError(28, "No space left on device", b"caf\xe9"), 1, "caf\\udce9: No space left on device\n"),
-        (click.UsageError("no such option\x1b"), 2, "Error: no such option\\x1b\n"),
-        (BrokenPipeError(), 1, ""),
-        (SystemExit(143), 143, ""),
-        (RuntimeError("a bug"), None, ""),
-    ],
-)
-def test_what_an_error_means(
-    capsys: pytest.CaptureFixture[str], error: BaseException, code: int | None, said: str
-) -> None:
-    assert console.exit_code(error) == code
-    assert capsys.readouterr().err == said
-
-
-@pytest.mark.parametrize("name", cli.feat2vec.commands)
-@pytest.mark.parametrize("as_error", [KeyboardInterrupt, RuntimeError])
-def test_ctrl_c_is_130_and_one_line_whatever_a_library_makes_of_it(
-    name: str, as_error: type[BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def press(*_: object, **__: object) -> None:
-        try:
-            signal.raise_signal(signal.SIGINT)
-        except KeyboardInterrupt:
-            raise as_error("Query interrupted") from None  # as DuckDB does
-
-    monkeypatch.setattr(cli.feat2vec.commands[name], "invoke", press)
-    monkeypatch.setattr(cli.feat2vec.commands[name], "params", [])
-    done = feat2vec(name, code=130)
-    assert (done.stdout, done.stderr) == ("", "interrupted\n")
-
-
-@pytest.mark.parametrize("as_error", [None, RuntimeError, UserError, ImportError])
-def test_a_terminated_command_is_143_whatever_a_library_makes_of_it(
-    as_error: type[Exception] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def terminate(*_: object, **__: object) -> None:
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        except SystemExit:
-            if as_error is None:
-                raise
-            raise as_error("Query interrupted") from None  # as DuckDB does, and an import of TensorFlow
-
-    monkeypatch.setattr(cli.feat2vec.commands["train"], "invoke", terminate)
-    monkeypatch.setattr(cli.feat2vec.commands["train"], "params", [])
-    done = feat2vec("train", code=143)
-    assert (done.stdout, done.stderr) == ("", "")
-
-
-@pytest.mark.slow
-def test_tensorflow_says_nothing_on_standard_error(folder: Path) -> None:
-    """In the environment that a user has, in which nothing keeps TensorFlow quiet."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("TF_")}
-    commands = (
-        "train films.yaml --data films.csv --out run --set training.epochs=1",
-        "similar run director Ana",
-        "embed run --data films.csv --out vectors.parquet",
-        "export run --format saved_model --out model",
-    )
-    told = []
-    for words in commands:
-        command = [*PROGRAM, *words.split()]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
-        told.append(done.stderr.splitlines())
-    assert [line.split(":")[0].split(" ")[0] for line in told[0]] == ["4", "director", "cast", "score", "epoch"]
-    assert told[1:] == [[], [], []]
-
-
-@pytest.mark.slow
-def test_what_tensorflow_can_do_without_is_imported_only_by_those_who_use_it() -> None:
-    code = """
-import sys
-from feat2vec.cli.console import OPTIONAL, import_tensorflow
-import_tensorflow()
-import feat2vec.trainer, keras
-assert not [name for name in OPTIONAL if name in sys.modules]
-import pandas, sklearn.linear_model
-assert pandas.DataFrame({"a": [1]}).a[0] == 1
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

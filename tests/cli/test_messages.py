@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from feat2vec.training import memory_estimate
-from tests.cli.test_cli import SCHEMA as FILMS
+from tests.cli.films import SCHEMA as FILMS
 from tests.commands import feat2vec
 
 SCHEMA = f"{FILMS}model: {{dim: 4}}\ntraining: {{epochs: 1}}\n"
@@ -38,7 +38,7 @@ def rows(count: int = 60) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def user_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as a new user has it, with a run."""
     folder = tmp_path_factory.mktemp("films")
     (folder / "films.yaml").write_text(SCHEMA)
@@ -180,11 +180,11 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_each_mistake_is_answered(made: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_mistake_is_answered(user_folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mistake = MISTAKES[name]
     monkeypatch.setattr(memory_estimate, "free_memory", lambda: 8 << 20 if "dim" in name else 2 << 30)
-    before = sorted(made.rglob("*"))
-    done = feat2vec(*mistake.words.split(), folder=made, code=2)
+    before = sorted(user_folder.rglob("*"))
+    done = feat2vec(*mistake.words.split(), folder=user_folder, code=2)
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     lines = done.stderr.splitlines()
@@ -192,25 +192,25 @@ def test_each_mistake_is_answered(made: Path, name: str, monkeypatch: pytest.Mon
     assert max(map(len, lines)) <= 200
     for part in mistake[1:]:
         assert part in done.stderr
-    assert sorted(made.rglob("*")) == before, "a mistake leaves nothing behind"
+    assert sorted(user_folder.rglob("*")) == before, "a mistake leaves nothing behind"
 
 
-def test_every_problem_is_told_on_five_lines(made: Path) -> None:
-    lines = feat2vec("check", "typos.yaml", folder=made, code=2).stderr.splitlines()
+def test_every_problem_is_told_on_five_lines(user_folder: Path) -> None:
+    lines = feat2vec("check", "typos.yaml", folder=user_folder, code=2).stderr.splitlines()
     assert len(lines) == 5
     for key in ("nam", "dmi", "lokup", "colum", "alpha_group", "nec", "mpl", "epoch", "adagrd"):
         assert any(key in line for line in lines), key
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
-def test_a_table_of_a_few_rows_trains(made: Path, tmp_path: Path, count: int) -> None:
+def test_a_table_of_a_few_rows_trains(user_folder: Path, tmp_path: Path, count: int) -> None:
     (tmp_path / "few.csv").write_text(rows(count))
-    done = feat2vec("train", made / "films.yaml", "--data", "few.csv", "--out", "run", folder=tmp_path)
+    done = feat2vec("train", user_folder / "films.yaml", "--data", "few.csv", "--out", "run", folder=tmp_path)
     assert f"{count} rows" in done.stderr
     assert feat2vec("similar", "run", "director", "Bo", folder=tmp_path).stdout
 
 
-def test_a_group_of_one_value_is_never_drawn_and_others_are(made: Path, tmp_path: Path) -> None:
+def test_a_group_of_one_value_is_never_drawn_and_others_are(user_folder: Path, tmp_path: Path) -> None:
     words = ["train", "films.yaml", "--data", "films.csv", "--out", tmp_path / "run"]
-    feat2vec(*words, "--set", "groups.score.column=one", "--set", "groups.score.extractor=lookup", folder=made)
+    feat2vec(*words, "--set", "groups.score.column=one", "--set", "groups.score.extractor=lookup", folder=user_folder)
     assert feat2vec("similar", tmp_path / "run", "director", "Bo").stdout

@@ -16,9 +16,10 @@ import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.evaluation.ranking import nearest, rank, ranked
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.recipes.baselines import popularity
+from feat2vec.recipes.baselines import BASELINES, BaselineRequest
 from feat2vec.run import Run, train
 from feat2vec.space.geometry import candidates, dense, extract, similarities
+from feat2vec.table.table import open_table
 from tests.evaluation.tables import films
 from tests.reference import ranks_of_true_values
 
@@ -136,7 +137,8 @@ def test_a_value_with_every_word_of_a_text_is_ranked(tmp_path: Path) -> None:
 def test_popularity_ranks_the_same_candidates(run: feat2vec.Run, target: str) -> None:
     """Keys of a lookup; of any other group the values of training, a text's being whole texts, not words."""
     test = films(60, 1)
-    facts, by_vectors = popularity(run, test, target, ["both"]), rank(run, test, target, ["both"])
+    request = BaselineRequest(run, open_table(test), open_table(test), target=target, given=["both"])
+    facts, by_vectors = BASELINES["popularity"].measure(request), rank(run, test, target, ["both"])
     assert (facts["n"], facts["candidates"]) == (by_vectors["n"], by_vectors["candidates"])
     counts = Counter(key for value in films(400, 0)[target].to_pylist() for key in keys_of(value))
     names, expected = list(counts), []

@@ -108,14 +108,14 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def made(folder: Path) -> tuple[dict[str, Any], str]:
+def facts_and_page(folder: Path) -> tuple[dict[str, Any], str]:
     run, other = feat2vec.load(folder / "run"), feat2vec.load(folder / "other")
     facts = report(run, folder / "report.html", folder / "rows.parquet", "good", other)
     return facts, (folder / "report.html").read_text(encoding="utf-8")
 
 
-def test_every_chart_and_table_is_there(made: tuple[dict[str, Any], str]) -> None:
-    page = Page(made[1])
+def test_every_chart_and_table_is_there(facts_and_page: tuple[dict[str, Any], str]) -> None:
+    page = Page(facts_and_page[1])
     groups = list(SCHEMA["groups"])
     assert page.titles == ["loss by epoch", *(f"norms of {name} by count" for name in groups)]
     both = [f"{what} {name}" for name in groups for what in ("norms of", "neighbours in")]
@@ -124,8 +124,8 @@ def test_every_chart_and_table_is_there(made: tuple[dict[str, Any], str]) -> Non
     assert "polyline" in page.tags
 
 
-def test_it_is_one_file_that_is_safe_to_open(made: tuple[dict[str, Any], str]) -> None:
-    text = made[1]
+def test_it_is_one_file_that_is_safe_to_open(facts_and_page: tuple[dict[str, Any], str]) -> None:
+    text = facts_and_page[1]
     page = Page(text)
     assert not {"script", "link", "img", "b", "group", "iframe"} & set(page.tags)
     assert not {"src", "href", "onload", "style"} & {name for name, _ in page.attributes}
@@ -137,8 +137,8 @@ def test_it_is_one_file_that_is_safe_to_open(made: tuple[dict[str, Any], str]) -
     assert "a <group>" in page.text
 
 
-def test_its_numbers_are_those_of_the_run(made: tuple[dict[str, Any], str], folder: Path) -> None:
-    facts, text = made
+def test_its_numbers_are_those_of_the_run(facts_and_page: tuple[dict[str, Any], str], folder: Path) -> None:
+    facts, text = facts_and_page
     run, page = feat2vec.load(folder / "run"), Page(text)
     metrics = dict(page.tables["metrics"][1:])
     assert metrics == {key: number(value, 6) for key, value in {**run.metrics, "seed": 0}.items()}

@@ -26,30 +26,30 @@ def sentences(seed: int, total: int = 300) -> list[list[str]]:
 
 
 def counted(batches: Any) -> collections.Counter[tuple[str, str]]:
-    found: collections.Counter[tuple[str, str]] = collections.Counter()
+    result: collections.Counter[tuple[str, str]] = collections.Counter()
     for batch in batches:
-        found.update(zip(batch["word"].to_pylist(), batch["context"].to_pylist(), strict=True))
-    return found
+        result.update(zip(batch["word"].to_pylist(), batch["context"].to_pylist(), strict=True))
+    return result
 
 
 def test_words_are_folded_and_numbered_by_count_then_spelling() -> None:
-    found = corpus()
-    assert found.words.to_pylist() == ["cat", "the", "a", "dog", "end", "saw"]
-    assert found.counts.tolist() == [3, 3, 2, 2, 1, 1]
-    assert list(found.sentences()) == [
+    result = corpus()
+    assert result.words.to_pylist() == ["cat", "the", "a", "dog", "end", "saw"]
+    assert result.counts.tolist() == [3, 3, 2, 2, 1, 1]
+    assert list(result.sentences()) == [
         ["the", "cat", "saw", "the", "dog"], ["a", "dog", "a", "cat"], [], ["the", "end"], ["cat"],
     ]  # fmt: skip
 
 
 def test_rare_words_are_left_out_before_words_are_near_each_other() -> None:
-    found = corpus(min_count=2)
-    assert found.words.to_pylist() == ["cat", "the", "a", "dog"]
-    assert next(found.sentences()) == ["the", "cat", "the", "dog"]
+    result = corpus(min_count=2)
+    assert result.words.to_pylist() == ["cat", "the", "a", "dog"]
+    assert next(result.sentences()) == ["the", "cat", "the", "dog"]
 
 
 def test_lists_of_words_are_taken_as_they_are() -> None:
-    found = corpus([["B", "a"], ["B"]])
-    assert list(found.sentences()) == [["B", "a"], ["B"]]
+    result = corpus([["B", "a"], ["B"]])
+    assert list(result.sentences()) == [["B", "a"], ["B"]]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_counts_are_those_of_a_loop() -> None:
 def test_pairs_are_within_the_window_and_as_many_as_expected() -> None:
     """A context `away` from a word is reached with probability (window - away + 1) / window."""
     texts = sentences(1, 4000)
-    found = counted(corpus(texts).pairs(3, seed=5, tokens_at_once=700))
+    result = counted(corpus(texts).pairs(3, seed=5, tokens_at_once=700))
     expected: collections.Counter[tuple[str, str]] = collections.Counter()
     variance: collections.Counter[tuple[str, str]] = collections.Counter()
     for words in texts:
@@ -92,21 +92,21 @@ def test_pairs_are_within_the_window_and_as_many_as_expected() -> None:
                     chance = (4 - abs(i - j)) / 3
                     expected[word, words[j]] += chance  # type: ignore[assignment]
                     variance[word, words[j]] += chance * (1 - chance)  # type: ignore[assignment]
-    assert set(found) <= set(expected)
+    assert set(result) <= set(expected)
     for pair, mean in expected.items():
         # a word's draws are shared by its contexts, so the variance may be several times that of independent ones
-        assert abs(found[pair] - mean) < 6 * np.sqrt(4 * variance[pair]) + 1, pair
+        assert abs(result[pair] - mean) < 6 * np.sqrt(4 * variance[pair]) + 1, pair
 
 
 def test_frequent_words_are_left_out_as_word2vec_does() -> None:
     texts = [["often"] * 30 + ["rare", "seldom"]] * 2000
     frequency, rate = 30 / 32, 0.05
     keep = np.sqrt(rate / frequency) + rate / frequency
-    found = counted(corpus(texts).pairs(1, subsample=rate, seed=0))
-    total = sum(count for (word, context), count in found.items() if word == "often" and context == "often")
+    result = counted(corpus(texts).pairs(1, subsample=rate, seed=0))
+    total = sum(count for (word, context), count in result.items() if word == "often" and context == "often")
     kept = 2000 * 30 * keep
     assert total == pytest.approx(2 * (kept - 2000), rel=0.03)
-    assert found["rare", "seldom"] == found["seldom", "rare"] == 2000  # rare words all stay
-    assert found["rare", "often"] > 1990  # next to what is left of the 30
-    assert counted(corpus(texts).pairs(1, subsample=rate, seed=0)) == found
-    assert counted(corpus(texts).pairs(1, subsample=rate, seed=1)) != found
+    assert result["rare", "seldom"] == result["seldom", "rare"] == 2000  # rare words all stay
+    assert result["rare", "often"] > 1990  # next to what is left of the 30
+    assert counted(corpus(texts).pairs(1, subsample=rate, seed=0)) == result
+    assert counted(corpus(texts).pairs(1, subsample=rate, seed=1)) != result

@@ -52,8 +52,8 @@ def made_by(query: str, rows: Path, **more: Path) -> list[dict[str, Any]]:
     ],
 )
 def test_one_select_is_run_with_or_without_a_semicolon_and_comments(query: str, made: Any, rows: Path) -> None:
-    found = made_by(query, rows)
-    assert found[: len(made)] == made
+    values = made_by(query, rows)
+    assert values[: len(made)] == made
     assert sorted(path.name for path in rows.parent.iterdir()) == ["rows.parquet", "train.parquet"]
 
 
@@ -223,7 +223,7 @@ def test_every_connection_is_made_in_one_place() -> None:
 def test_connections_spill_only_where_they_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = ("temp_directory", "autoinstall_known_extensions", "autoload_known_extensions")
-    for spill, told in ((None, ""), (tempfile.gettempdir(), tempfile.gettempdir())):
+    for spill, folder in ((None, ""), (tempfile.gettempdir(), tempfile.gettempdir())):
         with connect(spill) as connection:
-            found = [connection.sql(f"SELECT current_setting('{name}')").fetchall()[0][0] for name in settings]
-        assert found == [told, False, False]
+            values = [connection.sql(f"SELECT current_setting('{name}')").fetchall()[0][0] for name in settings]
+        assert values == [folder, False, False]

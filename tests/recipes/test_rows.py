@@ -12,7 +12,7 @@ import pytest
 
 from feat2vec.errors import UserError
 from feat2vec.recipes.recipe import Recipe
-from feat2vec.recipes.rows import Parts, make_parts, sources_of
+from feat2vec.recipes.rows import RowParts, make_parts, sources_of
 
 SCHEMA = {"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}}
 
@@ -28,15 +28,15 @@ def source(tmp_path: Path) -> str:
     return str(path)
 
 
-def numbers(parts: Parts, name: str) -> list[int]:
+def numbers(parts: RowParts, name: str) -> list[int]:
     return [n for batch in parts.tables[name].batches(["n"]) for n in batch.data.column(0).to_pylist()]
 
 
 def test_a_split_leaves_every_row_in_one_part_and_is_drawn_by_its_seed(source: str, tmp_path: Path) -> None:
     def split(folder: str, **more: Any) -> list[list[int]]:
         (tmp_path / folder).mkdir()
-        made = make_parts(recipe(data={"rows": source}, split=more), {"rows": source}, tmp_path / folder)
-        return [numbers(made, name) for name in ("train", "validation", "test")]
+        parts = make_parts(recipe(data={"rows": source}, split=more), {"rows": source}, tmp_path / folder)
+        return [numbers(parts, name) for name in ("train", "validation", "test")]
 
     train, validation, test = split("one", validation=0.1, test=0.25)
     assert (len(train), len(validation), len(test)) == (65, 10, 25)
@@ -48,9 +48,9 @@ def test_a_split_leaves_every_row_in_one_part_and_is_drawn_by_its_seed(source: s
 
 def test_the_validation_rows_can_be_split(source: str, tmp_path: Path) -> None:
     spec = recipe(data={"train": "x", "validation": "y"}, split={"of": "validation", "test": 0.5})
-    made = make_parts(spec, {"train": source, "validation": source}, tmp_path)
-    assert len(numbers(made, "train")) == 100
-    assert len(numbers(made, "test")) == len(numbers(made, "validation")) == 50
+    parts = make_parts(spec, {"train": source, "validation": source}, tmp_path)
+    assert len(numbers(parts, "train")) == 100
+    assert len(numbers(parts, "test")) == len(numbers(parts, "validation")) == 50
 
 
 def test_tables_are_joined_by_a_query(source: str, tmp_path: Path) -> None:
@@ -58,23 +58,23 @@ def test_tables_are_joined_by_a_query(source: str, tmp_path: Path) -> None:
     names.write_text("a,name\na1,one\na2,two\n")
     query = "SELECT n, name FROM rows LEFT JOIN names USING (a) WHERE n < 10 ORDER BY n;"
     sources = {"rows": source, "names": str(names)}
-    made = make_parts(recipe(data=sources, rows=query), sources, tmp_path)
-    (batch,) = made.tables["train"].batches()
+    parts = make_parts(recipe(data=sources, rows=query), sources, tmp_path)
+    (batch,) = parts.tables["train"].batches()
     assert batch.data.column("name").to_pylist() == [None, "one", "two"] + [None] * 5 + ["one", "two"]
 
 
 def test_a_first_try_has_few_rows(source: str, tmp_path: Path) -> None:
-    made = make_parts(recipe(data={"rows": source}), {"rows": source}, tmp_path, rows=7)
-    assert numbers(made, "train") == list(range(7))
+    parts = make_parts(recipe(data={"rows": source}), {"rows": source}, tmp_path, rows=7)
+    assert numbers(parts, "train") == list(range(7))
 
 
 def test_columns_without_types_stay_so(tmp_path: Path) -> None:
     """Text that is a number in a CSV is one to a numeric group, also once the rows are split."""
     path = tmp_path / "rows.csv"
     path.write_text("a,b\n" + "x,1.5\n" * 10)
-    made = make_parts(recipe(data={"rows": "x"}, split={"test": 0.2}), {"rows": str(path)}, tmp_path)
-    assert not made.tables["train"].typed
-    assert not made.tables["test"].typed
+    parts = make_parts(recipe(data={"rows": "x"}, split={"test": 0.2}), {"rows": str(path)}, tmp_path)
+    assert not parts.tables["train"].typed
+    assert not parts.tables["test"].typed
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ def test_what_gives_no_rows_is_refused(more: Any, rows: int | None, message: str
 
 
 def test_what_a_recipe_asks_for_is_given() -> None:
-    one = recipe(data={"films": {"ask": "films with directors"}})
-    assert sources_of(one, ["f.parquet"]) == {"films": "f.parquet"}
-    assert sources_of(one, ["films=a=b.parquet"]) == {"films": "a=b.parquet"}
+    asking_recipe = recipe(data={"films": {"ask": "films with directors"}})
+    assert sources_of(asking_recipe, ["f.parquet"]) == {"films": "f.parquet"}
+    assert sources_of(asking_recipe, ["films=a=b.parquet"]) == {"films": "a=b.parquet"}
     two = recipe(data={"train": {"ask": "rows"}, "validation": {"ask": "more rows"}, "more": "m.csv"})
     assert sources_of(two, ["train=a", "validation=b"]) == {"train": "a", "validation": "b", "more": "m.csv"}
     with pytest.raises(UserError, match="asks for a table, films: films with directors; give it by --data PATH"):
-        sources_of(one, [])
+        sources_of(asking_recipe, [])
     with pytest.raises(UserError, match=r"train: rows; give it by --data train=PATH\n.*validation=PATH"):
         sources_of(two, [])
     with pytest.raises(UserError, match="--data tran=a: the recipe has no table 'tran'; did you mean 'train'"):
@@ -112,8 +112,8 @@ def test_what_a_recipe_asks_for_is_given() -> None:
 
 def test_a_query_keeps_long_ids_apart(source: str, tmp_path: Path) -> None:
     query = """SELECT a, 9007199254740992::HUGEINT + n AS id, n AS "odd ""name" FROM rows"""
-    made = make_parts(recipe(data={"rows": source}, rows=query), {"rows": source}, tmp_path)
-    (batch,) = made.tables["train"].batches(["id", 'odd "name'])
+    parts = make_parts(recipe(data={"rows": source}, rows=query), {"rows": source}, tmp_path)
+    (batch,) = parts.tables["train"].batches(["id", 'odd "name'])
     assert [int(id_) for id_ in batch.data["id"].to_pylist()] == [2**53 + n for n in range(100)]
     assert batch.data[1].to_pylist() == list(range(100))
     long = pa.table({"id": pa.array([Decimal(10**50), Decimal(10**50 + 1)], pa.decimal256(60)), "a": ["x", "y"]})

@@ -126,14 +126,14 @@ SLOW = ("flights", "movielens", "skipgram")  # as others are but for the rows
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in DATA])
 def test_a_recipe_runs_at_small_size(name: str, tmp_path: Path) -> None:
     settings = ["training.epochs=1"]
-    told: list[str] = []
+    lines: list[str] = []
     facts = run_recipe(
         RECIPES / f"{name}.yaml",
         tmp_path / "run",
         given(name, tmp_path),
         settings=settings,
         rows=ROWS,
-        tell=told.append,
+        print_lines=lines.append,
     )
     run = feat2vec.load(tmp_path / "run")
     assert run.schema.training.epochs == 1
@@ -142,15 +142,15 @@ def test_a_recipe_runs_at_small_size(name: str, tmp_path: Path) -> None:
         assert (run.folder / export["folder"] / "manifest.json").exists()
     for tuned in facts["finetune"]:
         assert feat2vec.load(run.folder / "finetuned" / tuned).schema.target
-    for each in facts["evaluate"]:
-        if each["task"] == "predict" or each["data"] != "test":
+    for entry in facts["evaluate"]:
+        if entry["task"] == "predict" or entry["data"] != "test":
             continue
         again = evaluate(
-            run, str(run.folder / "data" / "test.parquet"), each["task"], target=each["target"], given=each["given"]
+            run, str(run.folder / "data" / "test.parquet"), entry["task"], target=entry["target"], given=entry["given"]
         )
-        assert {key: each[key] for key in again} == again
+        assert {key: entry[key] for key in again} == again
     assert not list(tmp_path.glob("run.*"))
-    assert any("feat2vec" in line for line in told)
+    assert any("feat2vec" in line for line in lines)
 
 
 TINY = """\
@@ -264,7 +264,7 @@ def test_exports_of_one_format_have_folders_of_their_own(tmp_path: Path) -> None
     path = recipe(tmp_path)
     path.write_text(path.read_text() + "export:\n  - {format: npz, groups: [a]}\n  - {format: npz, groups: [b]}\n")
     facts = run_recipe(path, tmp_path / "run", quiet=True)
-    assert [each["folder"] for each in facts["export"]] == ["exports/npz", "exports/npz-2"]
+    assert [entry["folder"] for entry in facts["export"]] == ["exports/npz", "exports/npz-2"]
     for folder, group in (("npz", "a"), ("npz-2", "b")):
         assert (tmp_path / "run" / "exports" / folder / f"{group}.npz").exists()
     (tmp_path / "else").mkdir()
@@ -295,4 +295,4 @@ def test_nothing_is_left_of_rows_that_cannot_be_made(tmp_path: Path) -> None:
     path = recipe(tmp_path)
     with pytest.raises(UserError, match="no such file"):
         run_recipe(path, tmp_path / "run", [f"rows={tmp_path / 'other.parquet'}"], quiet=True)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["rows.parquet", "tiny.yaml"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["rows.parquet", "tiny.yaml"]

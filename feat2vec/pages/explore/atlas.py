@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from feat2vec.arrays import Float32s, Int64s
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.pages.explore import colours
-from feat2vec.pages.explore.maps import FEW, KINDS, Map, MapKind, draw
+from feat2vec.pages.explore.maps import LEAST_VECTORS, Map, draw
+from feat2vec.pages.explore.packing import Answer, colour_answer, pack
+from feat2vec.pages.explore_options import MAP_KINDS, POINTS_PER_MAP, MapKind
 from feat2vec.space.geometry import is_keyed
 from feat2vec.space.groups_and_levels import ROW
 from feat2vec.space.run_vectors import vectors_of_group, vectors_of_rows
@@ -25,21 +25,20 @@ from feat2vec.space.vectors import Vectors
 from feat2vec.table.table import Table, open_table
 from feat2vec.training.run_folder import TrainedRun
 
-Ints = npt.NDArray[np.int64]
-LIMIT = 100_000  # points of a map
-NEAR = 10  # neighbours in each group
+NEIGHBOURS = 10  # in each group
 DIGITS = 4  # of a similarity, as `similar` prints it
-TIED = 5e-7  # what sums in another order may change
+ROUNDING = 5e-7  # by how much a similarity may change if its sum is taken in another order
+POINTS_PER_SEARCH = 1024  # whose neighbours are searched at a time
 
 
 @dataclass(frozen=True)
 class Points:
     """Those of a group's vectors that are on its map: the most frequent, or some rows by chance."""
 
-    places: Ints
+    places: Int64s
     keys: list[str]
-    counts: Ints
-    levels: Ints
+    counts: Int64s
+    levels: Int64s
     total: int
 
 
@@ -58,7 +57,7 @@ class Atlas:
         data: object = None,
         colour: str | None = None,
         kind: MapKind = "pca",
-        limit: int = LIMIT,
+        limit: int = POINTS_PER_MAP,
         seed: int = 0,
     ) -> None:
         self.run, self.kind, self.limit, self.seed = run, kind, limit, seed
@@ -74,7 +73,7 @@ class Atlas:
         self._vectors: dict[str, Vectors] = {}
         self._points: dict[str, Points] = {}
         self._maps: dict[tuple[str, str], Map] = {}
-        self._read: dict[str, colours.Numbers | colours.Categories] = {}
+        self._columns: dict[str, colours.Numbers | colours.Categories] = {}
 
     def _first_colour(self, colour: str | None) -> str:
         """What points are coloured by at first."""
@@ -93,9 +92,9 @@ class Atlas:
         suggestion = suggest(colour, self.columns) or f"; the columns are {listed(self.columns)}"
         raise UserError(f"--colour: {self.table.name} has no column {colour!r}{suggestion}")
 
-    # --- what is asked for ------------------------------------------------------------------------------------------
+    # --- answers to the page ------------------------------------------------------------------------------------------
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Answer:
         """What the page begins with."""
         return {
             "title": self.run.schema.name,
@@ -103,44 +102,53 @@ class Atlas:
             "columns": self.columns,
             "levels": self.levels,
             "rows": self.names.index(ROW) if self.rows and ROW in self.names else -1,
-            "kinds": list(KINDS),
-            "few": FEW,
+            "kinds": list(MAP_KINDS),
+            "few": LEAST_VECTORS,
             "kind": self.kind,
-            "near": NEAR,
+            "near": NEIGHBOURS,
             "digits": DIGITS,
             "limit": self.limit,
             "colour": self.columns.index(self.colour) if self.colour in self.columns else self.colour,
         }
 
-    def answer(self, path: str, key: str = "") -> dict[str, Any]:
-        """What the page asks for, as JSON; LookupError if it is nothing."""
-        what, *rest = path.split("/")
-        name = self.names[_index(rest[0])]
-        match what, *rest[1:]:
+    def answer(self, path: str, key: str = "") -> Answer:
+        """The answer to a path of the page, as JSON; `key` is what `find` looks for.
+
+        Raises:
+            LookupError: The page has no such path.
+
+        """
+        question, *arguments = path.split("/")
+        name = self.names[_index(arguments[0])]
+        match question, *arguments[1:]:
             case ["points"]:
-                return self._points_facts(self.points(name))
-            case ["map", str(kind)] if kind in KINDS:
+                return self._points_answer(self.points(name))
+            case ["map", str(kind)] if kind in MAP_KINDS:
                 drawn_map = self.map(name, kind)
                 return {"xy": pack(drawn_map.xy, "<f4"), "note": drawn_map.note}
             case ["colour", str(column)]:
-                return _colour_facts(self.colours(name, self.columns[_index(column)]))
+                return colour_answer(self.colours(name, self.columns[_index(column)]))
             case ["neighbours", str(place)]:
                 return self.neighbours(name, _index(place))
-            case ["near", str(to)]:
-                return self.near(name, self.names[_index(to)])
+            case ["near", str(target)]:
+                return self.near(name, self.names[_index(target)])
             case ["find"]:
                 with self._reading:
                     return {"id": self.vectors(name).get_index(key)}
         raise LookupError(path)
 
+    def _is_rows(self, name: str) -> bool:
+        """Whether a name stands for rows as a whole, and not for a group that is called so."""
+        return name == ROW and self.rows
+
     def vectors(self, name: str) -> Vectors:
         """A group's vectors, or those of rows."""
         with self._reading:
             if name not in self._vectors:
-                is_row = name == ROW and self.rows
-                self._vectors[name] = (
-                    vectors_of_rows(self.run, self._data) if is_row else vectors_of_group(self.run, name)
-                )
+                if self._is_rows(name):
+                    self._vectors[name] = vectors_of_rows(self.run, self._data)
+                else:
+                    self._vectors[name] = vectors_of_group(self.run, name)
             return self._vectors[name]
 
     def points(self, name: str) -> Points:
@@ -148,7 +156,7 @@ class Atlas:
         with self._reading:
             if name not in self._points:
                 vectors = self.vectors(name)
-                places = self._shown(vectors, by_chance=name == ROW and self.rows)
+                places = self._map_ids(vectors, drawn_at_random=self._is_rows(name))
                 self._points[name] = Points(
                     places,
                     vectors.strings.take(pa.array(places)).to_pylist(),
@@ -158,10 +166,11 @@ class Atlas:
                 )
             return self._points[name]
 
-    def _shown(self, vectors: Vectors, *, by_chance: bool) -> Ints:
+    def _map_ids(self, vectors: Vectors, *, drawn_at_random: bool) -> Int64s:
+        """The vectors that are on the map: all of them, or `limit`."""
         if len(vectors) <= self.limit:
             return np.arange(len(vectors))
-        if by_chance:  # rows are often sorted: the first ones would be of one kind
+        if drawn_at_random:  # rows are often sorted: the first ones would be of one kind
             return np.sort(np.random.default_rng(self.seed).choice(len(vectors), self.limit, replace=False))
         return np.sort(np.argsort(-vectors.counts, kind="stable")[: self.limit])
 
@@ -177,20 +186,20 @@ class Atlas:
 
     def kinds(self, name: str) -> list[MapKind]:
         """The maps that a file holds of a group."""
-        return ["pca"] if self.kind == "pca" or len(self.points(name).places) < FEW else ["pca", self.kind]
+        return ["pca"] if self.kind == "pca" or len(self.points(name).places) < LEAST_VECTORS else ["pca", self.kind]
 
     def colours(self, name: str, column: str) -> colours.Scale | colours.Classes:
         """A column as colours of a group's points."""
         places = self.points(name).places
         with self._reading:
-            if column not in self._read:
+            if column not in self._columns:
                 assert self.table is not None
-                self._read[column] = colours.read(self.table, column, self.run.schema)
-            if name == ROW and self.rows:
+                self._columns[column] = colours.read(self.table, column, self.run.schema)
+            if self._is_rows(name):
                 pairs = colours.Pairs(places, places)
             else:
                 pairs = colours.pairs_of(self._encoded, name, keyed=is_keyed(self.run.model, name))
-            return colours.colour(self._read[column], pairs, places)
+            return colours.colour(self._columns[column], pairs, places)
 
     @cached_property
     def _encoded(self) -> Encoded:
@@ -200,70 +209,75 @@ class Atlas:
 
     def targets(self, name: str) -> list[str]:
         """Where neighbours are sought: the group itself, then the others; rows have no place in another group."""
-        return [
-            name,
-            *(other_name for other_name in self.names if other_name != name and not (other_name == ROW and self.rows)),
-        ]
+        return [name, *(target for target in self.names if target != name and not self._is_rows(target))]
 
-    def neighbours(self, name: str, place: int) -> dict[str, Any]:
-        """What is nearest to a point, as `similar` finds it."""
+    def neighbours(self, name: str, place: int) -> Answer:
+        """The nearest values of a point in each group, as `similar` finds them."""
         with self._reading:
             vectors = self.vectors(name)
             if not 0 <= place < len(vectors):
                 raise LookupError(f"{name}/{place}")
             groups = []
-            for to in self.targets(name):
-                hits = vectors.nearest(np.array([place]), NEAR, to=None if to == name else to)
-                described = self._described(to, hits.ids[0])
+            for target in self.targets(name):
+                hits = vectors.nearest(np.array([place]), NEIGHBOURS, to=None if target == name else target)
+                described = self._described(target, hits.ids[0])
                 scores = hits.scores[0].tolist()
-                groups.append({"group": self.names.index(to), "scores": scores, **described})
+                groups.append({"group": self.names.index(target), "scores": scores, **described})
             return {**self._described(name, np.array([place])), "groups": groups}
 
-    def near(self, name: str, to: str) -> dict[str, Any]:
-        """The neighbours in `to` of all points of a group: the same, computed ahead for a file."""
+    def near(self, name: str, target: str) -> Answer:
+        """The neighbours in the group `target` of all points of a group: those of `neighbours`, for a file."""
         with self._reading:
-            vectors, target = self.vectors(name), None if to == name else to
+            vectors, to = self.vectors(name), None if target == name else target
             places = self.points(name).places
-            parts = []
-            for start in range(0, len(places), 1024):
-                parts.append(self._near(vectors, places[start : start + 1024], target))
-            ids, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-            hidden_ids = np.setdiff1d(ids, self.points(to).places)  # what the map does not show
+            id_blocks: list[Int64s] = []
+            score_blocks: list[Float32s] = []
+            for start in range(0, len(places), POINTS_PER_SEARCH):
+                block_ids, block_scores = _nearest(vectors, places[start : start + POINTS_PER_SEARCH], to)
+                id_blocks.append(block_ids)
+                score_blocks.append(block_scores)
+            ids, scores = np.concatenate(id_blocks), np.concatenate(score_blocks)  # [points, neighbours]
+            hidden_ids = np.setdiff1d(ids, self.points(target).places)  # neighbours that the map does not show
             return {
                 "ids": pack(ids, "<i4"),
                 "scores": pack(scores, "<f4"),
                 "width": ids.shape[1],
-                "more": self._described(to, hidden_ids),
+                "more": self._described(target, hidden_ids),
             }
 
-    def _near(self, vectors: Vectors, places: Ints, to: str | None) -> tuple[Any, Any]:
-        """Many at once; those alone whose order, or a digit that is shown, could differ from a search of its own."""
-        hits = vectors.nearest(places, NEAR + 1, to=to)
-        ids, scores = hits.ids[:, :NEAR].copy(), hits.scores[:, :NEAR].copy()
-        uncertain = (hits.scores[:, :-1] - hits.scores[:, 1:] < 2 * TIED).any(axis=1)
-        last_digit = np.abs(scores.astype(np.float64)) * 10**DIGITS
-        uncertain |= (np.abs(last_digit - np.floor(last_digit) - 0.5) < TIED * 10**DIGITS).any(axis=1)
-        for i in np.flatnonzero(uncertain):
-            exact_hits = vectors.nearest(places[i : i + 1], NEAR, to=to)
-            ids[i], scores[i] = exact_hits.ids[0], exact_hits.scores[0]
-        return ids, scores
-
-    def _described(self, name: str, places: Ints) -> dict[str, Any]:
+    def _described(self, name: str, places: Int64s) -> Answer:
         """What stands at some places."""
         vectors = self.vectors(name)
         keys = vectors.strings.take(pa.array(places)).to_pylist()
         facts = {"ids": places.tolist(), "keys": keys, "counts": vectors.counts[places].tolist()}
         return {**facts, "levels": vectors.levels[places].tolist()}
 
-    def _points_facts(self, points: Points) -> dict[str, Any]:
+    def _points_answer(self, points: Points) -> Answer:
         return {
             "total": points.total,
             "keys": points.keys,
             "counts": pack(points.counts, "<f8"),
             "ids": pack(points.places, "<i4"),
             "levels": pack(points.levels, "<i1"),
-            "scale": _colour_facts(colours.scale(np.maximum(points.counts, 1).astype(np.float64), log=True)),
+            "scale": colour_answer(colours.scale(np.maximum(points.counts, 1).astype(np.float64), log=True)),
         }
+
+
+def _nearest(vectors: Vectors, places: Int64s, to: str | None) -> tuple[Int64s, Float32s]:
+    """The neighbours of points and their similarities [points, neighbours], exactly as a search for each point alone.
+
+    All points are searched at once. This may change the last bits of a similarity: a point is searched again, alone, if
+    that could change the order of its neighbours or a digit that is shown.
+    """
+    hits = vectors.nearest(places, NEIGHBOURS + 1, to=to)
+    ids, scores = hits.ids[:, :NEIGHBOURS].copy(), hits.scores[:, :NEIGHBOURS].copy()
+    is_uncertain = (hits.scores[:, :-1] - hits.scores[:, 1:] < 2 * ROUNDING).any(axis=1)
+    last_digit = np.abs(scores.astype(np.float64)) * 10**DIGITS
+    is_uncertain |= (np.abs(last_digit - np.floor(last_digit) - 0.5) < ROUNDING * 10**DIGITS).any(axis=1)
+    for i in np.flatnonzero(is_uncertain):
+        exact_hits = vectors.nearest(places[i : i + 1], NEIGHBOURS, to=to)
+        ids[i], scores[i] = exact_hits.ids[0], exact_hits.scores[0]
+    return ids, scores
 
 
 def _chosen(group_names: list[str], groups: Sequence[str], data: object) -> list[str]:
@@ -284,17 +298,4 @@ def _index(text: str) -> int:
     return int(text)
 
 
-def _colour_facts(point_colours: colours.Scale | colours.Classes) -> dict[str, Any]:
-    facts = dict(colours.facts(point_colours))
-    for name, kind in (("values", "<f4"), ("codes", "<i1")):
-        if name in facts:
-            facts[name] = pack(facts[name], kind)
-    return facts
-
-
-def pack(array: npt.NDArray[Any], kind: str) -> str:
-    """The bytes of an array, as text."""
-    return base64.b64encode(np.ascontiguousarray(array.astype(kind)).tobytes()).decode()
-
-
-__all__ = ["LIMIT", "Atlas", "Points"]
+__all__ = ["DIGITS", "NEIGHBOURS", "Atlas", "Points"]

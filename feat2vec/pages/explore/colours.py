@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feat2vec.arrays import Float32s, Floats, Int64s
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.vocabulary import FIRST
 from feat2vec.pages.charts import number
@@ -26,17 +27,20 @@ from feat2vec.table.parsing import trimmed
 from feat2vec.table.stages import Stage
 from feat2vec.table.table import Table
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-NAMED = 6  # categories with a colour of their own: more could not be told apart
-ENDS = (0.02, 0.98)  # quantiles where the scale ends, so that a few far numbers do not leave the rest one colour
+Int8s = npt.NDArray[np.int8]
+
+NAMED_CATEGORIES = 6  # categories with a colour of their own: more could not be told apart
+SCALE_QUANTILES = (
+    0.02,
+    0.98,
+)  # where the scale ends, so that a few far numbers do not leave the rest one colour
 
 
 class Pairs(NamedTuple):
     """Which points (by place) come in which rows."""
 
-    places: Ints
-    rows: Ints
+    places: Int64s
+    rows: Int64s
 
 
 class Numbers(NamedTuple):
@@ -49,15 +53,15 @@ class Numbers(NamedTuple):
 class Categories(NamedTuple):
     """A column of categories: those of each row, one after the other, numbered from the most frequent on."""
 
-    rows: Ints  # [items] ascending
-    codes: Ints  # [items]
+    rows: Int64s  # [items] ascending
+    codes: Int64s  # [items]
     names: list[str]
 
 
 class Scale(NamedTuple):
     """Points coloured by a number, NaN where there is none."""
 
-    values: npt.NDArray[np.float32]  # [points]
+    values: Float32s  # [points]
     ends: tuple[float, float]
     labels: tuple[str, str]
 
@@ -65,43 +69,44 @@ class Scale(NamedTuple):
 class Classes(NamedTuple):
     """Points coloured by a category: a place in `names`, -1 for none; the last name may stand for the `rest`."""
 
-    codes: npt.NDArray[np.int8]  # [points]
+    codes: Int8s  # [points]
     names: list[str]
     rest: bool
 
 
 def colourable(table: Table) -> list[str]:
     """The columns that can be a colour: numbers, dates, booleans, text, and lists of these."""
-
-    def is_one(kind: pa.DataType) -> bool:
-        t = pa.types
-        kinds = (t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_temporal, is_text)
-        return any(test(kind) for test in kinds)
-
     return [
-        name for name, kind in table.columns.items()
-        if is_one(kind) or (pa.types.is_list(kind) and is_one(kind.value_type))
-    ]  # fmt: skip
+        name
+        for name, kind in table.columns.items()
+        if _is_colour(kind) or (pa.types.is_list(kind) and _is_colour(kind.value_type))
+    ]
+
+
+def _is_colour(kind: pa.DataType) -> bool:
+    t = pa.types
+    tests = (t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_temporal, is_text)
+    return any(test(kind) for test in tests)
 
 
 def read(table: Table, column: str, schema: Schema) -> Numbers | Categories:
     """A column, whole; text is split as the schema's group of that column splits it."""
     stage = Stage(table, list(table.batches([column])))
-    numbers = _numbers(stage, column)
+    numbers = _numeric_column(stage, column)
     if numbers is not None:
         return numbers
     specs = (group.extractor for group in schema.groups.values() if group.columns == (column,))
     split_by = next((spec.split for spec in specs if isinstance(spec, ItemsSpec) and spec.split), None)
     has_lists = is_list(stage.column(column).type)
     items = items_of(stage, column, Lookup(multi=has_lists, split=split_by, max_items=1 << 20))
-    rows, codes = _once(np.repeat(np.arange(len(items.lengths)), items.lengths), items.codes.astype(np.int64))
+    rows, codes = _distinct_items(np.repeat(np.arange(len(items.lengths)), items.lengths), items.codes.astype(np.int64))
     order = np.argsort(-np.bincount(codes, minlength=len(items.keys)), kind="stable")
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     return Categories(rows, rank[codes], items.keys.take(pa.array(order)).to_pylist())
 
 
-def _numbers(stage: Stage, column: str) -> Numbers | None:
+def _numeric_column(stage: Stage, column: str) -> Numbers | None:
     """A column of numbers or dates, or of text that is nothing else in a file without types."""
     values = stage.column(column)
     kind = "text" if is_text(values.type) or is_list(values.type) else kind_of_type(values.type)
@@ -134,18 +139,18 @@ def pairs_of(encoded: Encoded, group: str, *, keyed: bool) -> Pairs:
     keys = entries[:, : entries.shape[1] // 2] if getattr(codec, "weighted", False) else entries
     keys = keys[ids]  # [rows, items]
     row, item = np.nonzero(keys >= FIRST)
-    row, place = _once(row, keys[row, item].astype(np.int64) - FIRST)
+    row, place = _distinct_items(row, keys[row, item].astype(np.int64) - FIRST)
     return Pairs(place, rows[row])
 
 
-def _once(rows: Ints, items: Ints) -> tuple[Ints, Ints]:
+def _distinct_items(rows: Int64s, items: Int64s) -> tuple[Int64s, Int64s]:
     """Each of a row's items once, as a bag may hold one twice."""
     stride = int(items.max(initial=0)) + 1
     pair_codes = np.unique(rows * stride + items)
     return pair_codes // stride, pair_codes % stride
 
 
-def colour(column: Numbers | Categories, pairs: Pairs, places: Ints) -> Scale | Classes:
+def colour(column: Numbers | Categories, pairs: Pairs, places: Int64s) -> Scale | Classes:
     """The colours of the points at `places`."""
     total = int(max(places.max(initial=-1), pairs.places.max(initial=-1))) + 1
     if isinstance(column, Numbers):
@@ -159,7 +164,7 @@ def colour(column: Numbers | Categories, pairs: Pairs, places: Ints) -> Scale | 
     return classes(codes, column.names)
 
 
-def _most_frequent(column: Categories, pairs: Pairs, total: int) -> Ints:
+def _most_frequent(column: Categories, pairs: Pairs, total: int) -> Int64s:
     """The category that most rows of each place have, -1 for none; of equally frequent ones the first."""
     starts = np.searchsorted(column.rows, pairs.rows, "left")
     lengths = np.searchsorted(column.rows, pairs.rows, "right") - starts
@@ -178,19 +183,18 @@ def _most_frequent(column: Categories, pairs: Pairs, total: int) -> Ints:
 def scale(values: Floats, *, is_date: bool = False, log: bool = False) -> Scale:
     """A scale over most of the numbers; `log` where it is their size that counts."""
     present = values[~np.isnan(values)]
-    low, high = map(float, np.quantile(present, ENDS)) if len(present) else (0.0, 0.0)
+    low, high = map(float, np.quantile(present, SCALE_QUANTILES)) if len(present) else (0.0, 0.0)
     if low == high and len(present):
         low, high = float(present.min()), float(present.max())
     end_labels = [str(np.datetime64(int(end), "D")) if is_date else _short(end) for end in (low, high)]
-    labels = [
-        f"{sign} {text}" if has_beyond else text
-        for sign, text, has_beyond in zip(
-            "≤≥", end_labels, ((present < low).any(), (present > high).any()), strict=True
-        )
-    ]
+    low_label, high_label = end_labels
+    if (present < low).any():
+        low_label = f"≤ {low_label}"
+    if (present > high).any():
+        high_label = f"≥ {high_label}"
     if log:
         values, low, high = np.log10(values), float(np.log10(low)), float(np.log10(high))
-    return Scale(values.astype(np.float32), (low, high), (labels[0], labels[1]))
+    return Scale(values.astype(np.float32), (low, high), (low_label, high_label))
 
 
 def _short(value: float) -> str:
@@ -198,11 +202,11 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else number(value)
 
 
-def classes(codes: Ints, names: list[str]) -> Classes:
+def classes(codes: Int64s, names: list[str]) -> Classes:
     """The names that most points have, and the others as one."""
     points = np.bincount(codes[codes >= 0], minlength=len(names))
     used = np.flatnonzero(points)
-    named = used[np.argsort(-points[used], kind="stable")][:NAMED]
+    named = used[np.argsort(-points[used], kind="stable")][:NAMED_CATEGORIES]
     has_rest = len(used) > len(named)
     new_code = np.full(len(names) + 1, len(named), np.int8)  # the last place is -1's
     new_code[named] = np.arange(len(named))
@@ -213,6 +217,6 @@ def classes(codes: Ints, names: list[str]) -> Classes:
     )
 
 
-def facts(point_colours: Scale | Classes) -> Mapping[str, Any]:
-    """As plain data, arrays apart."""
+def as_dict(point_colours: Scale | Classes) -> Mapping[str, Any]:
+    """The fields by their names, with the kind; arrays stay arrays."""
     return {"kind": "scale" if isinstance(point_colours, Scale) else "classes", **point_colours._asdict()}

@@ -10,34 +10,36 @@ from collections.abc import Callable, Iterator
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from feat2vec.errors import UserError
-from feat2vec.pages.explore.atlas import NEAR, Atlas
+from feat2vec.pages.explore.atlas import NEIGHBOURS, Atlas
+from feat2vec.pages.explore.packing import Answer
 from feat2vec.writing import file_place, write_text
 
-LARGEST = 6_000_000  # neighbours in a file: 64 MB of it
-Progress = Callable[[str], None]
+NEIGHBOURS_IN_FILE = 6_000_000  # at most: they take 64 MB
+PrintLine = Callable[[str], None]
 
 
-def page(atlas: Atlas, answers: Iterator[tuple[str, dict[str, Any]]] | None = None) -> str:
+def page(atlas: Atlas, answers: Iterator[tuple[str, Answer]] | None = None) -> str:
     """The page; with `answers` to all that it can ask for it needs no server."""
     folder = files("feat2vec.pages.explore")
-    parts = {name: folder.joinpath(f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
+    html = folder.joinpath("page.html").read_text(encoding="utf-8")
+    style = folder.joinpath("page.css").read_text(encoding="utf-8")
+    script = folder.joinpath("page.js").read_text(encoding="utf-8")
     facts = {**atlas.facts(), "alone": answers is not None}
     if answers is not None:
         facts["made"] = {name: atlas.kinds(name) for name in atlas.names}
     plotly = plotly_js()
-    fill = {
-        "policy": escape(policy([plotly, parts["js"]], alone=answers is not None)),
+    placeholders = {
+        "policy": escape(policy([plotly, script], alone=answers is not None)),
         "title": escape(facts["title"]),
-        "css": parts["css"],
+        "css": style,
         "plotly": plotly,
-        "js": parts["js"],
+        "js": script,
         "facts": as_json(facts),
         "answers": "\n".join(_block(path, answer) for path, answer in answers or ()),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: fill[found[1]], parts["html"])
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: placeholders[match[1]], html)
 
 
 def plotly_js() -> str:
@@ -55,50 +57,72 @@ def policy(scripts: list[str], *, alone: bool) -> str:
     The plotting library compiles its shaders' drawing code (`unsafe-eval`) and writes styles.
     """
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{one}'" for one in hashes)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     rules = ["default-src 'none'", f"script-src {allowed} 'unsafe-eval'", "style-src 'unsafe-inline'"]
     rules += ["img-src data: blob:", "connect-src 'none'" if alone else "connect-src 'self'"]
     return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
 
 
-def as_json(facts: Any) -> str:
+def as_json(facts: object) -> str:
     """JSON that can stand inside a script element."""
     return json.dumps(facts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _block(path: str, answer: dict[str, Any]) -> str:
+def _block(path: str, answer: Answer) -> str:
     return f'<script type="application/json" data-path="{escape(path)}">{as_json(answer)}</script>'
 
 
-def write_page(atlas: Atlas, out: str | Path, *, force: bool = False, say: Progress = lambda _: None) -> None:
-    """Write the page as one file, whole or not at all."""
+def print_nothing(line: str) -> None:
+    """Print nothing."""
+    del line
+
+
+def write_page(
+    atlas: Atlas,
+    out: str | Path,
+    *,
+    force: bool = False,
+    print_line: PrintLine = print_nothing,
+    neighbours_in_file: int = NEIGHBOURS_IN_FILE,
+) -> None:
+    """Write the page as one file, whole or not at all.
+
+    Args:
+        atlas: What the page shows.
+        out: The file.
+        force: Replace the file if it is there.
+        print_line: Called with a line for each group.
+        neighbours_in_file: How many neighbours the file may hold.
+
+    Raises:
+        UserError: The file cannot be written there, or would be too large.
+
+    """
     out = Path(out)
     try:
         file_place(out, force=force)
     except UserError as error:
         raise UserError(f"--html: {error}") from None
-    sought = {name: len(atlas.points(name).places) * len(atlas.targets(name)) for name in atlas.names}
-    total = NEAR * sum(sought.values())
-    if total > LARGEST:
+    searches = sum(len(atlas.points(name).places) * len(atlas.targets(name)) for name in atlas.names)
+    neighbours = NEIGHBOURS * searches
+    if neighbours > neighbours_in_file:
         raise UserError(
-            f"--html: the file would hold {total:,} neighbours, {LARGEST:,} is the most; lower --limit"
+            f"--html: the file would hold {neighbours:,} neighbours, {neighbours_in_file:,} is the most; lower --limit"
             f" ({atlas.limit:,} points of a map now), name fewer groups by --group, or use the server"
         )
-    write_text(out, page(atlas, answers(atlas, say)), force=force)
+    write_text(out, page(atlas, answers(atlas, print_line)), force=force)
 
 
-def answers(atlas: Atlas, say: Progress = lambda _: None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """All that the page can ask for, and what it is told."""
+def answers(atlas: Atlas, print_line: PrintLine = print_nothing) -> Iterator[tuple[str, Answer]]:
+    """Everything that the page can ask for: pairs of a path and its answer."""
     for i, name in enumerate(atlas.names):
-        say(f"{name}: {len(atlas.points(name).places):,} points")
-        yield from ((path, atlas.answer(path)) for path in (f"points/{i}", *_drawn(atlas, i, name)))
-        for to in atlas.targets(name):
-            path = f"near/{i}/{atlas.names.index(to)}"
+        print_line(f"{name}: {len(atlas.points(name).places):,} points")
+        paths = [f"points/{i}"]
+        paths += [f"map/{i}/{kind}" for kind in atlas.kinds(name)]
+        paths += [f"colour/{i}/{column}" for column in range(len(atlas.columns))]
+        paths += [f"near/{i}/{atlas.names.index(target)}" for target in atlas.targets(name)]
+        for path in paths:
             yield path, atlas.answer(path)
 
 
-def _drawn(atlas: Atlas, i: int, name: str) -> list[str]:
-    return [*(f"map/{i}/{kind}" for kind in atlas.kinds(name)), *(f"colour/{i}/{c}" for c in range(len(atlas.columns)))]
-
-
-__all__ = ["LARGEST", "answers", "page", "policy", "write_page"]
+__all__ = ["NEIGHBOURS_IN_FILE", "answers", "page", "policy", "write_page"]

@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from feat2vec.errors import FailedError, UserError
 from feat2vec.pages.explore.atlas import Atlas
+from feat2vec.pages.explore.packing import Answer
 from feat2vec.pages.explore.page import page
 
 ADDRESS = "127.0.0.1"
@@ -42,7 +43,7 @@ class Server(ThreadingHTTPServer):
     ) -> None:
         self.atlas = atlas
         self.page = page(atlas).encode()
-        self.silence, self.most = timeout, connections
+        self.silence, self.max_connections = timeout, connections
         self._lock = threading.Lock()
         self._waiting: dict[socket.socket, None] = {}  # those whose request is not read yet, the oldest first
         self._answered: set[socket.socket] = set()
@@ -53,8 +54,8 @@ class Server(ThreadingHTTPServer):
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
-            why = "is in use" if error.errno == errno.EADDRINUSE else "is not for everyone"
-            raise UserError(f"--port: {port} {why}; choose another, or 0 for any that is free") from None
+            reason = "is in use" if error.errno == errno.EADDRINUSE else "is not for everyone"
+            raise UserError(f"--port: {port} {reason}; choose another, or 0 for any that is free") from None
 
     @property
     def url(self) -> str:
@@ -64,10 +65,10 @@ class Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer a connection in a thread of its own, if there is room for it."""
         with self._lock:
-            room = len(self._waiting) + len(self._answered) < self.most or self._close_oldest()
-            if room:
+            has_room = len(self._waiting) + len(self._answered) < self.max_connections or self._close_oldest()
+            if has_room:
                 self._waiting[request] = None
-        if room:
+        if has_room:
             super().process_request(request, client_address)
         else:
             with suppress(OSError):
@@ -107,14 +108,14 @@ class Server(ThreadingHTTPServer):
 class _Lines:
     """A request as the lines that it is read by, up to a number of bytes."""
 
-    def __init__(self, file: BufferedIOBase, most: int) -> None:
-        self.file, self.left = file, most
+    def __init__(self, file: BufferedIOBase, max_bytes: int) -> None:
+        self.file, self.bytes_left = file, max_bytes
 
     def readline(self, size: int) -> bytes:
         """At most `size` bytes of a line."""
-        line = self.file.readline(min(size, self.left + 1))
-        self.left -= len(line)
-        if self.left < 0:
+        line = self.file.readline(min(size, self.bytes_left + 1))
+        self.bytes_left -= len(line)
+        if self.bytes_left < 0:
             raise http.client.LineTooLong("request")
         return line
 
@@ -130,11 +131,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def parse_request(self) -> bool:
         """The request's line and headers; the headers have a bound as a whole."""
-        whole, self.rfile = self.rfile, _Lines(self.rfile, REQUEST_BYTES)  # type: ignore[assignment]
+        unbounded, self.rfile = self.rfile, _Lines(self.rfile, REQUEST_BYTES)  # type: ignore[assignment]
         try:
             return super().parse_request()
         finally:
-            self.rfile = whole
+            self.rfile = unbounded
             self.server.begin_answer(self.connection)
 
     def do_GET(self) -> None:
@@ -144,14 +145,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(403, "text/plain", b"this server is for its own page")
             return
         try:
-            asked = urlsplit(self.path)
+            address = urlsplit(self.path)
         except ValueError:  # such as `GET http://[ HTTP/1.1`
             self._send(400, "text/plain", b"this is no address")
             return
-        if asked.path == "/":
+        if address.path == "/":
             self._send(200, "text/html", self.server.page)
-        elif asked.path.startswith("/api/"):
-            self._send(*self._answer(asked.path.removeprefix("/api/"), asked.query))
+        elif address.path.startswith("/api/"):
+            self._send(*self._answer(address.path.removeprefix("/api/"), address.query))
         else:
             self._send(404, "text/plain", b"not found")
 
@@ -161,7 +162,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, "text/plain", (explain or message or status.phrase).encode())
 
     def _answer(self, path: str, query: str) -> tuple[int, str, bytes]:
-        status, facts = 200, {}
+        status = 200
+        facts: Answer = {}
         try:
             facts = self.server.atlas.answer(path, parse_qs(query).get("key", [""])[0])
         except (UserError, FailedError) as error:

@@ -38,7 +38,7 @@ from feat2vec.writing import (
 if TYPE_CHECKING:
     import optuna
 
-Facts = dict[str, Any]
+StudyInputs = dict[str, Any]  # what trials have to share to be compared
 
 KIND = "tuning"
 BEST = "best.yaml"
@@ -65,24 +65,26 @@ def require_optuna() -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
-def is_lower(tune: Tune) -> bool:
+def is_lower_better(tune: Tune) -> bool:
     """Whether a lower number is a better one."""
     return tune.measure is None or tune.measure.metric in LOWER
 
 
-def what_made(recipe: Recipe, tune: Tune, schema: Schema, sources: Mapping[str, str], rows: int | None) -> Facts:
+def study_inputs(
+    recipe: Recipe, tune: Tune, schema: Schema, sources: Mapping[str, str], rows: int | None
+) -> StudyInputs:
     """What trials have to share to be compared."""
     facts_of_recipe = recipe.model_dump(mode="json", include={"rows", "corpus", "split"})
     facts_of_recipe |= {
         "schema": yaml.safe_load(schema.resolved()),
         "tune": tune.model_dump(mode="json", exclude_none=True),
     }
-    made_of: Facts = json.loads(json.dumps({**facts_of_recipe, "data": digests(sources), "--rows": rows}))
-    return made_of
+    inputs: StudyInputs = json.loads(json.dumps({**facts_of_recipe, "data": digests(sources), "--rows": rows}))
+    return inputs
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def locked_folder(folder: Path) -> Iterator[None]:
     """The folder, which no other process tunes in; a kill frees it."""
     folder = refuse_bad_folder(folder)
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
@@ -100,7 +102,9 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def opened_study(folder: Path, tune: Tune, made_of: Facts, pruning: Pruning, *, force: bool) -> Iterator[optuna.Study]:
+def opened_study(
+    folder: Path, tune: Tune, inputs: StudyInputs, pruning: Pruning, *, force: bool
+) -> Iterator[optuna.Study]:
     """The folder's study, new or as it was left: a trial that was running has failed, and does not count."""
     path = folder / "study.db"
     if force:
@@ -122,10 +126,10 @@ def opened_study(folder: Path, tune: Tune, made_of: Facts, pruning: Pruning, *, 
                 study_name="tune",
                 storage=storage,
                 load_if_exists=True,
-                direction="minimize" if is_lower(tune) else "maximize",
+                direction="minimize" if is_lower_better(tune) else "maximize",
                 pruner=optuna.pruners.MedianPruner(n_startup_trials=pruning.startup, n_warmup_steps=pruning.warmup),
             )
-            _refuse_other_study(study, folder, made_of)
+            _refuse_other_study(study, folder, inputs)
             for trial in trials_in(study, "RUNNING"):
                 study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
             yield study
@@ -134,13 +138,13 @@ def opened_study(folder: Path, tune: Tune, made_of: Facts, pruning: Pruning, *, 
         storage.engine.dispose()
 
 
-def _refuse_other_study(study: optuna.Study, folder: Path, made_of: Facts) -> None:
+def _refuse_other_study(study: optuna.Study, folder: Path, inputs: StudyInputs) -> None:
     """Note what a new study is made of; one that is gone on with has to be made of the same."""
     before = study.user_attrs.get("made of")
     if before is None:
         remove_inside(folder, "data")
-        study.set_user_attr("made of", made_of)
-    elif changed := list(differences(before, made_of)):
+        study.set_user_attr("made of", inputs)
+    elif changed := list(differences(before, inputs)):
         more = [f"  and {len(changed) - 3} more"] if len(changed) > 3 else []
         lines = [f"  {line}" for line in changed[:3]]
         remedy = "start anew with --force, or name another --out"
@@ -177,59 +181,61 @@ def _storage_errors(path: Path) -> Iterator[None]:
 
 
 def trials_in(study: optuna.Study, *states: str) -> list[optuna.trial.FrozenTrial]:
-    """The trials in one of some states, in their order."""
+    """The trials whose state is one of these, in their order."""
     return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in states]
 
 
-def ended(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+def ended_trials(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
     """The trials that count."""
     return trials_in(study, "COMPLETE", "PRUNED")
 
 
-def is_whole(trial: optuna.trial.FrozenTrial) -> bool:
+def is_complete(trial: optuna.trial.FrozenTrial) -> bool:
     """Whether a trial has come to its end, and has a value."""
     return trial.state.name == "COMPLETE"
 
 
-def next_trial(study: optuna.Study, tune: Tune, index: int, own_values: Mapping[str, Any] | None) -> optuna.Trial:
-    """The trial that follows on `index` others: its draws depend on nothing but them; the first has the `own` values.
+def next_trial(study: optuna.Study, tune: Tune, index: int, first_values: Mapping[str, Any] | None) -> optuna.Trial:
+    """The trial after `index` ended ones. Its draws depend on nothing but these; the first trial has `first_values`.
 
-    So one that was killed is drawn again as it was, until it has been killed too often, as by a lack of memory.
+    A trial that was killed is therefore drawn again as it was, until it has been killed PATIENCE times, as by a lack of
+    memory.
     """
     import optuna
 
     killed = sum(trial.user_attrs.get("number") == index + 1 for trial in trials_in(study, "FAIL"))
     seed = np.random.SeedSequence((tune.seed, index, killed // PATIENCE)).generate_state(1)[0]
     study.sampler = optuna.samplers.TPESampler(seed=int(seed))
-    if index == 0 and own_values is not None and killed < PATIENCE and not trials_in(study, "WAITING"):
-        study.enqueue_trial(dict(own_values), user_attrs={"own": True})
+    if index == 0 and first_values is not None and killed < PATIENCE and not trials_in(study, "WAITING"):
+        study.enqueue_trial(dict(first_values), user_attrs={"own": True})
     trial = study.ask()
     trial.set_user_attr("number", index + 1)
     return trial
 
 
-def own_values(tune: Tune, schema: Schema) -> dict[str, Any] | None:
-    """The schema's own values, as Optuna has them; None if one of them is outside of its range."""
-    data, own_values = schema.model_dump(mode="json"), {}
+def schema_values(tune: Tune, schema: Schema) -> dict[str, Any] | None:
+    """The values of the tuned keys in the schema, as Optuna has them; None if one of them is outside of its range."""
+    data: dict[str, Any] = schema.model_dump(mode="json")
+    values: dict[str, Any] = {}
     for key, tried_range in tune.ranges.items():
         value: Any = data
         for word in key.split("."):
             value = value.get(word) if isinstance(value, dict) else None
         if tried_range.choice is not None:
             same_choices = [
-                json.dumps(choice) for choice in tried_range.choice if (type(choice), choice) == (type(value), value)
+                json.dumps(choice) for choice in tried_range.choice if type(choice) is type(value) and choice == value
             ]
             if not same_choices:
                 return None
-            own_values[key] = same_choices[0]
+            values[key] = same_choices[0]
         elif value is None or not tried_range.ends()[0] <= value <= tried_range.ends()[1]:
             return None
         else:
-            own_values[key] = value
-    return own_values
+            values[key] = value
+    return values
 
 
-def suggested(trial: optuna.Trial, key: str, tried_range: Range, *, exact: bool) -> Any:
+def suggested_value(trial: optuna.Trial, key: str, tried_range: Range, *, exact: bool) -> Any:
     """A value of a range; numbers have the few digits that a person would give them."""
     if tried_range.choice is not None:
         return json.loads(trial.suggest_categorical(key, [json.dumps(value) for value in tried_range.choice]))
@@ -251,9 +257,9 @@ class BestRecipe:
 
     def write(self, head: str, values: Mapping[str, Any]) -> None:
         """Write it whole, with the settings of the command line and the values of a trial."""
-        given_values: dict[str, Any] = {}
+        set_values: dict[str, Any] = {}
         for setting in self.settings:
             key, _, value = setting.partition("=")
-            given_values[key] = parse_document(f"_: {value}").data["_"]
-        values_by_path = {("schema", *key.split(".")): value for key, value in {**given_values, **values}.items()}
+            set_values[key] = parse_document(f"_: {value}").data["_"]
+        values_by_path = {("schema", *key.split(".")): value for key, value in {**set_values, **values}.items()}
         write_text(self.path, head + edited(self.text, values_by_path, self.below), force=True)

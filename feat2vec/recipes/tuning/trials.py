@@ -8,38 +8,37 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
 
 from feat2vec.errors import FailedError, UserError
-from feat2vec.evaluation.tasks import evaluate
-from feat2vec.recipes.ranges import Measure, Range, Tune
-from feat2vec.recipes.recipe import read_recipe, schema_document
+from feat2vec.recipes.output import PrintLines, Results, print_nothing
+from feat2vec.recipes.ranges import Range, Tune
+from feat2vec.recipes.reading import read_recipe, schema_document
 from feat2vec.recipes.rows import learning_parts, sources_of
+from feat2vec.recipes.tuning.pruning import PrunedError, PruningCallback, finite, measured
 from feat2vec.recipes.tuning.study import (
     BEST,
     PRUNING,
     BestRecipe,
     Pruning,
-    alone,
-    ended,
-    is_lower,
-    is_whole,
+    ended_trials,
+    is_complete,
+    is_lower_better,
+    locked_folder,
     next_trial,
     opened_study,
-    own_values,
     require_optuna,
-    suggested,
-    what_made,
+    schema_values,
+    study_inputs,
+    suggested_value,
 )
 from feat2vec.run import train
 from feat2vec.schema.document import Document
@@ -47,16 +46,10 @@ from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import read_document
 from feat2vec.table.table import Table, open_table
 from feat2vec.terminal import printable
-from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing import refuse_inputs_inside, remove_inside
 
 if TYPE_CHECKING:
     import optuna
-
-Tell = Callable[[str], None]
-Facts = dict[str, Any]
-
-TENTHS = 10  # a trial is measured so many times while it trains
 
 
 def tune(
@@ -69,9 +62,9 @@ def tune(
     rows: int | None = None,
     force: bool = False,
     quiet: bool = False,
-    tell: Tell = print,
+    print_lines: PrintLines = print,
     pruning: Pruning = PRUNING,
-) -> Facts:
+) -> Results:
     """Try values from a recipe's `tune.ranges` until `trials` trials have ended, and write the best as a recipe.
 
     The folder `out`, by default runs/NAME-tune, holds `study.db` (Optuna's), `data/` and `best.yaml`. Called again it
@@ -84,13 +77,7 @@ def tune(
     if recipe.tune is None:
         example = "tune: {ranges: {training.optimizer.learning_rate: {log: [0.01, 1]}}}"
         raise UserError(f"{path}: says nothing of what to tune; add it, such as `{example}`")
-    for setting in settings:
-        key = setting.split("=")[0]
-        if any(
-            f"{key}.".startswith(f"{tuned_key}.") or f"{tuned_key}.".startswith(f"{key}.")
-            for tuned_key in recipe.tune.ranges
-        ):
-            raise UserError(f"--set {setting}: is what the recipe tunes; remove one of the two")
+    _refuse_settings_of_tuned_keys(recipe.tune, settings)
     sources = sources_of(recipe, data)
     out = Path("runs", f"{recipe.name}-tune") if out is None else Path(out)
     source = schema_document(read_document(path), recipe)
@@ -98,35 +85,48 @@ def tune(
     refuse_inputs_inside([out], files)
     if force:
         refuse_inputs_inside([out], [path, Path(source.name)])
-    made_of = what_made(recipe, recipe.tune, schema, sources, rows)
-    with alone(out), opened_study(out, recipe.tune, made_of, pruning, force=force) as study:
+    inputs = study_inputs(recipe, recipe.tune, schema, sources, rows)
+    with locked_folder(out), opened_study(out, recipe.tune, inputs, pruning, force=force) as study:
         below = {"schema": Path(source.name).read_text(encoding="utf-8-sig")} if source.name != str(path) else None
         best = BestRecipe(path.read_text(encoding="utf-8-sig"), below, settings, out / BEST)
         tables = learning_parts(recipe, sources, out / "data", rows)
-        own_setting_values = own_values(recipe.tune, schema)
-        work = _Trials(
-            study, recipe.tune, source, settings, own_setting_values, tables, out, best, _silent if quiet else tell
+        first_values = schema_values(recipe.tune, schema)
+        trial_runner = _Trials(
+            study,
+            recipe.tune,
+            source,
+            settings,
+            first_values,
+            tables,
+            out,
+            best,
+            print_nothing if quiet else print_lines,
         )
         with _without_retracing_warnings():
-            work.until(trials)
-        options = [word for tuned_key in data for word in ("--data", tuned_key)]
+            trial_runner.run_until(trials)
+        options = [word for source in data for word in ("--data", source)]
         command = shlex.join(["feat2vec", "run", str(best.path), *options, "--out", f"{out}-run"])
         if schema.plugins:
             command = f"PYTHONPATH={shlex.quote(str(path.parent))} {command}"
-        return work.results(recipe.name, command)
+        return trial_runner.results(recipe.name, command)
 
 
-def _silent(text: str) -> None:
-    del text
+def _refuse_settings_of_tuned_keys(tune: Tune, settings: Sequence[str]) -> None:
+    """Raise for a setting of a tuned key, or of a key above or below one."""
+    for setting in settings:
+        key = setting.split("=")[0]
+        for tuned_key in tune.ranges:
+            if f"{key}.".startswith(f"{tuned_key}.") or f"{tuned_key}.".startswith(f"{key}."):
+                raise UserError(f"--set {setting}: is what the recipe tunes; remove one of the two")
 
 
 @contextmanager
 def _without_retracing_warnings() -> Iterator[None]:
     """TensorFlow warns of a step that is traced again and again, which each trial has to."""
-    logger, said = logging.getLogger("tensorflow"), "triggered tf.function retracing"
+    logger = logging.getLogger("tensorflow")
 
     def drop(record: logging.LogRecord) -> bool:
-        return said not in str(record.msg)
+        return "triggered tf.function retracing" not in str(record.msg)
 
     logger.addFilter(drop)
     try:
@@ -135,87 +135,82 @@ def _without_retracing_warnings() -> Iterator[None]:
         logger.removeFilter(drop)
 
 
-class _Pruned(Exception):  # noqa: N818
-    """A trial that is worse than most were by then."""
-
-
 @dataclass
 class _Trials:
-    """A study, and what its trials need."""
+    """Runs the trials of a study."""
 
     study: optuna.Study
     tune: Tune
     source: Document
     settings: Sequence[str]
-    own: Mapping[str, Any] | None
+    first_values: Mapping[str, Any] | None  # the recipe's own
     tables: Mapping[str, Table]
     folder: Path
     best: BestRecipe
-    tell: Tell
+    print_lines: PrintLines
 
     @property
     def metric(self) -> str:
         return "validation loss" if self.tune.measure is None else self.tune.measure.metric
 
-    def until(self, trials: int) -> None:
-        """Trials until so many have ended."""
-        if self.own is None:
-            self.tell("the recipe's own values are not all within the ranges, so that they are not tried")
+    def run_until(self, trials: int) -> None:
+        """Run trials until so many have ended."""
+        if self.first_values is None:
+            self.print_lines("the recipe's own values are not all within the ranges, so that they are not tried")
         heads = "  ".join(f"{_heading(key, self.tune.ranges):6}" for key in self.tune.ranges)
-        self.tell(f"trial  {self.metric:>16}  seconds  {heads}".rstrip())
-        for trial in ended(self.study):
-            self.tell(self._line(trial))
-        while (before := len(ended(self.study))) < trials:
+        self.print_lines(f"trial  {self.metric:>16}  seconds  {heads}".rstrip())
+        for trial in ended_trials(self.study):
+            self.print_lines(self._line(trial))
+        while (before := len(ended_trials(self.study))) < trials:
             self._run_trial(before)
-            self.tell(self._line(ended(self.study)[-1]))
+            self.print_lines(self._line(ended_trials(self.study)[-1]))
             self._write()
 
-    def results(self, name: str, command: str) -> Facts:
-        """What has come of it."""
-        ended_trials = ended(self.study)
-        if not any(map(is_whole, ended_trials)):
-            raise FailedError(f"{self.folder}: no trial of {len(ended_trials)} came to its end; give other ranges")
+    def results(self, name: str, command: str) -> Results:
+        """The best trial and all others; prints the best, and the command that runs it."""
+        trials = ended_trials(self.study)
+        if not any(map(is_complete, trials)):
+            raise FailedError(f"{self.folder}: no trial of {len(trials)} came to its end; give other ranges")
         self._write()
         best = self.study.best_trial
-        self.tell(f"\nthe best: trial {self._numbers(best)}")
+        self.print_lines(f"\nthe best: trial {self._number_and_value(best)}")
         path = printable(str(self.best.path))
-        self.tell(f"{path}: the recipe with its values; measure it on rows that chose nothing:")
-        self.tell(f"  {printable(command)}")
+        self.print_lines(f"{path}: the recipe with its values; measure it on rows that chose nothing:")
+        self.print_lines(f"  {printable(command)}")
         return {
             "name": name,
             "folder": str(self.folder),
             "measure": self.metric,
-            "better": "lower" if is_lower(self.tune) else "higher",
-            "best": _facts(best),
-            "trials": [_facts(trial) for trial in ended_trials],
+            "better": "lower" if is_lower_better(self.tune) else "higher",
+            "best": _trial_results(best),
+            "trials": [_trial_results(trial) for trial in trials],
             "recipe": str(self.best.path),
             "next": command,
         }
 
     def _run_trial(self, index: int) -> None:
-        """The trial that follows on so many."""
+        """Run the trial after `index` ended ones."""
         import optuna
 
-        trial = next_trial(self.study, self.tune, index, self.own)
+        trial = next_trial(self.study, self.tune, index, self.first_values)
         is_own = trial.user_attrs.get("own", False)
         values = {
-            key: suggested(trial, key, tried_range, exact=is_own) for key, tried_range in self.tune.ranges.items()
+            key: suggested_value(trial, key, tried_range, exact=is_own) for key, tried_range in self.tune.ranges.items()
         }
         trial.set_user_attr("values", values)
         began = time.perf_counter()
-        value, stopped = None, None
-        earlier_trial = next(
-            (ended_trial for ended_trial in ended(self.study) if ended_trial.user_attrs["values"] == values), None
-        )
-        if earlier_trial is not None:  # it would end as it did
-            value, stopped = (
-                earlier_trial.value if is_whole(earlier_trial) else None,
-                earlier_trial.user_attrs["stopped"],
-            )
+        value: float | None = None
+        stopped: str | None = None
+        earlier_trials = [
+            ended_trial for ended_trial in ended_trials(self.study) if ended_trial.user_attrs["values"] == values
+        ]
+        if earlier_trials:  # a trial of the same values would end as they did
+            value = earlier_trials[0].value if is_complete(earlier_trials[0]) else None
+            stopped = earlier_trials[0].user_attrs["stopped"]
         else:
             try:
                 value = self._value(trial, values)
-            except (_Pruned, FailedError) as error:  # to Optuna, one that has diverged is the worst of the pruned
+            except (PrunedError, FailedError) as error:  # to Optuna, one that has diverged is the worst of the pruned
                 stopped = str(error).splitlines()[0]
         trial.set_user_attr("stopped", stopped)
         trial.set_user_attr("seconds", round(time.perf_counter() - began, 1))
@@ -231,30 +226,30 @@ class _Trials:
             raise FailedError(*error.problems) from None
         keras.utils.clear_session()
         folder, validation = self.folder / "trial", self.tables["validation"]
-        watch = _Watch(trial, self.tune.measure, validation, schema.training.epochs)
+        callback = PruningCallback(trial, self.tune.measure, validation, schema.training.epochs)
         try:
-            run = train(schema, self.tables["train"], folder / "run", validation, quiet=True, callbacks=[watch])
+            run = train(schema, self.tables["train"], folder / "run", validation, quiet=True, callbacks=[callback])
             if self.tune.measure is not None:
                 return measured(run, validation, self.tune.measure)
-            return _finite("validation loss", run.history[run.metrics["kept_epoch"] - 1]["val_loss"])
+            return finite("validation loss", run.history[run.metrics["kept_epoch"] - 1]["val_loss"])
         finally:
             remove_inside(self.folder, "trial")
 
     def _line(self, trial: optuna.trial.FrozenTrial) -> str:
         facts, heads = trial.user_attrs, [_heading(key, self.tune.ranges) for key in self.tune.ranges]
         pairs = zip(facts["values"].values(), heads, strict=True)
-        cells = "  ".join(f"{_shown(value):{max(len(head), 6)}}" for value, head in pairs)
-        said = facts.get("stopped") or ("the recipe's own values" if facts.get("own") else "")
+        cells = "  ".join(f"{_value_text(value):{max(len(head), 6)}}" for value, head in pairs)
+        remark = facts.get("stopped") or ("the recipe's own values" if facts.get("own") else "")
         value = "-" if facts.get("stopped") else f"{trial.value:.4g}"
-        return f"{facts['number']:5}  {value:>16}  {facts['seconds']:7.1f}  {cells}  {said}".rstrip()
+        return f"{facts['number']:5}  {value:>16}  {facts['seconds']:7.1f}  {cells}  {remark}".rstrip()
 
-    def _numbers(self, best: optuna.trial.FrozenTrial) -> str:
+    def _number_and_value(self, best: optuna.trial.FrozenTrial) -> str:
         """The best one's number and value, beside that of the recipe's own values."""
         own_trial = next(
             (
                 ended_trial
-                for ended_trial in ended(self.study)
-                if ended_trial.user_attrs.get("own") and is_whole(ended_trial)
+                for ended_trial in ended_trials(self.study)
+                if ended_trial.user_attrs.get("own") and is_complete(ended_trial)
             ),
             None,
         )
@@ -263,62 +258,11 @@ class _Trials:
 
     def _write(self) -> None:
         """The recipe with the best values so far."""
-        if any(map(is_whole, ended(self.study))):
+        if any(map(is_complete, ended_trials(self.study))):
             best = self.study.best_trial
-            head = f"# The best of {len(ended(self.study))} trials of `feat2vec tune`: trial {self._numbers(best)}.\n"
-            self.best.write(head, best.user_attrs["values"])
-
-
-class _Watch(keras.callbacks.Callback):
-    """Measures a trial while it trains, at each tenth of it, and stops it where it is worse than most were there.
-
-    It is judged by what the trial is judged by in the end, as the loss of other values need not mean the same.
-    """
-
-    def __init__(self, trial: optuna.Trial, measure: Measure | None, validation: Table, epochs: int) -> None:
-        super().__init__()
-        self.trial, self.measure, self.validation, self.epochs = trial, measure, validation, epochs
-        self.tenth = 0
-
-    @cached_property
-    def run(self) -> TrainedRun:
-        """The model, as it is whenever it is looked at."""
-        return TrainedRun.of_model(self.model)
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        tenth = (epoch + 1) * TENTHS // self.epochs
-        if tenth == self.tenth or epoch + 1 == self.epochs or self.model.stop_training:
-            return
-        self.tenth = tenth
-        if self.measure is None:
-            value = _finite("validation loss", float((logs or {})["val_loss"]))
-        else:
-            value = measured(self.run, self.validation, self.measure)
-        self.trial.report(value, tenth)
-        if self.trial.should_prune():
-            raise _Pruned(f"pruned after epoch {epoch + 1}, at {value:.4g}")
-
-
-def measured(run: TrainedRun, data: Table, measure: Measure) -> float:
-    """The number that a run is judged by."""
-    facts = evaluate(
-        run,
-        data,
-        measure.task,
-        target=measure.target,
-        given=measure.given,
-        similarity=measure.similarity,
-        level=measure.level,
-    )
-    return _finite(measure.metric, facts.get(measure.metric))
-
-
-def _finite(name: str, value: object) -> float:
-    if isinstance(value, Mapping):
-        raise UserError(f"tune.measure: {name} is a number for each of {', '.join(value)}; take one column")
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise FailedError(f"the {name} is {value}")
-    return float(value)
+            count = len(ended_trials(self.study))
+            comment = f"# The best of {count} trials of `feat2vec tune`: trial {self._number_and_value(best)}.\n"
+            self.best.write(comment, best.user_attrs["values"])
 
 
 def _heading(key: str, keys: Mapping[str, Range]) -> str:
@@ -327,11 +271,18 @@ def _heading(key: str, keys: Mapping[str, Range]) -> str:
     return last if sum(other_key.rsplit(".", 1)[-1] == last for other_key in keys) == 1 else key
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 
-def _facts(trial: optuna.trial.FrozenTrial) -> Facts:
+def _trial_results(trial: optuna.trial.FrozenTrial) -> Results:
     """What `--json` says of a trial."""
-    facts = {"trial": trial.user_attrs["number"], **{key: trial.user_attrs.get(key) for key in ("stopped", "seconds")}}
-    return {**facts, "value": None if facts["stopped"] else trial.value, "values": trial.user_attrs["values"]}
+    facts = trial.user_attrs
+    stopped = facts.get("stopped")
+    return {
+        "trial": facts["number"],
+        "stopped": stopped,
+        "seconds": facts.get("seconds"),
+        "value": None if stopped else trial.value,
+        "values": facts["values"],
+    }

@@ -25,7 +25,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 import feat2vec
 from feat2vec.pages.explore import Atlas, Server, write_page
 from feat2vec.run import train
-from tests.pages.explore.test_atlas import IMAGE, SCHEMA, SCRIPT, table
+from tests.pages.explore.tables import IMAGE, SCHEMA, SCRIPT, table
 
 CHROMIUM, DRIVER = shutil.which("chromium") or shutil.which("chromium-browser"), shutil.which("chromedriver")
 pytestmark = [
@@ -86,7 +86,7 @@ class Page:
         return str(self.js("return document.querySelector(arguments[0]).textContent", css))
 
     def options(self) -> list[str]:
-        return [one.text for one in self.driver.find_elements(By.CSS_SELECTOR, "#options li .key")]
+        return [element.text for element in self.driver.find_elements(By.CSS_SELECTOR, "#options li .key")]
 
     def await_value(self, key: str) -> None:
         self.wait.until(lambda _: self.js("return document.getElementById('value')?.textContent") == key)
@@ -99,11 +99,11 @@ class Page:
 
     def neighbours(self) -> list[tuple[str, str, str, float]]:
         """Group, key, the similarity that is shown, and the whole of it."""
-        found = self.js(
+        neighbours = self.js(
             "return [...document.querySelectorAll('#selected button')].map((b) =>"
             " [b.dataset.group, b.dataset.key, b.querySelector('.score').textContent, Number(b.dataset.score)])"
         )
-        return [tuple(one) for one in found]
+        return [tuple(neighbour) for neighbour in neighbours]
 
     def choose(self, select: str, text: str) -> None:
         Select(self.driver.find_element(By.ID, select)).select_by_visible_text(text)
@@ -119,10 +119,11 @@ class Page:
         """Nothing went wrong, and nothing was asked of anybody else."""
         try:
             read: Callable[[str], list[dict[str, Any]]] = self.driver.get_log
-            errors = [one for one in read("browser") if one["level"] == "SEVERE"]
-            events = [json.loads(one["message"])["message"] for one in read("performance")]
-            asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
-            elsewhere = [url for url in asked if not url.startswith(("http://127.0.0.1:", "file:", "data:", "blob:"))]
+            errors = [entry for entry in read("browser") if entry["level"] == "SEVERE"]
+            events = [json.loads(entry["message"])["message"] for entry in read("performance")]
+            request_urls = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+            of_this_page = ("http://127.0.0.1:", "file:", "data:", "blob:")
+            elsewhere = [url for url in request_urls if not url.startswith(of_this_page)]
             assert (errors, elsewhere) == ([], [])
         finally:
             self.driver.quit()
@@ -151,10 +152,10 @@ def test_neighbours_are_those_of_the_command(page: Page, folder: Path) -> None:
     page.await_value("w1")
     assert page.search.get_attribute("aria-expanded") == "false"
     wanted = [hit for to in ("who", "a <group>", "title") for hit in similar(folder, "who", "w1", "--to", to)]
-    found = page.neighbours()
-    assert [(group, key) for group, key, *_ in found] == [(hit["group"], hit["key"]) for hit in wanted]
-    assert [shown for *_, shown, _ in found] == [f"{hit['score']:.4f}" for hit in wanted]
-    np.testing.assert_allclose([score for *_, score in found], [hit["score"] for hit in wanted], atol=1e-6)
+    neighbours = page.neighbours()
+    assert [(group, key) for group, key, *_ in neighbours] == [(hit["group"], hit["key"]) for hit in wanted]
+    assert [shown for *_, shown, _ in neighbours] == [f"{hit['score']:.4f}" for hit in wanted]
+    np.testing.assert_allclose([score for *_, score in neighbours], [hit["score"] for hit in wanted], atol=1e-6)
     vectors = feat2vec.load(folder / "run").vectors("who")
     count, level = (vectors.get_vecattr("w1", name) for name in ("count", "level"))
     assert page.text("#selected .quiet") == f"who, count {count}, level {level} of 2"
@@ -176,7 +177,8 @@ def test_a_row_is_found_by_a_click(page: Page, folder: Path) -> None:
     page.await_value(key)
     assert key.startswith("r")
     hits = similar(folder, "row", key, "--data", str(folder / "rows.parquet"))
-    assert [one[1:3] for one in page.neighbours() if one[0] == "row"] == [(x["key"], f"{x['score']:.4f}") for x in hits]
+    row_neighbours = [neighbour[1:3] for neighbour in page.neighbours() if neighbour[0] == "row"]
+    assert row_neighbours == [(hit["key"], f"{hit['score']:.4f}") for hit in hits]
     assert not page.js("return document.getElementById('tip').hidden")
     assert page.text("#tip") == key
 
@@ -257,15 +259,15 @@ def test_light_and_dark(address: dict[str, str], scheme: str) -> None:
     page = Page(address["file"], scheme)
     back = "return getComputedStyle(document.body).backgroundColor"
     colours = {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}
-    other = "dark" if scheme == "light" else "light"
+    other_scheme = "dark" if scheme == "light" else "light"
     assert page.js(back) == colours[scheme]
     button = page.driver.find_element(By.ID, "theme")
-    assert button.text == other.title()
+    assert button.text == other_scheme.title()
     button.click()
-    assert page.js(back) == colours[other]
+    assert page.js(back) == colours[other_scheme]
     first = "return document.getElementById('map').data.find((one) => one.marker.color !== arguments[0]).marker.color"
-    quiet = {"light": "#8c959f", "dark": "#7d8590"}[other]
-    page.wait.until(lambda _: page.js(first, quiet) == {"light": "#6fcc57", "dark": "#3d6aa5"}[other])
+    quiet = {"light": "#8c959f", "dark": "#7d8590"}[other_scheme]
+    page.wait.until(lambda _: page.js(first, quiet) == {"light": "#6fcc57", "dark": "#3d6aa5"}[other_scheme])
     page.end()
 
 
@@ -302,23 +304,24 @@ def test_100_000_points(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         server.shutdown()
         thread.join()
         page.end()
-    told = [
-        f"{name}: median {statistics.median(each):.0f} ms, largest {max(each):.0f}" for name, each in figures.items()
+    lines = [
+        f"{name}: median {statistics.median(durations):.0f} ms, largest {max(durations):.0f}"
+        for name, durations in figures.items()
     ]
     with capsys.disabled():
-        sys.stdout.write("\n" + "\n".join(told))
+        sys.stdout.write("\n" + "\n".join(lines))
     assert statistics.median(figures["key"]) < 500  # in software on two busy cores; a person's machine is far from it
     assert statistics.median(figures["drag frame"]) < 500
 
 
 def _timed(page: Page, code: str) -> list[float]:
     """Milliseconds until the next frame after each of ten runs of the code."""
-    found: list[float] = page.driver.execute_async_script(
+    durations: list[float] = page.driver.execute_async_script(
         f"const done = arguments[0]; (async () => {{ const times = []; for (let n = 0; n < 10; n++) {{"
         f" const start = performance.now(); {code} await new Promise(requestAnimationFrame);"
         " times.push(performance.now() - start); } done(times); })();"
     )
-    return found
+    return durations
 
 
 def _mouse(page: Page, kind: str, x: float, y: float, **more: Any) -> None:

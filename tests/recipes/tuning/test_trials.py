@@ -21,7 +21,7 @@ import sqlalchemy
 
 from feat2vec.errors import FailedError, UserError
 from feat2vec.evaluation.tasks import evaluate
-from feat2vec.recipes.recipe import read_recipe
+from feat2vec.recipes.reading import read_recipe
 from feat2vec.recipes.running import run_recipe
 from feat2vec.recipes.tuning import study, trials
 from feat2vec.recipes.tuning.trials import tune
@@ -185,13 +185,13 @@ def test_what_is_asked_for_has_to_be_there(folder: Path, monkeypatch: pytest.Mon
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_what_is_planted_is_found_and_the_best_recipe_runs_to_the_same_number() -> None:
-    said: list[str] = []
-    facts = tune("r.yaml", 6, tell=said.append)
+    lines: list[str] = []
+    facts = tune("r.yaml", 6, print_lines=lines.append)
     assert facts["trials"][0]["values"] == {RATE: 1e-9}  # the recipe's own
     assert facts["best"]["values"] == {RATE: 0.3}
     assert facts["best"]["value"] < facts["trials"][0]["value"] / 3
-    assert "the recipe's own values" in said[1]
-    assert said[-1].endswith("feat2vec run runs/shelves-tune/best.yaml --out runs/shelves-tune-run")
+    assert "the recipe's own values" in lines[1]
+    assert lines[-1].endswith("feat2vec run runs/shelves-tune/best.yaml --out runs/shelves-tune-run")
     assert {path.name for path in Path("runs/shelves-tune").iterdir()} == {
         ".feat2vec", "study.db", "lock", "lock.json", "data", "best.yaml",
     }  # fmt: skip
@@ -233,12 +233,12 @@ def test_values_are_within_their_ranges_and_found_by_what_came_before(folder: Pa
         "    training.group_dropout: {uniform: [0, 0.5]}\n    groups.item.extractor.combiner: {choice: [sum, mean]}",
     )
     tried = untrained(lambda values: abs(values["model.dim"] - 7) + values["training.group_dropout"])
-    said: list[str] = []
-    facts = tune("r.yaml", 14, "t", tell=said.append)
+    lines: list[str] = []
+    facts = tune("r.yaml", 14, "t", print_lines=lines.append)
     assert len(tried) == 14
-    assert all(1e-3 <= one[RATE] <= 1 and 2 <= one["model.dim"] <= 9 for one in tried)
-    assert {one["groups.item.extractor.combiner"] for one in tried} == {"sum", "mean"}
-    assert said[0] == "the recipe's own values are not all within the ranges, so that they are not tried"
+    assert all(1e-3 <= values[RATE] <= 1 and 2 <= values["model.dim"] <= 9 for values in tried)
+    assert {values["groups.item.extractor.combiner"] for values in tried} == {"sum", "mean"}
+    assert lines[0] == "the recipe's own values are not all within the ranges, so that they are not tried"
     assert facts["best"]["values"]["model.dim"] in (6, 7, 8)
     text = (folder / "t" / "best.yaml").read_text().split("\n", 1)[1]
     schema: Any = parse_document(text).data["schema"]
@@ -263,11 +263,11 @@ def test_values_that_do_not_fit_together_are_no_end_of_the_study(folder: Path, m
     item = "groups.item.extractor"
     both = f'{item}.bins: {{choice: [null, 4]}}\n    {item}.split: {{choice: [null, ","]}}'
     change(folder / "r.yaml", f"{RATE}: {{choice: [1e-9, 0.3]}}", both)
-    said: list[str] = []
+    lines: list[str] = []
     with pytest.raises(FailedError, match="t: no trial of 12 came to its end; give other ranges"):
-        tune("r.yaml", 12, "t", tell=said.append)
+        tune("r.yaml", 12, "t", print_lines=lines.append)
     both = f"--set {item}.bins=4: {item}.bins: cannot be combined with `split`; keep one of them"
-    assert {line.split("  ")[-1].strip() for line in said[2:]} == {"trained", both}
+    assert {line.split("  ")[-1].strip() for line in lines[2:]} == {"trained", both}
     assert not (folder / "t" / "best.yaml").exists()
 
 
@@ -293,14 +293,14 @@ def test_a_killed_study_goes_on_as_if_it_had_not_been(folder: Path, untrained: A
             raise _Killed
         return value(values)
 
-    whole = untrained(value)
+    uninterrupted = untrained(value)
     expected = tune("r.yaml", 12, "whole", quiet=True)
     tried = untrained(mortal)
     for _ in kills:
         with pytest.raises(_Killed):
             tune("r.yaml", 12, "t", quiet=True)
     facts = tune("r.yaml", 12, "t", quiet=True)
-    assert [trial["values"] for trial in facts["trials"]] == whole
+    assert [trial["values"] for trial in facts["trials"]] == uninterrupted
     assert facts["best"]["trial"] == expected["best"]["trial"]
     assert len(tried) == 12 + len(kills)
     assert tried[0] == tried[1]  # the one that was killed, again
@@ -331,9 +331,9 @@ def test_a_setting_that_always_kills_makes_room_for_another(folder: Path, untrai
 def test_a_study_of_other_rows_or_another_recipe_is_refused(folder: Path, untrained: Any) -> None:
     untrained(lambda values: values[RATE])
     tune("r.yaml", 1, "t", quiet=True)
-    made = (folder / "t" / "data" / "parts.json").stat().st_mtime_ns
+    written_at = (folder / "t" / "data" / "parts.json").stat().st_mtime_ns
     tune("r.yaml", 2, "t", quiet=True)
-    assert (folder / "t" / "data" / "parts.json").stat().st_mtime_ns == made
+    assert (folder / "t" / "data" / "parts.json").stat().st_mtime_ns == written_at
     change(folder / "r.yaml", "epochs: 4", "epochs: 5")
     with pytest.raises(
         UserError, match=r"t: holds a study of another recipe.*\n  schema.training.epochs: 4 before, 5 now\n"
@@ -347,7 +347,7 @@ def test_a_study_of_other_rows_or_another_recipe_is_refused(folder: Path, untrai
     with pytest.raises(UserError, match=r"data.rows: rows.csv \(\w+\) before, rows.csv \(\w+\) now\nstart anew"):
         tune("r.yaml", 3, "t", quiet=True)
     assert len(tune("r.yaml", 1, "t", force=True, quiet=True)["trials"]) == 1
-    assert (folder / "t" / "data" / "parts.json").stat().st_mtime_ns != made
+    assert (folder / "t" / "data" / "parts.json").stat().st_mtime_ns != written_at
 
 
 def test_a_folder_of_something_else_stays_as_it_is(folder: Path, untrained: Any) -> None:
@@ -392,7 +392,10 @@ def test_a_study_of_any_name_lies_in_its_folder(folder: Path, untrained: Any, na
 
 
 def test_two_do_not_tune_in_one_folder_and_a_damaged_study_is_told(folder: Path) -> None:
-    with study.alone(folder / "t"), pytest.raises(UserError, match="t: another `feat2vec tune` is at work in it"):
+    with (
+        study.locked_folder(folder / "t"),
+        pytest.raises(UserError, match="t: another `feat2vec tune` is at work in it"),
+    ):
         tune("r.yaml", 1, "t", quiet=True)
     (folder / "t" / "study.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(UserError, match=r"study.db: is no study that can be read; --force starts anew"):

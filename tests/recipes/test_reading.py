@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from feat2vec.errors import UserError
-from feat2vec.recipes.recipe import read_recipe
+from feat2vec.recipes.reading import read_recipe
 
 ROOT = Path(__file__).parents[2]
 SPLIT = "split: {validation: 0.2, test: 0.2}"
@@ -33,7 +33,7 @@ def test_every_recipe_is_right() -> None:
         assert recipe.name == name
         assert recipe.evaluate
         assert schema.groups
-        assert any(each.expect for _, each in recipe.evaluations()), f"{name} expects nothing"
+        assert any(evaluation.expect for _, evaluation in recipe.evaluations()), f"{name} expects nothing"
 
 
 def test_settings_are_the_schema_s(tmp_path: Path) -> None:

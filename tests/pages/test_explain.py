@@ -34,7 +34,8 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "softmax mlp": {"objective": {"type": "softmax", "target": "kind"}, "head": {"type": "mlp", "hidden": [8]}},
 }
 CASES = [
-    *((model, told) for model in MODELS if model != "together" for told in ("nce", "softmax")), ("fm", "logistic"),
+    *((model, objective) for model in MODELS if model != "together" for objective in ("nce", "softmax")),
+    ("fm", "logistic"),
     ("rafm", "mlp"), ("together", "mlp"), ("fm", "softmax mlp"),
 ]  # fmt: skip
 QUICK = [("rafm", "nce"), ("rafm", "mlp"), ("together", "mlp"), ("fm", "softmax mlp")]
@@ -70,24 +71,24 @@ def schema(model: str, objective: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Runs of each kind, trained when first asked for, all of their weights drawn anew."""
-    folder, made = tmp_path_factory.mktemp("runs"), {}
+    folder, models = tmp_path_factory.mktemp("runs"), {}
 
     def run(model: str, objective: str) -> feat2vec.Run:
-        if (model, objective) not in made:
+        if (model, objective) not in models:
             out = folder / f"{model} {objective}".replace(" ", "-")
-            one = train(schema(model, objective), table(), out, quiet=True)
+            run = train(schema(model, objective), table(), out, quiet=True)
             rng = np.random.default_rng(3)
-            for weight in one.model.trainable_weights:
+            for weight in run.model.trainable_weights:
                 weight.assign(rng.normal(0, 0.5, weight.shape))
-            made[model, objective] = one
-        return made[model, objective]
+            models[model, objective] = run
+        return models[model, objective]
 
     return run
 
 
 def score_of(run: feat2vec.Run, i: int) -> Any:
     (entries,) = run.fitted.entries(table().slice(i, 1))
-    return run.model.call({name: dense(some) for name, some in entries.items()}).numpy()[0]
+    return run.model.call({name: dense(entry) for name, entry in entries.items()}).numpy()[0]
 
 
 @pytest.mark.parametrize(
@@ -96,32 +97,32 @@ def score_of(run: feat2vec.Run, i: int) -> Any:
 def test_the_parts_add_up_to_the_models_own_score(model: str, objective: str, runs: Any) -> None:
     run = runs(model, objective)
     for i in (0, 1, 5, 7, 33):  # 0 and 33 lack who, 0 and 7 the score, 0 the tags
-        found = run.explain(table(), index=i + 1)
+        explanation = run.explain(table(), index=i + 1)
         expected = score_of(run, i)
         if "softmax" in objective:
             classes = run.fitted.classes.keys.to_pylist()
-            assert found.what == f"score of kind = {classes[int(expected.argmax())]}"
+            assert explanation.what == f"score of kind = {classes[int(expected.argmax())]}"
             third = run.explain(table(), index=i + 1, class_name=classes[2])
             assert sum(part.value for part in third.parts) == pytest.approx(float(expected[2]), rel=1e-5, abs=1e-5)
             expected = expected.max()
-        assert found.total == pytest.approx(float(expected), rel=1e-6)
-        assert sum(part.value for part in found.parts) == pytest.approx(float(expected), rel=1e-5, abs=1e-5)
-        sizes = [abs(part.value) for part in found.parts]
+        assert explanation.total == pytest.approx(float(expected), rel=1e-6)
+        assert sum(part.value for part in explanation.parts) == pytest.approx(float(expected), rel=1e-5, abs=1e-5)
+        sizes = [abs(part.value) for part in explanation.parts]
         assert sizes == sorted(sizes, reverse=True)
-        assert sum(part.kind == "head" for part in found.parts) == ("mlp" in objective)
-        assert (found.rows[0]["who"] is None) == (i % 11 == 0)
-        assert not any("who" in part.groups for part in found.parts) or i % 11
-        assert model != "together" or ("who", "title") not in [part.groups for part in found.parts]
+        assert sum(part.kind == "head" for part in explanation.parts) == ("mlp" in objective)
+        assert (explanation.rows[0]["who"] is None) == (i % 11 == 0)
+        assert not any("who" in part.groups for part in explanation.parts) or i % 11
+        assert model != "together" or ("who", "title") not in [part.groups for part in explanation.parts]
 
 
 def test_a_pair_is_the_two_groups_alone(runs: Any) -> None:
     """The model's score of a row that holds nothing else, less its linear part."""
     run = runs("rafm", "nce")
     row = {"who": "<w1 & co>", "tags": ["t1", "t2", "new"], "title": "the 1 of Tōkyō", "score": 3.0}
-    found = {part.groups: part.value for part in run.explain(row).parts}
+    values = {part.groups: part.value for part in run.explain(row).parts}
     for pair in (("who", "tags"), ("who", "title"), ("tags", "score")):
         two = run.explain({column: row[column] for column in pair})
-        assert found[pair] == pytest.approx(two.total - sum(p.value for p in two.parts if p.kind != "pair"), abs=1e-5)
+        assert values[pair] == pytest.approx(two.total - sum(p.value for p in two.parts if p.kind != "pair"), abs=1e-5)
         assert [part.groups for part in two.parts if part.kind == "pair"] == [pair]
     assert run.explain(row).rows[0]["tags"] == "<unseen>, t1, t2"
 
@@ -134,15 +135,15 @@ def test_what_makes_two_rows_alike_adds_up_to_their_cosine(model: str, runs: Any
     run = runs(model, "nce")
     for level in (None, 2) if model != "fm" else (None,):
         a, b = run.embed(table().slice(1, 1), level=level)[0], run.embed(table().slice(5, 1), level=level)[0]
-        found = run.explain(table(), index=2, to_index=6, level=level)
+        explanation = run.explain(table(), index=2, to_index=6, level=level)
         cosine = float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
-        assert found.total == pytest.approx(cosine, abs=1e-5)
-        assert sum(part.value for part in found.parts) == pytest.approx(cosine, abs=1e-5)
+        assert explanation.total == pytest.approx(cosine, abs=1e-5)
+        assert sum(part.value for part in explanation.parts) == pytest.approx(cosine, abs=1e-5)
         by_group = [run.embed(table().slice(i, 1), level=level, by_group=True) for i in (1, 5)]
         lengths = np.linalg.norm(a) * np.linalg.norm(b)
-        for part in found.parts:
-            one, other = (some[name][0] for some, name in zip(by_group, part.groups, strict=True))
-            assert part.value == pytest.approx(float(one @ other / lengths), abs=1e-5)
+        for part in explanation.parts:
+            vector, other_vector = (entry[name][0] for entry, name in zip(by_group, part.groups, strict=True))
+            assert part.value == pytest.approx(float(vector @ other_vector / lengths), abs=1e-5)
     v = run.row_vectors(table())
     assert run.explain(table(), index=2, to_index=6).total == pytest.approx(v.similarity("2", "6"), abs=1e-5)
 
@@ -174,15 +175,15 @@ class Tags(HTMLParser):
 def test_charts_can_be_read_and_text_is_escaped(runs: Any) -> None:
     from feat2vec.pages.charts import alone
 
-    found = runs("fm", "logistic").explain(table(), index=2)
-    svg = ElementTree.fromstring(alone(found.svg()))
-    bars = [one for one in svg.iter("{http://www.w3.org/2000/svg}rect") if one.get("class") in ("more", "less")]
-    assert len(bars) == len(found.parts) + 1
+    explanation = runs("fm", "logistic").explain(table(), index=2)
+    svg = ElementTree.fromstring(alone(explanation.svg()))
+    bars = [rect for rect in svg.iter("{http://www.w3.org/2000/svg}rect") if rect.get("class") in ("more", "less")]
+    assert len(bars) == len(explanation.parts) + 1
     page = Tags()
-    page.feed(found.page())
+    page.feed(explanation.page())
     assert {"svg", "table", "h1"} <= set(page.seen)
     assert "script" not in page.seen
-    assert found.rows[0]["who"] in page.text
+    assert explanation.rows[0]["who"] in page.text
     assert "co" not in page.seen
 
 

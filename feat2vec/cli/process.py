@@ -1,0 +1,111 @@
+"""The process of a command: exit codes, signals, closed streams, a current folder that is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+import click
+
+from feat2vec.cli.console import say, say_problems
+from feat2vec.errors import FailedError, UserError
+
+TERMINATED = 128 + 15  # the exit code after SIGTERM
+
+
+def exit_code(error: BaseException, signals: Sequence[int] = ()) -> int | None:
+    """Print what an error means, and return the exit code; None for a bug, whose traceback says more.
+
+    `signals` are those that have come (see `noted_signals`): a library may raise an error of its own for them.
+    """
+    if signal.SIGTERM in signals:
+        return TERMINATED
+    if isinstance(error, SystemExit | click.exceptions.Exit):
+        code = error.code if isinstance(error, SystemExit) else error.exit_code
+        return code if isinstance(code, int) else 0
+    if signal.SIGINT in signals or isinstance(error, KeyboardInterrupt | click.Abort):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would be a traceback of the interpreter's end
+        if sys.stderr.isatty():
+            say("", error=True)  # below the terminal's ^C
+        say_problems(["interrupted"])
+        return 130
+    if isinstance(error, click.ClickException):
+        say_problems(_usage(error))
+        return error.exit_code
+    if isinstance(error, UserError | FailedError):
+        say_problems(error.problems)
+        return 2 if isinstance(error, UserError) else 1
+    if isinstance(error, OSError):
+        if not isinstance(error, BrokenPipeError):  # `feat2vec init DATA | head` has seen enough
+            say_problems([f"{os.fsdecode(error.filename or 'feat2vec')}: {error.strerror or error}"])
+        return 1
+    return None
+
+
+def _usage(error: click.ClickException) -> list[str]:
+    """The message of a wrong command line: the usage, where help is, what is wrong."""
+    lines = [f"Error: {error.format_message()}"]
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        lines = [*context.get_usage().splitlines()[:2], f"Try '{context.command_path} --help' for help.", *lines]
+    return lines
+
+
+def open_closed_streams() -> None:
+    """Give each standard stream that is closed (`2>&-`) a place where its text is lost.
+
+    Else the next file that is opened takes its number, and a library's messages are written into that file.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            mode = os.O_RDONLY if number == 0 else os.O_WRONLY
+            opened = os.open(os.devnull, mode)  # the lowest free number, which is this one
+            setattr(sys, name, os.fdopen(opened, "r" if number == 0 else "w", encoding="utf-8"))
+
+
+def refuse_removed_folder() -> None:
+    """Raise if the current folder is gone, such as a terminal's after `rm -r`: no relative path leads anywhere."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UserError("the current folder does not exist any more; change to one that does (cd)") from None
+
+
+def drop_output() -> None:
+    """Lose what is still to be written, where it cannot be: the interpreter would try again and print a traceback."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def noted_signals() -> Iterator[list[int]]:
+    """Collect the signals that come, Ctrl-C and SIGTERM, each of which is raised.
+
+    A Ctrl-C that is ignored (`nohup`) stays so.
+    """
+    signals: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        signals.append(number)
+        if number == signal.SIGTERM:
+            sys.exit(TERMINATED)  # as an error, so that folders are cleaned up
+        signal.default_int_handler(number, frame)
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGTERM, note)
+    try:
+        yield signals
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, before)

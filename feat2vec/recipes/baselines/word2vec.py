@@ -1,0 +1,36 @@
+"""word2vec: skip-gram with negative sampling (Mikolov et al., 2013), as gensim implements it."""
+
+from __future__ import annotations
+
+from feat2vec.errors import UserError
+from feat2vec.recipes.baselines.base import Baseline, BaselineRequest, Metrics
+
+DEFAULT_NEGATIVES = 5  # where the noise of the run is shared by a batch, and so has no number for a pair
+
+
+def word2vec(request: BaselineRequest) -> Metrics:
+    """Skip-gram of gensim, of the same sentences, window, subsampling, dimensions and epochs."""
+    try:
+        from gensim.models import Word2Vec
+    except ImportError:
+        raise UserError("beside word2vec: needs gensim: pip install 'feat2vec[recipes]'") from None
+    from feat2vec.evaluation.key_pairs import pair_similarities
+
+    assert request.corpus is not None
+    schema = request.run.schema
+    model = Word2Vec(
+        list(request.corpus.sentences()),
+        vector_size=schema.model.dim,
+        window=request.window,
+        min_count=1,
+        sg=1,
+        negative=schema.noise.negatives if schema.noise.sharing == "record" else DEFAULT_NEGATIVES,
+        sample=request.subsample,
+        epochs=schema.training.epochs,
+        seed=schema.training.seed,
+        workers=2,
+    )
+    return pair_similarities(request.test, model.wv)
+
+
+WORD2VEC = Baseline("word2vec", "pairs", word2vec, needs_corpus=True)

@@ -1,0 +1,112 @@
+"""The process of a command: closed streams, exit codes, Ctrl-C in whatever a library makes of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from feat2vec import cli
+from feat2vec.cli import process
+from feat2vec.errors import FailedError, UserError
+from tests.commands import PROGRAM, feat2vec
+
+
+def in_a_shell(folder: Path, words: str, redirections: str) -> subprocess.CompletedProcess[str]:
+    command = f"{shlex.join(PROGRAM)} {words} {redirections}"
+    return subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True)
+
+
+def test_a_current_folder_that_is_gone_is_said(folder: Path) -> None:
+    (folder / "gone").mkdir()
+    command = f"rmdir ../gone; {shlex.join(PROGRAM)} init {folder / 'films.csv'} -o films.yaml"
+    gone = subprocess.run(["bash", "-c", command], cwd=folder / "gone", capture_output=True, text=True)
+    assert gone.stderr == "the current folder does not exist any more; change to one that does (cd)\n"
+    assert gone.returncode == 2
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize(("schema", "code"), [("films.yaml", 0), ("none.yaml", 2)])
+def test_a_closed_stream_changes_nothing(folder: Path, closed: str, schema: str, code: int) -> None:
+    done = in_a_shell(folder, f"check {schema} --data films.csv", closed)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert ("fits films.csv" in done.stdout) == (code == 0 and closed[:3] != ">&-")
+
+
+def test_what_cannot_be_written_is_said_once(folder: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no device that is full")
+    done = in_a_shell(folder, "check films.yaml", "> /dev/full")
+    assert done.returncode == 1
+    assert done.stderr == "standard output: No space left on device; make room, or choose another place\n"
+
+
+def test_a_reader_who_has_seen_enough_is_no_error(folder: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)  # `| head -0`
+    try:
+        shown = subprocess.run([*PROGRAM, "check", "--json-schema"], stdout=writing, stderr=subprocess.PIPE, text=True)
+        told = subprocess.run([*PROGRAM, "check", "none.yaml"], cwd=folder, stderr=writing)
+    finally:
+        os.close(writing)
+    assert (shown.returncode, shown.stderr, told.returncode) == (1, "", 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (UserError("a: wrong", "b: wrong"), 2, "a: wrong\nb: wrong\n"),
+        (FailedError("it diverged", "lower it"), 1, "it diverged\nlower it\n"),
+        (OSError(28, "No space left on device", b"caf\xe9"), 1, "caf\\udce9: No space left on device\n"),
+        (click.UsageError("no such option\x1b"), 2, "Error: no such option\\x1b\n"),
+        (BrokenPipeError(), 1, ""),
+        (SystemExit(143), 143, ""),
+        (RuntimeError("a bug"), None, ""),
+    ],
+)
+def test_what_an_error_means(
+    capsys: pytest.CaptureFixture[str], error: BaseException, code: int | None, message: str
+) -> None:
+    assert process.exit_code(error) == code
+    assert capsys.readouterr().err == message
+
+
+@pytest.mark.parametrize("name", cli.feat2vec.commands)
+@pytest.mark.parametrize("as_error", [KeyboardInterrupt, RuntimeError])
+def test_ctrl_c_is_130_and_one_line_whatever_a_library_makes_of_it(
+    name: str, as_error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise as_error("Query interrupted") from None  # as DuckDB does
+
+    monkeypatch.setattr(cli.feat2vec.commands[name], "invoke", press)
+    monkeypatch.setattr(cli.feat2vec.commands[name], "params", [])
+    done = feat2vec(name, code=130)
+    assert (done.stdout, done.stderr) == ("", "interrupted\n")
+
+
+@pytest.mark.parametrize("as_error", [None, RuntimeError, UserError, ImportError])
+def test_a_terminated_command_is_143_whatever_a_library_makes_of_it(
+    as_error: type[Exception] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def terminate(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SystemExit:
+            if as_error is None:
+                raise
+            raise as_error("Query interrupted") from None  # as DuckDB does, and an import of TensorFlow
+
+    monkeypatch.setattr(cli.feat2vec.commands["train"], "invoke", terminate)
+    monkeypatch.setattr(cli.feat2vec.commands["train"], "params", [])
+    done = feat2vec("train", code=143)
+    assert (done.stdout, done.stderr) == ("", "")
