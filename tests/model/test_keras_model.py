@@ -297,7 +297,7 @@ def test_contrastive_sums_of_many_groups_are_those_of_few(
     tables = [table.value for extractor in model.extractors for table in extractor.tables]
     gradients = []
     for most in (len(LOOKUPS), len(LOOKUPS) - 1):
-        monkeypatch.setattr("feat2vec.model.MOST_SUMS", most)
+        monkeypatch.setattr("feat2vec.model.keras_model.MOST_SUMS", most)
         with tf.GradientTape() as tape:
             loss = model.step_loss(inputs, ids, None, seed, True)
         assert float(loss) == pytest.approx(noise_loss_loop(model, inputs, ids, seed, tables_of(model)), rel=2e-5)

@@ -1765,7 +1765,7 @@ def test_a_schema_in_use_is_written_and_parsed_once(monkeypatch: pytest.MonkeyPa
         parsed.append(text)
         return parse_document(text, name)
 
-    monkeypatch.setattr("feat2vec.schema.parse_document", parse)
+    monkeypatch.setattr("feat2vec.schema.options.parse_document", parse)
     monkeypatch.setattr("feat2vec.schema.dump_document", lambda _: pytest.fail("written again"))
     assert schema.resolved() is text
     assert schema_of(text) is schema
