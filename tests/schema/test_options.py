@@ -1766,7 +1766,7 @@ def test_a_schema_in_use_is_written_and_parsed_once(monkeypatch: pytest.MonkeyPa
         return parse_document(text, name)
 
     monkeypatch.setattr("feat2vec.schema.options.parse_document", parse)
-    monkeypatch.setattr("feat2vec.schema.dump_document", lambda _: pytest.fail("written again"))
+    monkeypatch.setattr("feat2vec.schema.options.dump_document", lambda _: pytest.fail("written again"))
     assert schema.resolved() is text
     assert schema_of(text) is schema
     assert not parsed
