@@ -112,6 +112,7 @@ print(sum(type(item).__name__ == "FuncGraph" for item in gc.get_objects()))
 """
 
 
+@pytest.mark.slow
 def test_trainings_leave_no_variables_and_no_graphs(tmp_path: Path) -> None:
     child = subprocess.run([sys.executable, "-c", TRAININGS], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert child.stdout.split() == ["0", "0"]

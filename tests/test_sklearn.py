@@ -80,6 +80,7 @@ def test_clones_and_parameters(fitted: Feat2VecTransformer) -> None:
         clone(copy).set_params(settings={"training.epoch": 3}).fit(frame(60, 0))
 
 
+@pytest.mark.slow
 def test_a_pickle_works_in_another_process(fitted: Feat2VecTransformer, tmp_path: Path) -> None:
     new = frame(9, 1)
     fitted.transform(new)  # has opened its run

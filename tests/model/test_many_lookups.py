@@ -94,6 +94,7 @@ def test_only_plain_lookups_are_many() -> None:
     assert not few_groups.has_many
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target", ["nce", *(pytest.param(n, marks=pytest.mark.slow) for n in ("contrastive", "logistic"))]
 )

@@ -163,6 +163,7 @@ def test_its_numbers_are_those_of_the_run(facts_and_page: tuple[dict[str, Any], 
     assert len(facts["bounds"]) == 2  # of two classes: k is 1
 
 
+@pytest.mark.slow
 def test_a_supervised_run_is_measured(tmp_path: Path) -> None:
     objective = {"type": "logistic", "target": "good"}
     run = train({**SCHEMA, "objective": objective}, table(), tmp_path / "run", quiet=True)

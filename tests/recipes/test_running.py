@@ -120,7 +120,7 @@ def test_each_recipe_has_a_test() -> None:
     assert sorted(DATA) == sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
 
-SLOW = ("flights", "movielens", "skipgram")  # as others are but for the rows
+SLOW = ("flights", "frappe", "movielens", "reviews", "skipgram")  # as others are but for the rows
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in DATA])
@@ -201,6 +201,7 @@ def test_json_has_the_results_also_where_something_is_missed(tmp_path: Path) -> 
     assert "expected <= -1" in done.stderr
 
 
+@pytest.mark.slow
 def test_numbers_of_a_csv_are_numbers_after_a_query(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a,b,n\n" + "".join(f"a{i % 3},b{i % 5},{i % 7}\n" for i in range(60)))
     path = recipe(tmp_path)
@@ -214,6 +215,7 @@ def test_numbers_of_a_csv_are_numbers_after_a_query(tmp_path: Path) -> None:
     assert "n" in facts["finetune"]
 
 
+@pytest.mark.slow
 def test_popularity_ranks_by_the_counts_of_training(tmp_path: Path) -> None:
     """a0 to a6 are equally frequent to within the draw: the ranks are those of a loop over counts."""
     facts = run_recipe(recipe(tmp_path), tmp_path / "run", quiet=True)
@@ -260,6 +262,7 @@ def test_what_lies_in_the_way_of_a_run_stays(tmp_path: Path) -> None:
         assert place.exists()
 
 
+@pytest.mark.slow
 def test_exports_of_one_format_have_folders_of_their_own(tmp_path: Path) -> None:
     path = recipe(tmp_path)
     path.write_text(path.read_text() + "export:\n  - {format: npz, groups: [a]}\n  - {format: npz, groups: [b]}\n")
@@ -275,6 +278,7 @@ def test_exports_of_one_format_have_folders_of_their_own(tmp_path: Path) -> None
     assert not list((tmp_path / "else").iterdir())
 
 
+@pytest.mark.slow
 def test_a_finetuned_model_has_the_same_bytes_when_the_run_is_gone_on_with(tmp_path: Path) -> None:
     """Keras counts up the names of what it makes in a process; no part of a saved model depends on them."""
     path = recipe(tmp_path)

@@ -54,6 +54,7 @@ def test_the_table_at_the_edges(counts: list[int]) -> None:
         np.testing.assert_allclose(packed, exact, rtol=1e-6, atol=2.0**-60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [100_000, 5_000_000])
 def test_the_table_of_many_values(size: int) -> None:
     counts = np.maximum(1e7 / np.arange(1, size + 1), 0).astype(np.int64)

@@ -34,6 +34,7 @@ class Halt(keras.callbacks.Callback):
         self.model.stop_training |= epoch == self.epoch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("halt", "validation_rows"), [(Halt(executions=3), None), (Halt(epoch=1), table(90, 1))])
 def test_a_users_callback_ends_training_with_the_average(halt: Halt, validation_rows: pa.Table | None) -> None:
     seen = WeightsOfEpochs()

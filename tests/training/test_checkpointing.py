@@ -23,6 +23,7 @@ from tests.training.callbacks import StopAt, StopError
 from tests.training.tables import CASES, SCHEMA, same, table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", ["averaged", pytest.param("noise", marks=pytest.mark.slow), pytest.param("labels", marks=pytest.mark.slow)]
 )
@@ -49,6 +50,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(case: str, tmp_path: Path)
     assert same(uninterrupted, again)
 
 
+@pytest.mark.slow
 def test_resuming_another_schema_or_other_data_is_refused(tmp_path: Path) -> None:
     quick = ["training.epochs=2", "training.batch_size=512"]
     with pytest.raises(StopError):
@@ -79,6 +81,7 @@ def test_resuming_another_schema_or_other_data_is_refused(tmp_path: Path) -> Non
     train(SCHEMA, table(299), run.folder, settings=quick, force=True, quiet=True)
 
 
+@pytest.mark.slow
 def test_resuming_from_an_altered_checkpoint_is_refused(tmp_path: Path) -> None:
     schema = {"version": 1, "groups": {"who": {"column": "who"}, "place": {"column": "place"}}}
     options: dict[str, Any] = {"settings": ["training.epochs=2", "training.batch_size=512"], "quiet": True}

@@ -15,6 +15,7 @@ from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
 from feat2vec.training.train import train_into
 
 
+@pytest.mark.slow
 def test_many_groups_are_trained_at_once_in_a_graph_that_stays_as_it_is(tmp_path: Path) -> None:
     names = [f"g{i:02}" for i in range(32)]
     table = pa.table({name: ["x", "y", "z", "x"] for name in names})

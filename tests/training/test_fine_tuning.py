@@ -81,6 +81,7 @@ def vectors_of(run: feat2vec.Run) -> dict[str, list[bytes]]:
     return {name: [weight.numpy().tobytes() for weight in vector_weights(extractor)] for name, extractor in pairs}
 
 
+@pytest.mark.slow
 def test_frozen_vectors_keep_their_bytes_and_the_rest_learns(run: feat2vec.Run, tmp_path: Path) -> None:
     head: Any = "fm" if run.schema.model.ranks is None else "mlp"
     tuned = run.finetune(
@@ -102,6 +103,7 @@ def linear_of(layer: Any) -> list[Any]:
     return [weight.numpy() for weight in getattr(layer.linear, "weights", [layer.linear])]
 
 
+@pytest.mark.slow
 def test_vectors_that_are_not_frozen_begin_as_the_runs_and_learn(run: feat2vec.Run, tmp_path: Path) -> None:
     still = ["training.epochs=1", "training.optimizer.learning_rate=1e-30"]
     tuned = run.finetune(table(80, 1), "good", tmp_path / "still", settings=still, quiet=True)

@@ -90,6 +90,7 @@ class Appear(keras.callbacks.Callback):
         (self.place / "mine").write_text("mine")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("force", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_folder_that_appears_while_training_runs_stays_and_the_run_is_kept(force: bool, tmp_path: Path) -> None:
     out, quick = tmp_path / "run", ["training.epochs=1"]
@@ -135,6 +136,7 @@ def test_two_trainings_of_one_run_do_not_meet(tmp_path: Path) -> None:
     assert all(f"another training is at work in it: process {os.getpid()} on" in problem for problem in problems)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["-ü\n~ a?b%*[c]{SCHEMA_VERSION} #$HOME"])
 def test_a_run_of_any_name_lies_in_its_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "place").mkdir()

@@ -160,6 +160,7 @@ def ask(model: Path, rows: pa.Table, folder: Path) -> dict[str, Any]:
         return dict(file)
 
 
+@pytest.mark.slow
 def test_raw_rows_give_the_vectors_of_embed_without_feat2vec(run: feat2vec.Run, tmp_path: Path) -> None:
     facts = run.export("saved_model", tmp_path / "model")
     groups = facts["groups"]

@@ -152,6 +152,7 @@ def test_while_all_are_answered_one_more_is_refused(atlas: Atlas, monkeypatch: p
         assert answers == [(200, {})]
 
 
+@pytest.mark.slow
 def test_it_serves_until_it_is_interrupted(folder: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
