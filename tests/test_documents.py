@@ -64,7 +64,7 @@ def test_every_command_runs(document: str, films: Path, tmp_path: Path) -> None:
             words += ["--rows", "240"]
             words[words.index("--trials") + 1] = "1"
         if words[0] == "explore" and "--html" not in words:
-            continue  # a server; tests/test_explore.py has it
+            continue  # a server; tests/pages/explore has it
         feat2vec(*words, folder=tmp_path)
 
 
@@ -90,6 +90,14 @@ def test_scripts_that_the_readme_names_are_there_and_speak_bash() -> None:
         assert path.exists(), name
         if path.suffix == ".sh":
             subprocess.run(["bash", "-n", str(path)], check=True)
+
+
+def test_files_that_the_walk_through_reads_are_there() -> None:
+    """They are written as `$FEAT2VEC/...`, where `tools/document.py` finds them."""
+    named = re.findall(r"\$FEAT2VEC/([\w./-]+)", (ROOT / "recipes" / "README.md").read_text(encoding="utf-8"))
+    assert named
+    for name in named:
+        assert (ROOT / name).is_file(), name
 
 
 @pytest.mark.slow

@@ -48,7 +48,10 @@ def exit_code(error: BaseException, signals: Sequence[int] = ()) -> int | None:
 
 def _usage(error: click.ClickException) -> list[str]:
     """The message of a wrong command line: the usage, where help is, what is wrong."""
-    lines = [f"Error: {error.format_message()}"]
+    message = error.format_message()
+    if isinstance(error, click.MissingParameter):  # click puts each choice on a line; nothing of it is the user's text
+        message = " ".join(message.split())
+    lines = [f"Error: {message}"]
     context = getattr(error, "ctx", None)
     if context is not None:
         lines = [*context.get_usage().splitlines()[:2], f"Try '{context.command_path} --help' for help.", *lines]

@@ -13,6 +13,11 @@ import pyarrow as pa
 
 from feat2vec.errors import UserError
 
+
+class DamagedError(UserError):
+    """The buffers of a batch do not fit its types: nothing of its source is believed, sound columns neither."""
+
+
 # Types whose values are validated later, each with its row, and types that have the same buffers.
 _SAME_BUFFERS = {
     pa.string(): pa.binary(),
@@ -26,7 +31,7 @@ def sound_batches(source: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     """Yield the same batches, validated; whether text is UTF-8 is left to `cast_array`, which names the row.
 
     Raises:
-        UserError: when the buffers of a batch do not fit its types or one another.
+        DamagedError: when the buffers of a batch do not fit its types or one another.
 
     """
     first_row = 0
@@ -40,7 +45,7 @@ def sound_batches(source: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
             rows = f"rows {first_row + 1:,} to {first_row + max(batch.num_rows, 1):,}"
             where = rows if name is None else f"{rows}: column {name!r:.60}"
             reason = str(error).splitlines()[0]
-            raise UserError(
+            raise DamagedError(
                 f"{source}: {where}: {reason:.100}", "the file is damaged, or made to do harm: write it again"
             ) from error
         first_row += batch.num_rows

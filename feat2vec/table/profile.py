@@ -17,6 +17,7 @@ from feat2vec.arrays import Float32s, Floats, Int64s, Ints
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.table.distinct import DistinctCounter
+from feat2vec.table.integrity import DamagedError
 from feat2vec.table.keys import items_of
 from feat2vec.table.kinds import Kind
 from feat2vec.table.numbers import numbers_of
@@ -200,8 +201,8 @@ def profile_table(table: Table, stage_bytes: int = PROFILE_STAGE_BYTES) -> Table
         stage_bytes: how much of the table is held at once.
 
     Raises:
-        UserError: when a text file is not well-formed; what is wrong in a column of another source is a reason to leave
-            the column out.
+        UserError: when a text file is not well-formed, or any source is damaged; what else is wrong in a column of
+            another source is a reason to leave the column out.
 
     >>> from feat2vec.table.table import open_table
     >>> films = pa.table({"year": [1960, 1969, None], "title": ["Eve", "Kes", ""]})
@@ -214,6 +215,8 @@ def profile_table(table: Table, stage_bytes: int = PROFILE_STAGE_BYTES) -> Table
     while names := [name for name in table.columns if name not in left_out]:
         try:
             return TableProfile(_profile_columns(table, names, stage_bytes), left_out)
+        except DamagedError:
+            raise
         except UserError as error:
             unreadable = [name for name in names if f"column {name!r}" in str(error)]
             if not table.typed or not unreadable:  # in a text file it is the file that is wrong

@@ -110,3 +110,8 @@ def test_a_terminated_command_is_143_whatever_a_library_makes_of_it(
     monkeypatch.setattr(cli.feat2vec.commands["train"], "params", [])
     done = feat2vec("train", code=143)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_the_choices_of_a_missing_option_stand_on_one_line(tmp_path: Path) -> None:
+    done = feat2vec("evaluate", tmp_path, "--data", "films.csv", code=2)
+    assert done.stderr.endswith("Error: Missing option '--task'. Choose from: rank, nearest, predict, pairs\n")

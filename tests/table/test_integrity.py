@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from feat2vec.errors import UserError
+from feat2vec.table.profile import profile_table
 from feat2vec.table.table import open_table
 
 MUTATIONS = 12  # of each file
@@ -141,6 +142,13 @@ def test_lies_are_named_with_their_column(name: str, tmp_path: Path) -> None:
         writer.write_batch(pa.record_batch({"a": LIES[name]}))
     (said,) = read_in_child([path])
     assert re.search(r"a\.arrow: rows 3 to \d: column 'a': .*  the file is damaged, or made to do harm", said)
+
+
+def test_no_schema_is_proposed_for_a_table_with_a_damaged_column() -> None:
+    """Its sound columns are not believed either."""
+    table = pa.table({"a": LIES["index"], "b": ["x", "y", "x"]})
+    with pytest.raises(UserError, match=r"rows 1 to 3: column 'a': .*\n.*the file is damaged"):
+        profile_table(open_table(table))
 
 
 def test_parquet_metadata_that_contradict_themselves(tmp_path: Path) -> None:
