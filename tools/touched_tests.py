@@ -1,6 +1,6 @@
 """The fast tests of the rooms that files belong to, one path a line, for `pytest`.
 
-python tools/touched_tests.py feat2vec/encode/codecs.py README.md    # tests/encode, tests/test_documents.py
+python tools/touched_tests.py feat2vec/encode/encoder.py README.md    # tests/encode, tests/test_documents.py
 """
 
 from __future__ import annotations
