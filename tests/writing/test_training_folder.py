@@ -104,3 +104,8 @@ def test_one_process_works_in_a_folder_and_a_kill_frees_it() -> None:
                 pass
     with work_folder(Path("run"), resume=True) as folder:
         assert (folder / CHECKPOINT).read_text() == "state"
+
+
+def test_a_name_too_long_for_the_folder_to_train_in_is_a_mistake() -> None:
+    with pytest.raises(UserError, match="File name too long; choose another name"):
+        run_place(Path("n" * 250))
