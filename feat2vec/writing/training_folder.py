@@ -57,6 +57,8 @@ def run_place(out: Path, *, resume: bool = False, force: bool = False) -> Folder
     if resume and force:
         raise UserError("--resume goes on with a run, --force starts anew: give one of them")
     is_there = refuse_bad_folder(out).exists()
+    if "\\" in out.absolute().as_posix():  # Keras would make folders at the path with `/` instead
+        raise UserError(f"{out}: a run's path has no backslash, which Keras takes for a `/`; choose another name")
     partial = refuse_bad_folder(partial_folder(out))  # its name is longer
     if not resume or not is_there:
         return folder_place(out, "run", force=force)
