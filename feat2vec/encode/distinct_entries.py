@@ -227,7 +227,7 @@ def write_values(values: Values, path: Path) -> None:
     width = values.entries.shape[1]
     number_type = pa.from_numpy_dtype(values.entries.dtype)
     schema = pa.schema({"entry": pa.list_(number_type, width), "count": pa.int64()})
-    with pq.ParquetWriter(path, schema) as writer:
+    with pq.ParquetWriter(path.absolute(), schema) as writer:
         for start in range(0, max(len(values.entries), 1), ROWS_PER_PIECE):
             piece = np.asarray(values.entries[start : start + ROWS_PER_PIECE])
             entries = pa.FixedSizeListArray.from_arrays(pa.array(piece.reshape(-1), number_type), width)

@@ -21,7 +21,7 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     import pyarrow.parquet as pq
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path)
+    pq.write_table(table, path.absolute())  # in any other path PyArrow takes a `~` for the home folder
 
 
 def read_parquet(path: Path, expected: pa.Schema | None = None) -> pa.Table:
@@ -34,7 +34,7 @@ def read_parquet(path: Path, expected: pa.Schema | None = None) -> pa.Table:
     """
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path.absolute()) as file:
         if expected is not None:
             _check_columns_and_size(path, file, expected)
         table = file.read()

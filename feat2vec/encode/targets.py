@@ -110,7 +110,7 @@ class TargetFiles:
             stage.refuse(row, column, None, "the `id` column names every row")
         names = pa.table({"name": items.keys.take(pa.array(items.codes))})
         if self.names_file is None:
-            self.names_file = pq.ParquetWriter(self.workspace.folder / "names.parquet", names.schema)
+            self.names_file = pq.ParquetWriter(self.workspace.folder.absolute() / "names.parquet", names.schema)
         self.names_file.write_table(names)
 
     def _refuse_weights_of_0(self) -> None:

@@ -132,7 +132,8 @@ def _write(
     columns = like.columns if isinstance(like, Table) else like
     schema = pa.schema([(column, kind) for column, kind in columns.items() if is_supported(kind)])
     # The rows may come from a file of this name, which can be read until the new one is whole.
-    with replacing_file(path) as partial, pq.ParquetWriter(partial, schema) as writer:
+    # In a path that is not absolute PyArrow takes a `~` for the home folder.
+    with replacing_file(path) as partial, pq.ParquetWriter(partial.absolute(), schema) as writer:
         for batch in batches:
             writer.write_table(pa.Table.from_batches([batch.select(schema.names)]).cast(schema))
     return Table(str(path), [open_parquet(str(path))], not isinstance(like, Table) or like.typed)
@@ -144,7 +145,7 @@ def _query(recipe: Recipe, query: str, tables: Mapping[str, Table], folder: Path
     _refuse_long_decimals(tables, where)
     files = {name: Path(_write(folder, name, _batches(table), table).name) for name, table in tables.items()}
     write_query(query, files, path, where)
-    if not pq.read_metadata(path).num_rows:
+    if not pq.read_metadata(path.absolute()).num_rows:
         raise UserError(f"{where}: the query gives no row; look at its conditions and joins")
     # Columns of a CSV are text until something asks for numbers.
     return Table(str(path), [open_parquet(str(path))], all(table.typed for table in tables.values()))

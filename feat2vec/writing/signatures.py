@@ -52,7 +52,7 @@ def is_signed(path: Path) -> bool:
             return False
         with path.open("rb") as file:
             if path.suffix == ".parquet":
-                return _is_signed_parquet(path, file)
+                return _is_signed_parquet(file)
             return path.suffix.lower() in COMMENTS and _is_signed_text(file)
     except OSError:
         return False
@@ -67,12 +67,12 @@ def _is_signed_text(file: BinaryIO) -> bool:
     return _Digest().of_file(file, size - len(signature[0])) == signature[1].decode()
 
 
-def _is_signed_parquet(path: Path, file: BinaryIO) -> bool:
+def _is_signed_parquet(file: BinaryIO) -> bool:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        metadata = pq.read_metadata(path).metadata or {}
+        metadata = pq.read_metadata(file).metadata or {}
     except (pa.ArrowException, OSError):
         return False
     size = file.seek(0, io.SEEK_END)

@@ -56,9 +56,12 @@ def run_place(out: Path, *, resume: bool = False, force: bool = False) -> Folder
     """
     if resume and force:
         raise UserError("--resume goes on with a run, --force starts anew: give one of them")
-    if not resume or not refuse_bad_folder(out).exists():
+    is_there = refuse_bad_folder(out).exists()
+    if "\\" in out.absolute().as_posix():  # Keras would make folders at the path with `/` instead
+        raise UserError(f"{out}: a run's path has no backslash, which Keras takes for a `/`; choose another name")
+    partial = refuse_bad_folder(partial_folder(out))  # its name is longer
+    if not resume or not is_there:
         return folder_place(out, "run", force=force)
-    partial = partial_folder(out)
     if out.is_dir() and not any(out.iterdir()) and (partial / CHECKPOINT).exists():
         return folder_place(out, "run", force=True)
     mark = read_mark(out)

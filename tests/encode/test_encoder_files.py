@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from feat2vec.encode.encoder import Encoder, fit
+from feat2vec.encode.parquet_files import read_parquet, write_parquet
 from tests.encode.tables import EVERY, EVERY_ROWS, EVERY_SCHEMA, Groups, arrow, files_below, lookup, refuse, schema_of
 
 NAMES = [
@@ -152,3 +153,15 @@ def test_nothing_is_pickled(tmp_path: Path) -> None:
     expected = {f"{part}/{name}.npy" for part in ("values", "counts") for name in encoded.values}
     expected |= {"rows.npy", "target.npy"}
     assert files_below(tmp_path / "out") == expected
+
+
+def test_an_encoder_below_a_folder_called_tilde_is_not_below_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    table = pa.table({"key": ["a"]})
+    write_parquet(table, Path("~/a.parquet"))
+    assert read_parquet(Path("~/a.parquet")) == table
+    assert not list((tmp_path / "home").iterdir())

@@ -121,3 +121,16 @@ def test_a_query_keeps_long_ids_apart(source: str, tmp_path: Path) -> None:
     sources = {"rows": str(tmp_path / "long.parquet")}
     with pytest.raises(UserError, match=r"column 'id' of .*long\.parquet is decimal256\(60, 0\), .* keeps 38 digits"):
         make_parts(recipe(data=sources, rows="SELECT * FROM rows"), sources, tmp_path)
+
+
+def test_rows_in_a_folder_called_tilde_are_not_in_the_home_folder(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "~").mkdir()
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    spec = recipe(data={"rows": source}, rows="SELECT * FROM rows", split={"test": 0.25})
+    parts = make_parts(spec, {"rows": source}, Path("~"))
+    assert len(numbers(parts, "test")) == 25
+    assert not list((tmp_path / "home").iterdir())

@@ -69,3 +69,14 @@ def test_a_parquet_file_is_signed_whatever_its_size() -> None:
                 writer.write_table(pa.table({"a": [0.5] * part}, schema=schema))
         assert is_signed(Path(f"{rows}.parquet"))
         assert pq.read_table(f"{rows}.parquet").num_rows == rows
+
+
+def test_a_signed_file_in_a_folder_called_tilde_is_not_sought_in_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Path("~").mkdir()
+    path = Path("~/a.parquet")
+    with signed_parquet(path, pa.schema({"a": pa.int64()})):
+        pass
+    assert is_signed(path)

@@ -104,3 +104,14 @@ def test_one_process_works_in_a_folder_and_a_kill_frees_it() -> None:
                 pass
     with work_folder(Path("run"), resume=True) as folder:
         assert (folder / CHECKPOINT).read_text() == "state"
+
+
+def test_a_name_too_long_for_the_folder_to_train_in_is_a_mistake() -> None:
+    with pytest.raises(UserError, match="File name too long; choose another name"):
+        run_place(Path("n" * 250))
+
+
+@pytest.mark.parametrize("out", [r"a\b", r"a\b/run", r"..\up"])
+def test_a_path_that_keras_takes_for_another_one_is_refused(out: str) -> None:
+    with pytest.raises(UserError, match="a run's path has no backslash"):
+        run_place(Path(out))

@@ -57,6 +57,8 @@ def _files_below(folder: str) -> Iterator[str]:
 
 def _why_missing(source: str) -> str:
     """Say why a path is neither a file nor a folder."""
+    if not source:
+        return "received '', which names no table: give the path of a file or a folder"
     path = Path(source)
     if path.is_symlink():
         return f"{source}: is a link to {os.readlink(path)}, which is no file or folder: check the path"

@@ -20,7 +20,8 @@ def open_parquet(path: str) -> TablePart:
     """Return the part of one Parquet file; strings that repeat come as dictionary<int32, string>."""
     import pyarrow.parquet as pq
 
-    with damage_named(path, "Parquet"), pq.ParquetFile(path) as file:
+    absolute_path = os.path.abspath(path)  # in any other path PyArrow takes a `~` for the home folder
+    with damage_named(path, "Parquet"), pq.ParquetFile(absolute_path) as file:
         schema, metadata = file.schema_arrow, file.metadata
         types = column_types(path, zip(schema.names, schema.types, strict=True))
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
@@ -31,7 +32,7 @@ def open_parquet(path: str) -> TablePart:
         dictionaries = [name for name in columns if name in repeated]
         with (
             damage_named(path, "Parquet"),
-            pq.ParquetFile(path, read_dictionary=dictionaries, buffer_size=2**20) as file,
+            pq.ParquetFile(absolute_path, read_dictionary=dictionaries, buffer_size=2**20) as file,
         ):
             # A single call for all row groups would keep parts of each in memory until the last.
             for group in range(metadata.num_row_groups):

@@ -52,4 +52,4 @@ def _folders(source: str, path: str) -> list[str]:
     root = source
     while glob.has_magic(root) and not os.path.isdir(root):
         root = os.path.dirname(root)
-    return os.path.relpath(os.path.dirname(path), root or ".").split(os.sep)
+    return os.path.relpath(os.path.dirname(path) or ".", root or ".").split(os.sep)

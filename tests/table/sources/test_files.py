@@ -56,6 +56,16 @@ def test_folders_and_globs(tmp_path: Path) -> None:
     assert column(f"{tmp_path}/**/*.parquet") == [1, 0, 2]
 
 
+def test_a_glob_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "a.csv", "a\nx\n")
+    monkeypatch.chdir(tmp_path)
+    assert column("*.csv") == ["x"]
+
+
+def test_an_empty_name_is_no_device() -> None:
+    refuse("", "received '', which names no table")
+
+
 def test_what_is_neither_file_nor_folder_is_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     refuse(tmp_path / "pipe.csv", r"pipe\.csv: is neither a file nor a folder, but a device, a pipe or a socket")

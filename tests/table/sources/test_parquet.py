@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from feat2vec.table.table import open_table
 from tests.table.tables import S, rows
@@ -31,3 +32,12 @@ def test_parquet_is_not_held_in_memory(tmp_path: Path) -> None:
 def test_parquet_columns_with_dots(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a.b": [1], "a": [{"b": 2, "c": 3}]}), tmp_path / "a.parquet")
     assert rows(tmp_path / "a.parquet", ["a.b"]) == [{"a.b": 1}]
+
+
+def test_a_folder_called_tilde_is_not_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, value in (("~", "named"), ("home", "at home")):
+        (tmp_path / folder).mkdir()
+        pq.write_table(pa.table({"a": [value]}), tmp_path / folder / "a.parquet")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert rows("~/a.parquet") == [{"a": "named"}]
