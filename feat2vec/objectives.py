@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feat2vec.evaluation.contrastive_bound import Bound, contrastive_bound
+from feat2vec.evaluation.bounds import Bound, contrastive_bound
 from feat2vec.schema.objectives import (
     NoiseObjective,
     Noisy,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from feat2vec.encode.workspace import MEMORY
 from feat2vec.schema.options import Schema
-from feat2vec.training.process_memory import release_memory
+from feat2vec.training.memory_estimate import release_memory
 from feat2vec.training.run_folder import TrainedRun, read_facts
 from feat2vec.writing import discard_temporary, temporary_folder
 

@@ -12,7 +12,7 @@ import pytest
 
 from feat2vec.errors import UserError
 from feat2vec.writing.digests import sealed
-from feat2vec.writing.json_files import read_json
+from feat2vec.writing.files import read_json
 
 GOLDEN = Path(__file__).parent / "golden" / "run_format_1"  # written by commit 8d6fb1c, which knew no digests
 STRANGE: list[Any] = [

@@ -18,7 +18,7 @@ import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.writing import MARK
 from feat2vec.writing.digests import sealed
-from feat2vec.writing.json_files import read_json
+from feat2vec.writing.files import read_json
 from tests.altered_runs import GOLDEN, mutated, refused, seal
 
 MUTATIONS = 24  # of each file  # of each file

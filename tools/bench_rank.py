@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from feat2vec.evaluation.ranks import rank_queries
+from feat2vec.evaluation.metrics import rank_queries
 from feat2vec.space.geometry import Candidates, Queries
 
 

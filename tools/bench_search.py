@@ -22,8 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from feat2vec.space.exact_index import ExactIndex, Hits
-from feat2vec.space.faiss_build import import_faiss
-from feat2vec.space.faiss_index import FaissIndex
+from feat2vec.space.faiss_index import FaissIndex, import_faiss
 from feat2vec.space.geometry import Floats
 
 CENTERS, SPREAD = 2_000, 0.7

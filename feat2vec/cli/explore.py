@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from feat2vec.cli.console import say
-from feat2vec.cli.tensorflow_import import import_tensorflow
+from feat2vec.cli.process import import_tensorflow
 from feat2vec.errors import UserError
 from feat2vec.pages.explore_options import MAP_KINDS, POINTS_PER_MAP, MapKind
 

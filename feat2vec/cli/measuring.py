@@ -8,9 +8,8 @@ from typing import Literal
 
 import click
 
-from feat2vec.cli.arguments import group_names, json_row
-from feat2vec.cli.console import say, say_text
-from feat2vec.cli.tensorflow_import import import_tensorflow
+from feat2vec.cli.console import group_names, json_row, say, say_text
+from feat2vec.cli.process import import_tensorflow
 from feat2vec.errors import UserError, listed
 
 

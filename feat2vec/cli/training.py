@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from feat2vec.cli.arguments import group_names
-from feat2vec.cli.console import say, say_text
-from feat2vec.cli.tensorflow_import import import_tensorflow
+from feat2vec.cli.console import group_names, say, say_text
+from feat2vec.cli.process import import_tensorflow
 from feat2vec.training.fine_tuning_options import HEAD_TYPES, OBJECTIVE_TYPES, HeadType, ObjectiveType
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import Literal
 
 import click
 
-from feat2vec.cli.arguments import group_names
-from feat2vec.cli.console import name_on_a_line, say
-from feat2vec.cli.tensorflow_import import import_tensorflow
+from feat2vec.cli.console import group_names, name_on_a_line, say
+from feat2vec.cli.process import import_tensorflow
 from feat2vec.errors import UserError, listed
 from feat2vec.export.formats import FORMATS, FormatName
 

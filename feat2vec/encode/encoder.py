@@ -21,21 +21,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from feat2vec.arrays import Ints
-from feat2vec.encode.array_files import Array
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.encode.codecs import Codec, CodecFit, Entries, Tally, codec_fit
 from feat2vec.encode.columns import check_columns, columns_of, present_groups
-from feat2vec.encode.distinct_entries import Values, open_values
-from feat2vec.encode.encoded_rows import Encoded, open_encoded
-from feat2vec.encode.encoder_files import EncoderParts, read_encoder, write_encoder
+from feat2vec.encode.encoded_rows import Encoded, EncoderParts, open_encoded, read_encoder, write_encoder
 from feat2vec.encode.targets import TargetFiles
-from feat2vec.encode.value_ids import GroupEntries, StagedEntries, number_group, write_rows
+from feat2vec.encode.value_tables import GroupEntries, StagedEntries, Values, number_group, open_values, write_rows
 from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.encode.workspace import DEFAULT_SIZES, MEMORY, PieceSizes, Workspace, new_workspace
 from feat2vec.errors import UserError, listed
 from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.reading import read_schema
-from feat2vec.table.stages import STAGE_BYTES, Stage, stages
-from feat2vec.table.table import open_table
+from feat2vec.table.table import STAGE_BYTES, Stage, open_table, stages
 from feat2vec.writing import folder_place, new_folder
 
 __all__ = ["Encoded", "Encoder", "fit"]

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from feat2vec.arrays import Floats
-from feat2vec.encode.array_files import Array
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.encode.codecs import Codec, ItemsCodec, NumbersCodec
-from feat2vec.encode.scaling import ColumnScale
+from feat2vec.encode.codecs.numbers import ColumnScale
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
 from feat2vec.schema.extractor_options import TokensSpec
 from feat2vec.schema.options import Group

@@ -11,18 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from feat2vec.arrays import Ints
-from feat2vec.encode.array_files import Array, ArrayFile
-from feat2vec.encode.vocabulary import FIRST, Vocabulary
-from feat2vec.encode.vocabulary_fit import VocabularyFit
+from feat2vec.encode.arrays_on_disk import Array, ArrayFile
+from feat2vec.encode.vocabulary import FIRST, Vocabulary, VocabularyFit
 from feat2vec.encode.workspace import Workspace
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.schema.options import Schema
 from feat2vec.table.keys import Items, items_of
-from feat2vec.table.kinds import is_list, kind_of_keys
 from feat2vec.table.numbers import numbers_of
-from feat2vec.table.stages import Stage
-from feat2vec.table.table import Table
+from feat2vec.table.table import Stage, Table
+from feat2vec.table.types import is_list, kind_of_keys
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import duckdb
 
-from feat2vec.encode.array_files import ROWS_PER_BLOCK, ROWS_PER_PIECE
-from feat2vec.encode.vocabulary_fit import HELD_KEY_BYTES
+from feat2vec.encode.arrays_on_disk import ROWS_PER_BLOCK, ROWS_PER_PIECE
+from feat2vec.encode.vocabulary import HELD_KEY_BYTES
 from feat2vec.errors import UserError
 from feat2vec.table.database import connect
-from feat2vec.table.stages import STAGE_BYTES
+from feat2vec.table.table import STAGE_BYTES
 from feat2vec.writing import folder_place, new_folder, scratch_folder
 
 MEMORY = "1GB"

@@ -14,8 +14,7 @@ from feat2vec.space.geometry import VectorSimilarity
 from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.table.keys import items_of
 from feat2vec.table.numbers import numbers_of
-from feat2vec.table.stages import Stage, stages
-from feat2vec.table.table import open_table
+from feat2vec.table.table import Stage, open_table, stages
 from feat2vec.training.run_folder import TrainedRun
 
 

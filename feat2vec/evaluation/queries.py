@@ -8,16 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from feat2vec.encode.array_files import Array
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.encode.codecs import Entries, ItemsCodec, parse_items
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
 from feat2vec.errors import UserError, listed, suggest
-from feat2vec.evaluation.ranks import Ints
+from feat2vec.evaluation.metrics import Ints
 from feat2vec.space.geometry import blocks, dense, is_keyed, known
 from feat2vec.table.keys import UNLIMITED
-from feat2vec.table.stages import Stage
-from feat2vec.table.table import Table, open_table
+from feat2vec.table.table import Stage, Table, open_table
 from feat2vec.training.run_folder import TrainedRun
 
 ROWS_AT_ONCE = 8192  # rows whose vectors are made at a time

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from feat2vec.encode.array_files import Array
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.encode.codecs import ItemsCodec, NumbersCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
-from feat2vec.evaluation.metrics import summary_of_ranks
+from feat2vec.evaluation.metrics import SCORES_IN_MEMORY, Ints, ScoresOfRows, rank_scores, summary_of_ranks
 from feat2vec.evaluation.queries import (
     ROWS_AT_ONCE,
     entry_batches,
@@ -21,7 +21,6 @@ from feat2vec.evaluation.queries import (
     rows_with_known,
     table_for,
 )
-from feat2vec.evaluation.ranks import SCORES_IN_MEMORY, Ints, ScoresOfRows, rank_scores
 from feat2vec.space.geometry import VectorSimilarity, blocks, candidates, extract, similarities
 from feat2vec.training.run_folder import TrainedRun
 

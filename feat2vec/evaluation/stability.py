@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from feat2vec.errors import UserError, suggest
-from feat2vec.evaluation.ranks import SCORES_IN_MEMORY
+from feat2vec.evaluation.metrics import SCORES_IN_MEMORY
 from feat2vec.space.geometry import blocks, candidates, is_keyed, keys_of
 from feat2vec.training.run_folder import TrainedRun
 

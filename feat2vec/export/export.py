@@ -1,18 +1,44 @@
-"""`export`: write a run's vectors into a folder, for other tools. The folder appears complete or not at all."""
+"""`manifest.json`: what the files of an export are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from feat2vec.errors import ROOM
-from feat2vec.export.format_base import ExportFormat, ExportRequest
-from feat2vec.export.manifest import manifest_facts, write_manifest
+from feat2vec.export.format_base import ExportFormat, ExportRequest, GroupFacts
 from feat2vec.space.groups_and_levels import level_and_dim, selected_groups
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing import folder_place, new_folder
+
+MANIFEST = "manifest.json"
+
+
+def manifest_facts(
+    export_format: ExportFormat, groups: Mapping[str, GroupFacts], *, level: int, dim: int, unit_length: bool
+) -> dict[str, Any]:
+    """What the manifest says: of all files, then of each group."""
+    return {
+        "format": export_format.name,
+        "feat2vec": version("feat2vec"),
+        "metric": "cosine",
+        "normalised": unit_length,
+        "dimension": dim,
+        "level": level,
+        **export_format.notes,
+        "groups": dict(groups),
+    }
+
+
+def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write the manifest into the folder of an export."""
+    text = json.dumps(facts, indent=1, ensure_ascii=False)
+    # names of files may hold bytes that are no UTF-8
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
 
 def export(

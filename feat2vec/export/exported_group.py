@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.array_files import Array, file_name
+from feat2vec.encode.arrays_on_disk import Array, file_name
 from feat2vec.space.geometry import Floats, blocks, candidates
 from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.training.run_folder import TrainedRun

@@ -17,10 +17,8 @@ import tensorflow as tf
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.model import optimizers
 from feat2vec.model.labelled_loss import class_weights, has_label
-from feat2vec.model.loss_model import NO_TRAINING_ROWS, Gradients, LossModel, rows_of
-from feat2vec.model.many_groups import join_values
-from feat2vec.model.many_lookups import ENTRIES
-from feat2vec.model.noise_source import make_noise, start_of_offsets
+from feat2vec.model.loss_model import NO_TRAINING_ROWS, Gradients, LossModel, make_noise, rows_of, start_of_offsets
+from feat2vec.model.many_groups import ENTRIES, join_values
 from feat2vec.model.optimizers import sum_duplicates
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import SeedOf, shapes_of

@@ -16,9 +16,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from feat2vec.encode.array_files import Array
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.model.optimizers import is_by_row, resource_of
-from feat2vec.model.optimizers.rows import Variable
+from feat2vec.model.optimizers.base import Variable
 
 BYTES_PER_PIECE = 4 << 20  # that are moved at a time
 _ASIDE: ContextVar[bool] = ContextVar("feat2vec_tables_aside", default=False)

@@ -1,20 +1,190 @@
-"""`explain`: a row's score as the sum of its parts, and what makes two rows alike."""
+"""A row that is explained: its entries, and what it holds of each group as text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import tensorflow as tf
 
-from feat2vec.arrays import Float32s
+from feat2vec.arrays import Float32s, Floats
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.encode.encoder import Encoder
+from feat2vec.encode.entry_text import spell
 from feat2vec.errors import UserError, listed, suggest
+from feat2vec.model.extractors import Extracted
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.pages.explanation import Contribution, Explanation
-from feat2vec.pages.row_entries import Row, row_of, row_texts
-from feat2vec.pages.score_parts import class_score_parts, score_parts, similarity_parts
-from feat2vec.space.groups_and_levels import level_and_dim
+from feat2vec.space.geometry import dense
+from feat2vec.space.groups_and_levels import level_and_dim, vectors_at_level
+from feat2vec.table.table import STAGE_BYTES, open_table
+
+Row = Mapping[str, Array]  # each group's entry [1, width]
+
+
+def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) -> Row:
+    """The entries of one row.
+
+    Args:
+        encoder: Encodes the row.
+        rows: A table, or one row as a mapping of columns to values.
+        index: Which row of the table, counted from 1.
+        to: Whether it is the row to compare with; messages then name the options `--to` and `--to-index`.
+
+    Raises:
+        UserError: The row cannot be read, or holds none of the groups' columns.
+
+    """
+    row_option, index_option = ("--to", "--to-index") if to else ("--row", "--index")
+    if isinstance(rows, Mapping):
+        rows = _table_of(encoder, rows, row_option)
+    if index < 1:
+        raise UserError(f"{index_option}: rows are counted from 1; received {index}")
+    table, rows_before = open_table(rows), 0
+    for stage, entries in encoder.staged(table, max_bytes=STAGE_BYTES // 8):
+        if index <= rows_before + stage.rows:
+            return {
+                name: dense(group_entries)[index - rows_before - 1 :][:1] for name, group_entries in entries.items()
+            }
+        rows_before += stage.rows
+    raise UserError(f"{index_option}: {table.name} has {rows_before:,} rows; received {index}")
+
+
+def _table_of(encoder: Encoder, row: Mapping[str, object], row_option: str) -> pa.Table:
+    """A table of one row, given as a mapping of columns to values."""
+    known = encoder.schema.columns()
+    for column in row:
+        if column not in known:
+            suggestion = suggest(str(column), known) or f"; leave it out, the columns are {listed(known)}"
+            raise UserError(f"{row_option}: the run knows no column {column!r}{suggestion}")
+    values = {column: value for column, value in row.items() if value is not None}
+    try:
+        table = pa.table({column: pa.array([_long(value)]) for column, value in values.items()})
+    except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:  # as `pa.array` may raise
+        reason = f"{str(error).splitlines()[0]:.100}"
+        raise UserError(f"{row_option}: a value is of no type that a table has ({reason})") from None
+    if not any(column in group.columns for group in encoder.schema.groups.values() for column in values):
+        wanted = listed(column for group in encoder.schema.groups.values() for column in group.columns)
+        raise UserError(f"{row_option}: holds no value of the groups' columns: {wanted}")
+    return table
+
+
+def _long(value: object) -> object:
+    """An integer beyond 64 bits as the decimal that keeps all of its digits."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return Decimal(value)
+    return value
+
+
+def row_texts(encoder: Encoder, row: Row) -> dict[str, str | None]:
+    """What a row holds of each group, None where it is missing."""
+    values: dict[str, str | None] = {}
+    for name, codec in encoder.codecs.items():
+        entry = np.ascontiguousarray(row[name])
+        missing = bool(np.isnan(entry[0, 0])) if entry.dtype == np.float32 else not entry.any()
+        group = encoder.schema.groups[name]
+        values[name] = None if missing else spell(codec, group, entry, np.zeros(1, np.int64))[0].as_py()
+    return values
+
+
+def score_parts(model: Feat2Vec, extracted: Sequence[Extracted]) -> Iterator[Contribution]:
+    """Bias, linear terms and pairs of the groups that the row has a value of."""
+    if model.schema.model.bias:
+        yield Contribution("bias", (), float(model.bias))
+        for name, group in zip(model.groups, extracted, strict=True):
+            linear = float(group.linear[0])
+            if linear != 0:
+                yield Contribution("linear", (name,), linear)
+    vectors = {name: _LevelVectors.of(model, group) for name, group in zip(model.groups, extracted, strict=True)}
+    present = [name for name in model.groups if vectors[name].present]
+    together = {name: names for names in model.schema.partners for name in names}  # these add up to one vector
+    for name, other_name in combinations(present, 2):
+        if together[name] != together[other_name]:
+            yield Contribution("pair", (name, other_name), vectors[name].dot(vectors[other_name]))
+
+
+def class_score_parts(
+    model: Feat2Vec, extracted: Sequence[Extracted], class_number: int, class_name: str
+) -> Iterator[Contribution]:
+    """A class's bias and its pairs with the groups: it is a value of the top level."""
+    yield Contribution("bias", (class_name,), float(model.class_bias[class_number]))
+    class_vectors = [vectors.numpy()[class_number].astype(np.float64) for vectors in model.class_vectors]
+    truncate = model.schema.model.levels.nested
+    top = len(class_vectors) - 1
+    for name, group in zip(model.groups, extracted, strict=True):
+        vectors = _LevelVectors.of(model, group)
+        if not vectors.present:
+            continue
+        total = 0.0
+        for level, class_vector in enumerate(class_vectors):
+            meets_dependent = truncate or level == top
+            total += float(
+                vectors.free[level] @ class_vector
+                + (vectors.dependent[level] @ class_vector if meets_dependent else 0.0)
+            )
+        yield Contribution("pair", (name, class_name), total)
+
+
+class _LevelVectors(NamedTuple):
+    """A group's free and dependent vectors [rank] at each level; with truncation all of a vector is free."""
+
+    free: list[Floats]
+    dependent: list[Floats]
+
+    @classmethod
+    def of(cls, model: Feat2Vec, extracted: Extracted) -> _LevelVectors:
+        free, dependent = [], []
+        for level in extracted.levels:
+            level_free = level.free.numpy()[0].astype(np.float64)
+            level_dependent = np.zeros_like(level_free)
+            if level.dependent is not None:
+                level_dependent = level.dependent.numpy()[0].astype(np.float64)
+            if model.schema.model.levels.nested:
+                level_free, level_dependent = level_free + level_dependent, np.zeros_like(level_dependent)
+            free.append(level_free)
+            dependent.append(level_dependent)
+        return cls(free, dependent)
+
+    @property
+    def present(self) -> bool:
+        """Whether the row has a value of the group."""
+        return any(vector.any() for vector in (*self.free, *self.dependent))
+
+    def dot(self, other: _LevelVectors) -> float:
+        """The sum over levels of f . f' + f . d' + d . f': two values meet at the lower of their levels."""
+        total = 0.0
+        for f, d, other_f, other_d in zip(self.free, self.dependent, other.free, other.dependent, strict=True):
+            total += float(f @ other_f + f @ other_d + d @ other_f)
+        return total
+
+
+def similarity_parts(model: Feat2Vec, row: Row, other_row: Row, level: int) -> tuple[float, list[Contribution]]:
+    """The cosine of two rows' vectors, and the share of each pair of groups, one of each row, in it."""
+    vectors = _group_vectors(model, row, level)  # [groups, dim]
+    other_vectors = _group_vectors(model, other_row, level)
+    length = float(np.linalg.norm(vectors.sum(axis=0)) * np.linalg.norm(other_vectors.sum(axis=0)))
+    shares = np.zeros((len(vectors), len(other_vectors)))  # [groups, groups]
+    if length:
+        shares = vectors @ other_vectors.T / length
+    parts = []
+    for i, name in enumerate(model.groups):
+        for j, other_name in enumerate(model.groups):
+            if vectors[i].any() and other_vectors[j].any():
+                parts.append(Contribution("pair", (name, other_name), float(shares[i, j])))
+    return float(shares.sum()), parts
+
+
+def _group_vectors(model: Feat2Vec, row: Row, level: int) -> Floats:
+    """The vectors [groups, dim] of a row's groups at a level; zeros where the row has none."""
+    vectors = []
+    for name in model.groups:
+        levels = model.vectors(name, tf.constant(np.ascontiguousarray(row[name]))).levels
+        vectors.append(vectors_at_level(levels, level, model.schema.model.levels).numpy()[0])
+    return np.stack(vectors).astype(np.float64)
 
 
 def explain(
@@ -102,6 +272,3 @@ def _class_of(encoder: Encoder, scores: Float32s, name: str | None) -> tuple[int
 
 def _largest_first(parts: Sequence[Contribution]) -> list[Contribution]:
     return sorted(parts, key=lambda part: -abs(part.value))
-
-
-__all__ = ["explain", "explain_score", "explain_similarity"]

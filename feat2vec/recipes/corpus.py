@@ -16,11 +16,10 @@ import pyarrow as pa
 from feat2vec.arrays import Floats
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import TokensSpec
-from feat2vec.table.columns import concat, flatten
 from feat2vec.table.keys import UNLIMITED, tokens_of
-from feat2vec.table.kinds import is_list
-from feat2vec.table.stages import stages
-from feat2vec.table.table import Table
+from feat2vec.table.numbers import concat, flatten
+from feat2vec.table.table import Table, stages
+from feat2vec.table.types import is_list
 
 Integers = npt.NDArray[np.signedinteger[Any]]  # of 32 or 64 bits
 TOKENS_AT_ONCE = 1 << 20  # tokens that are paired at a time

@@ -1,19 +1,151 @@
-"""A recipe's file to a `Recipe` and its schema; all problems are reported at once."""
+"""What can be wrong with a recipe although each of its keys is right by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from feat2vec.errors import UserError, suggest
-from feat2vec.recipes.cross_checks import recipe_conflicts, unknown_groups
-from feat2vec.recipes.ranges import unfit
-from feat2vec.recipes.recipe import Recipe
-from feat2vec.schema.document import Data, Document
+from feat2vec.errors import UserError, listed, suggest
+from feat2vec.evaluation.options import measurement_conflicts, no_metric
+from feat2vec.recipes.baselines import BASELINES
+from feat2vec.recipes.ranges import tune_conflicts, unfit
+from feat2vec.recipes.recipe import Evaluation, Recipe
+from feat2vec.schema.document import Data, Document, KeyPath
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import read_schema
-from feat2vec.schema.validation import validate
+from feat2vec.schema.validation import Findings, Problem, validate
 from feat2vec.schema.yaml_text import read_document
+from feat2vec.writing import is_component
+
+
+def recipe_conflicts(recipe: Recipe, findings: Findings) -> Iterator[Problem]:
+    """Problems of keys that do not fit each other. Keys that are wrong by themselves are not looked at again."""
+    yield from _names_of_no_file(recipe, findings)
+    yield from _names_of_one_file(recipe, findings)
+    if findings.sound("data"):
+        yield from _data_conflicts(recipe, findings)
+    if findings.sound("split"):
+        yield from _split_conflicts(recipe, findings)
+    page = recipe.page
+    if page is not None and page.data is not None and findings.sound("page") and page.data not in recipe.parts():
+        yield ("page", "data"), f"names {page.data!r}, which is no part of the rows"
+    for path, evaluation in recipe.evaluations():
+        if findings.sound(*path):
+            yield from _evaluation_conflicts(recipe, path, evaluation, findings)
+    if recipe.tune is not None:
+        yield from tune_conflicts(recipe.tune, findings)
+        if findings.sound("data") and findings.sound("split") and "validation" not in recipe.parts():
+            remedy = "add `split: {validation: 0.1}`, or a table `validation` to `data`"
+            yield ("tune",), f"judges trials by rows that they do not learn from: {remedy}"
+
+
+def _names_of_no_file(recipe: Recipe, findings: Findings) -> Iterator[Problem]:
+    """Names that cannot be those of files or folders."""
+    names: list[tuple[KeyPath, str]] = [(("name",), recipe.name)]
+    names += [(("data", name), name) for name in recipe.data]
+    names += [(("finetune", name), name) for name in recipe.finetune]
+    for path, name in names:
+        if findings.sound(path[0]) and not is_component(name):
+            what = "expected one part of a path, of letters, digits, spaces, `-`, `_` or `.`"
+            yield path, f"names files or folders of the run; {what}; received {name!r}"
+
+
+def _names_of_one_file(recipe: Recipe, findings: Findings) -> Iterator[Problem]:
+    """Names of tables, or of fine-tuned runs, that a file system may not tell from each other."""
+    made_parts = ["train", *recipe.split.parts()] if recipe.rows is not None else []
+    if findings.sound("data"):
+        for name, earlier_name in _same_names(made_parts, list(recipe.data)):
+            yield ("data", name), _same_file(earlier_name)
+    if findings.sound("finetune"):
+        for name, earlier_name in _same_names([], list(recipe.finetune), work_suffix=".partial"):
+            yield ("finetune", name), _same_file(earlier_name)
+
+
+def _same_file(earlier_name: str) -> str:
+    return f"may be the same file or folder as {earlier_name!r} of the run; give it another name"
+
+
+def _same_names(taken_names: Sequence[str], names: Sequence[str], work_suffix: str = "") -> Iterator[tuple[str, str]]:
+    """Pairs (name, earlier name) that may name one file: case, and the form of Unicode, may not count.
+
+    A run is trained in a folder of its name and `work_suffix`.
+    """
+    known = {name: name for name in taken_names}  # folded name: the name as it is written
+    for name in names:
+        folded = unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
+        earlier_name = known.get(folded, known.get(folded + work_suffix, name))
+        if earlier_name != name:
+            yield name, earlier_name
+        known |= {folded: name, folded + work_suffix: name}
+
+
+def _data_conflicts(recipe: Recipe, findings: Findings) -> Iterator[Problem]:
+    has_one_training_table = len(recipe.data) == 1 or "train" in recipe.data
+    if recipe.rows is None and not has_one_training_table and findings.sound("rows"):
+        yield ("data",), f"holds {listed(recipe.data)}; call one of them `train`, or join them by `rows`"
+    if recipe.rows is not None and "train" in recipe.data:
+        yield ("data", "train"), "is also what `rows` makes; give the table another name"
+
+
+def _split_conflicts(recipe: Recipe, findings: Findings) -> Iterator[Problem]:
+    split = recipe.split
+    sum_of_shares = split.validation + split.test
+    if sum_of_shares >= 1:
+        yield ("split",), f"leaves no row: validation and test are {sum_of_shares:g} of them"
+    if split.of == "validation" and split.validation:
+        yield ("split", "validation"), "is what is split; give the share of `test` alone"
+    for part in split.parts():
+        if part in recipe.data:
+            yield ("split", part), "is a table of `data` too; remove one of them"
+    if split.of == "validation" and "validation" not in recipe.data and findings.sound("data"):
+        yield ("split", "of"), "is no table of `data`"
+
+
+def _evaluation_conflicts(
+    recipe: Recipe, path: KeyPath, evaluation: Evaluation, findings: Findings
+) -> Iterator[Problem]:
+    yield from measurement_conflicts(path, evaluation)
+    if findings.sound("data") and findings.sound("split") and evaluation.data not in recipe.parts():
+        known = sorted(recipe.parts())
+        suggestion = suggest(evaluation.data, known) or f"; there is {listed(known)}"
+        yield (*path, "data"), f"names {evaluation.data!r}, which is no part of the rows{suggestion}"
+    for i, name in enumerate(evaluation.beside):
+        baseline = BASELINES[name]
+        if baseline.task != evaluation.task:
+            yield (*path, "beside", i), f"{name} is for the task {baseline.task}"
+        if baseline.needs_corpus and recipe.corpus is None:
+            yield (*path, "beside", i), f"{name} learns from a `corpus`, and there is none"
+    for metric, bound in evaluation.expect.items():
+        metric_path = (*path, "expect", metric)
+        if problem := no_metric(metric, evaluation.task):
+            yield metric_path, problem
+        if bound.min is None and bound.max is None:
+            yield metric_path, "bounds nothing; give `min`, `max` or both"
+        if bound.of is not None and bound.of not in evaluation.beside:
+            yield (*metric_path, "of"), f"names {bound.of}, which is not `beside` the run here"
+
+
+def unknown_groups(recipe: Recipe, schema: Schema) -> Iterator[Problem]:
+    """Names that are no group of the schema: training may take hours, and they would be found after it."""
+    named: list[tuple[KeyPath, str | None]] = []
+    for path, evaluation in recipe.evaluations():
+        named.append(((*path, "target"), evaluation.target))
+        named += [((*path, "given", i), name) for i, name in enumerate(evaluation.given or ())]
+    for i, neighbours in enumerate(recipe.similar):
+        named += [(("similar", i, "group"), neighbours.group), (("similar", i, "to"), neighbours.to)]
+    for i, export in enumerate(recipe.export):
+        named += [(("export", i, "groups", k), name) for k, name in enumerate(export.groups or ())]
+    for key, finetuning in recipe.finetune.items():
+        named += [(("finetune", key, "groups", k), name) for k, name in enumerate(finetuning.groups or ())]
+    if recipe.page is not None:
+        rows = ("row",) if recipe.page.data is not None else ()
+        named += [(("page", "groups", k), name) for k, name in enumerate(recipe.page.groups) if name not in rows]
+    for key_path, group in named:
+        if group is not None and group not in schema.groups:
+            remedy = suggest(group, schema.groups) or f"; the groups are {listed(schema.groups)}"
+            yield key_path, f"names {group!r}, which is no group{remedy}"
+
 
 STAND_INS: Mapping[str, Data] = {
     "version": 1,
@@ -60,6 +192,3 @@ def _below(document: Document, key: str) -> Document:
         {path[1:]: text for path, text in document.spelled.items() if path[:1] == (key,)},
         (),
     )
-
-
-__all__ = ["read_recipe", "schema_document"]

@@ -17,12 +17,11 @@ from feat2vec.errors import UserError, listed, suggest
 from feat2vec.recipes.corpus import Corpus
 from feat2vec.recipes.query import DECIMAL_DIGITS, write_query
 from feat2vec.recipes.recipe import PARTS, Ask, CorpusSpec, Recipe, Split
-from feat2vec.table.kinds import is_list
 from feat2vec.table.sources.files import find_files
 from feat2vec.table.sources.parquet import open_parquet
 from feat2vec.table.sources.registry import scheme_of
 from feat2vec.table.table import Table, open_table
-from feat2vec.table.types import is_supported
+from feat2vec.table.types import is_list, is_supported
 from feat2vec.writing import remove_inside, replacing_file
 
 

@@ -1,18 +1,18 @@
-"""`run`: a recipe's steps, one after the other: rows, training, measurements, neighbours, exports, fine-tuning."""
+"""What the steps of a recipe return, and where they print their lines."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from feat2vec.errors import FailedError, UnknownKeyError, UserError, writing
 from feat2vec.evaluation.tasks import evaluate
 from feat2vec.recipes.baselines import BASELINES, BaselineRequest, Metrics
 from feat2vec.recipes.comparison import Comparison
-from feat2vec.recipes.output import PrintLines, Results, print_nothing
 from feat2vec.recipes.reading import read_recipe
 from feat2vec.recipes.recipe import Evaluation, ExportSpec, Finetuning, Neighbours, Recipe
 from feat2vec.recipes.rows import RowParts, make_parts, sources_of
@@ -36,6 +36,14 @@ from feat2vec.writing import (
     why_unmarked,
     work_folder,
 )
+
+Results = dict[str, Any]  # as `--json` prints them
+PrintLines = Callable[[str], None]  # called with one or more lines
+
+
+def print_nothing(text: str) -> None:
+    """Print nothing: for `quiet`."""
+    del text
 
 
 class MissedError(FailedError):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from feat2vec.encode.array_files import Array, release_pages
+from feat2vec.encode.arrays_on_disk import Array, release_pages
 from feat2vec.encode.encoder import Encoded
 from feat2vec.sampling.joint_values import Ints, Joint
 from feat2vec.schema.options import BLOCK_ROWS

@@ -15,8 +15,8 @@ from typing import Any
 from feat2vec.schema.cross_checks import schema_conflicts
 from feat2vec.schema.document import Data, Document
 from feat2vec.schema.options import RESOLVED_TEXTS, Schema
-from feat2vec.schema.settings import with_settings
 from feat2vec.schema.validation import Problem, validate
+from feat2vec.schema.yaml_edit import with_settings
 from feat2vec.schema.yaml_text import dump_document, parse_document, read_document
 
 # Values for required keys that are missing or wrong, so that the rest of the schema can be checked without them.

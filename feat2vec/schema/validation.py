@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from feat2vec.errors import UserError, suggest
 from feat2vec.schema.document import Data, Document, KeyPath
-from feat2vec.schema.locations import Locator
-from feat2vec.schema.messages import Mistake, mistake_of
+from feat2vec.schema.messages import Locator, Mistake, mistake_of
 
 
 class Spec(BaseModel):

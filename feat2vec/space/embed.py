@@ -34,8 +34,7 @@ from feat2vec.space.groups_and_levels import (
 )
 from feat2vec.space.parquet_writer import BYTES_PER_ROW_GROUP, parquet_writer
 from feat2vec.space.prefetch import prefetched
-from feat2vec.table.stages import Stage
-from feat2vec.table.table import Table, open_table
+from feat2vec.table.table import Stage, Table, open_table
 from feat2vec.writing import file_place, refuse_inputs_inside
 
 STAGE_BYTES = 16 << 20  # of rows that are encoded at a time, while earlier ones go through the model

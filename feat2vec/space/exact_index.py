@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from feat2vec.encode.array_files import Array
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.space.geometry import Floats, blocks
 
 SCORE_BYTES_PER_BLOCK = 1 << 23  # few blocks, as the threads of BLAS wait for each other at the end of each

@@ -18,10 +18,9 @@ from feat2vec.schema.objectives import Nce, Regression, Softmax
 from feat2vec.schema.options import Schema
 from feat2vec.space.groups_and_levels import selected_groups
 from feat2vec.space.keras_models import input_names
-from feat2vec.table.kinds import is_list, kind_of_type
 from feat2vec.table.numbers import numbers_of
-from feat2vec.table.stages import Stage, stages
-from feat2vec.table.table import Table, open_table
+from feat2vec.table.table import Stage, Table, open_table, stages
+from feat2vec.table.types import is_list, kind_of_type
 
 
 def dataset(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.array_files import Array
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.errors import UnknownKeyError, UserError, suggest
 from feat2vec.space.geometry import Floats
 from feat2vec.space.key_names import Names, nearest

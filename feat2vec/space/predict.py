@@ -20,8 +20,7 @@ from feat2vec.space.geometry import ROWS_PER_BATCH, Floats, blocks, dense
 from feat2vec.space.groups_and_levels import ID
 from feat2vec.space.parquet_writer import parquet_writer
 from feat2vec.space.prefetch import prefetched
-from feat2vec.table.stages import Stage
-from feat2vec.table.table import open_table
+from feat2vec.table.table import Stage, open_table
 from feat2vec.writing import file_place, refuse_inputs_inside
 
 

@@ -10,10 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-from feat2vec.encode.array_files import Array, file_name
+from feat2vec.encode.arrays_on_disk import Array, file_name
 from feat2vec.space.exact_index import ExactIndex, Hits, best_candidates
-from feat2vec.space.faiss_build import MIN_INDEXED
-from feat2vec.space.faiss_index import FaissIndex
+from feat2vec.space.faiss_index import MIN_INDEXED, FaissIndex
 from feat2vec.space.geometry import Candidates, Floats, Queries, VectorSimilarity, similarities, values_as_queries
 
 Similarity = Literal["cosine", "dot", "score"]

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
-from feat2vec.encode.array_files import Array
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.errors import UserError, suggest
 from feat2vec.space.exact_index import Hits
 from feat2vec.space.geometry import Floats, Queries, blocks

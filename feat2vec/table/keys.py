@@ -1,13 +1,13 @@
-"""A column's values as keys: single ones, bags, words; what cannot be one is named with its row.
-
-`spelling.py` says how values are spelled as keys.
-"""
+"""Items of columns: how values of text, numbers and lists become keys; the number of distinct ones."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 from feat2vec.arrays import Float32s, Ints
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import ItemsSpec, TokensSpec
-from feat2vec.table.columns import concat, flatten, floats_of
-from feat2vec.table.dates import dates_of
-from feat2vec.table.kinds import is_list
-from feat2vec.table.spelling import (
-    spell_decimals,
-    spell_floats,
-    spell_times,
-)
-from feat2vec.table.stages import Stage, refuse_first, refuse_unless_text
+from feat2vec.table.database import connect
+from feat2vec.table.numbers import concat, dates_of, flatten, floats_of
+from feat2vec.table.spelling import spell_decimals, spell_floats, spell_times
+from feat2vec.table.table import Stage, refuse_first, refuse_unless_text
+from feat2vec.table.types import is_list
+
+if TYPE_CHECKING:
+    import duckdb
+
 
 BETWEEN_WORDS = r"[^\p{L}\p{M}\p{N}_]+"
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -226,3 +226,56 @@ def _date_parts(stage: Stage, column: str, parts: Sequence[str]) -> Items:
             keys.append(f"{part}={WEEKDAYS[number] if part == 'weekday' else number}")
     codes = np.stack(codes_of_parts, axis=1).reshape(-1)  # [present rows * parts], row by row
     return Items(lengths, codes, pa.array(keys, pa.string()), None, 0)
+
+
+MEMORY = "1GB"  # that DuckDB holds before it spills
+
+
+class DistinctCounter:
+    """Counts the distinct values of columns, stage by stage.
+
+    The values of a first stage are held as they are. From the second stage on DuckDB holds hashes of them, and spills
+    to disk.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     counter = DistinctCounter(folder)
+    ...     counter.add(0, pa.array(["a", "b"]))
+    ...     counter.add(0, pa.array(["b", "c"]))
+    ...     counter.counts()[0]
+    3
+
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._first_keys: dict[int, pa.Array] = {}
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def add(self, column: int, keys: pa.Array) -> None:
+        """Add the distinct values of a column in one stage."""
+        if column not in self._first_keys:
+            self._first_keys[column] = keys
+            return
+        if self._connection is None:
+            self._connection = connect(self._folder, file=Path(self._folder) / "distinct.duckdb", memory=MEMORY)
+            self._connection.execute("create table seen (c int, h ubigint)")
+            for first_column, first_keys in self._first_keys.items():
+                self._insert(self._connection, first_column, first_keys)
+        self._insert(self._connection, column, keys)
+
+    def counts(self) -> Mapping[int, int]:
+        """Return the number of distinct values of each column; nothing can be added afterwards."""
+        if self._connection is None:
+            return {column: len(keys) for column, keys in self._first_keys.items()}
+        query = "select c, count(*) from (select distinct c, h from seen) group by c"
+        counts = dict(self._connection.sql(query).fetchall())
+        self._connection.close()
+        return defaultdict(int, counts)
+
+    @staticmethod
+    def _insert(connection: duckdb.DuckDBPyConnection, column: int, keys: pa.Array) -> None:
+        keys = keys.cast(pa.string()) if pa.types.is_decimal(keys.type) else keys  # DuckDB has none of 76 digits
+        connection.register("keys", pa.table({"key": keys}))
+        connection.execute(f"insert into seen select {column}, hash(key) from keys")
+        connection.unregister("keys")

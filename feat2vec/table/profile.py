@@ -16,14 +16,11 @@ import pyarrow.compute as pc
 from feat2vec.arrays import Float32s, Floats, Int64s, Ints
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import Lookup
-from feat2vec.table.distinct import DistinctCounter
 from feat2vec.table.integrity import DamagedError
-from feat2vec.table.keys import items_of
-from feat2vec.table.kinds import Kind
-from feat2vec.table.numbers import numbers_of
-from feat2vec.table.stages import Stage, stages
-from feat2vec.table.table import Batch, Table
-from feat2vec.table.vectors import vectors_of
+from feat2vec.table.keys import DistinctCounter, items_of
+from feat2vec.table.numbers import numbers_of, vectors_of
+from feat2vec.table.table import Batch, Stage, Table, stages
+from feat2vec.table.types import Kind
 
 DatePart = Literal["year", "month", "day", "weekday", "hour"]
 DATE_PARTS: tuple[DatePart, ...] = ("year", "month", "day", "weekday", "hour")

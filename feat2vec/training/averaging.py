@@ -7,11 +7,11 @@ from typing import Any
 
 import keras
 
-from feat2vec.encode.array_files import Array
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import copies, swap, swap_average
 from feat2vec.training.checkpoint_file import CheckpointReader
-from feat2vec.training.process_memory import release_memory
+from feat2vec.training.memory_estimate import release_memory
 
 
 class EpochAveraging(keras.callbacks.Callback):

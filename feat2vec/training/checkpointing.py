@@ -10,18 +10,19 @@ from typing import Any, Protocol
 
 import keras
 
-from feat2vec.encode.array_files import Array
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.training.checkpoint_check import ExpectedCheckpoint, check_checkpoint
 from feat2vec.training.checkpoint_file import (
     CheckpointReader,
+    ExpectedCheckpoint,
     Streamed,
+    check_checkpoint,
     commit_checkpoint,
     fill_checkpoint,
     open_checkpoint,
 )
 from feat2vec.training.fingerprints import refuse_other_origin
-from feat2vec.training.progress import Progress
+from feat2vec.training.reporting import Progress
 from feat2vec.training.variables import restore_variable, streamed_variable
 
 LEAST_SECONDS_BETWEEN = 1.0  # at ends of epochs: writing a checkpoint may take as long as a short epoch

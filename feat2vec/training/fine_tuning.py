@@ -14,10 +14,9 @@ from feat2vec.schema.objectives import OBJECTIVES
 from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
-from feat2vec.table.kinds import is_list, kind_of_type
 from feat2vec.table.numbers import numbers_of
-from feat2vec.table.stages import stages
-from feat2vec.table.table import Table, open_table
+from feat2vec.table.table import Table, open_table, stages
+from feat2vec.table.types import is_list, kind_of_type
 from feat2vec.training.fine_tuning_options import HEAD_TYPES, OBJECTIVE_TYPES, HeadType, ObjectiveType
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.training.train import train_into

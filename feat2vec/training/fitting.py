@@ -20,10 +20,9 @@ from feat2vec.training.averaging import EpochAveraging
 from feat2vec.training.checkpointing import Checkpointing, Resumable
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits, without_graph_optimization
 from feat2vec.training.loss_check import LossCheck
+from feat2vec.training.memory_estimate import release_memory
 from feat2vec.training.patience import Patience
-from feat2vec.training.process_memory import release_memory
-from feat2vec.training.progress import Progress
-from feat2vec.training.reporting import Reporter, Reporting
+from feat2vec.training.reporting import Progress, Reporter, Reporting
 from feat2vec.training.warm_start import WarmStart
 
 BEST_WEIGHTS = "best"  # a file beside the checkpoint

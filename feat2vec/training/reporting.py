@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a bar on a terminal, a line for each epoch everywhere."""
+"""How far a training has come: epochs, steps, seconds and the history, over all sessions until it is complete."""
 
 from __future__ import annotations
 
@@ -13,8 +13,111 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as ProgressBar
 
+from feat2vec.sampling.batches import Batches
 from feat2vec.terminal import printable, shortened
-from feat2vec.training.progress import Progress
+from feat2vec.training.checkpoint_file import CheckpointReader, Streamed
+
+
+class Progress(keras.callbacks.Callback):
+    """Counts epochs, steps and seconds, and keeps the history.
+
+    Keras counts the batches of one call of `fit`. A training that is resumed within an epoch calls `fit` twice, and
+    goes on from the counts in its checkpoint. Callbacks that read the counts stand behind this one.
+
+    Args:
+        batches: The training batches.
+        began: The `time.perf_counter()` when this session began.
+
+    """
+
+    def __init__(self, batches: Batches, began: float) -> None:
+        super().__init__()
+        self.batches, self.began = batches, began
+        self.epoch = 0  # epochs that are complete
+        self.step = 0  # steps of the next epoch that are complete
+        self.history: list[dict[str, float]] = []
+        self.epoch_seconds = 0.0  # of the next epoch, in training alone
+        # Speed is measured without the first execution of each session, in which TensorFlow traces the step.
+        self.timed_seconds, self.timed_rows = 0.0, 0
+        self.earlier_seconds = 0.0  # of sessions that were killed
+        self._first_step = 0
+        self._is_traced = False
+        self._clock = 0.0
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows of an epoch."""
+        return len(self.batches.rows)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all sessions until now."""
+        return self.earlier_seconds + time.perf_counter() - self.began
+
+    @property
+    def rows_per_second(self) -> float:
+        """The speed of training; that of the last epoch if there was no more than one execution."""
+        if self.timed_rows:
+            return round(self.timed_rows / self.timed_seconds)
+        return self.history[-1]["rows_per_second"]
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Remember at which step the epoch goes on."""
+        del epoch, logs
+        self._first_step = self.step
+        self.restart_clock()
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Count the steps of an execution, and their time."""
+        del logs
+        step_before, self.step = self.step, min(self._first_step + batch + 1, self.batches.steps)
+        rows = self.batches.bounds(self.step) - self.batches.bounds(step_before)
+        seconds = time.perf_counter() - self._clock
+        self.epoch_seconds += seconds
+        if self._is_traced:
+            self.timed_seconds += seconds
+            self.timed_rows += rows
+        self._is_traced = True
+        self.restart_clock()
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Add the epoch to the history."""
+        losses = {key: float(value) for key, value in (logs or {}).items()}
+        speed = round(self.row_count / self.epoch_seconds)
+        self.history.append(
+            {"epoch": epoch + 1, **losses, "seconds": round(self.epoch_seconds, 3), "rows_per_second": speed}
+        )
+        self.epoch, self.step, self.epoch_seconds = epoch + 1, 0, 0.0
+
+    def restart_clock(self) -> None:
+        """Count the time from now on as training. What was done since the last step was something else."""
+        self._clock = time.perf_counter()
+
+    # --- checkpoints: see `checkpointing.Resumable` -----------------------------------------------------------------
+
+    def facts(self) -> dict[str, Any]:
+        """The counts, for a checkpoint."""
+        return {
+            "epoch": self.epoch,
+            "step": self.step,
+            "history": self.history,
+            "seconds_of_epoch": self.epoch_seconds,
+            "timed": [self.timed_seconds, self.timed_rows],
+            "seconds_before": self.seconds,
+        }
+
+    def arrays(self) -> dict[str, Streamed]:
+        """None."""
+        return {}
+
+    def restore(self, checkpoint: CheckpointReader) -> None:
+        """Go on from the counts in a checkpoint."""
+        facts = checkpoint.facts
+        self.epoch, self.step, self.history = facts["epoch"], facts["step"], facts["history"]
+        self.epoch_seconds = facts["seconds_of_epoch"]
+        self.timed_seconds, self.timed_rows = facts["timed"]
+        self.earlier_seconds = facts["seconds_before"]
+
 
 NOT_LOSSES = ("epoch", "seconds", "rows_per_second")  # keys of the history that a line shows otherwise, or not
 

@@ -19,7 +19,7 @@ from feat2vec.model.weights_file import holds_encoder
 from feat2vec.schema.options import Schema
 from feat2vec.writing import folder_place, new_folder, partial_folder
 from feat2vec.writing.digests import PARTS, check_manifest, check_parts, sealed
-from feat2vec.writing.json_files import read_json
+from feat2vec.writing.files import read_json
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -25,8 +25,7 @@ from feat2vec.table.table import open_table
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits, share_cores
 from feat2vec.training.fingerprints import LEARNT_FROM, learnt_from, refuse_other_origin
 from feat2vec.training.fitting import Fitting
-from feat2vec.training.memory_estimate import refuse_too_large
-from feat2vec.training.process_memory import release_memory
+from feat2vec.training.memory_estimate import refuse_too_large, release_memory
 from feat2vec.training.reporting import Reporter
 from feat2vec.training.run_folder import TrainedRun, read_facts, write_run
 from feat2vec.training.warm_start import WarmStart

@@ -9,10 +9,12 @@ Three functions share this, and differ in what may be replaced:
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from feat2vec.errors import FailedError, UserError, writing
 from feat2vec.writing.marks import read_mark, record, why_unmarked
@@ -143,3 +145,20 @@ def _rename_to_free_name(hidden: Path, out: Path) -> None:
         if os.path.lexists(out):
             raise appeared from None
         hidden.rename(out)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        ValueError: The file is not JSON, or holds another value than an object.
+        OSError: The file cannot be read.
+
+    """
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path.name} is nested too deep") from None
+    if not isinstance(facts, dict):
+        raise ValueError(f"{path.name} holds no JSON object")
+    return facts

@@ -10,6 +10,8 @@ import pytest
 
 import feat2vec as library
 from feat2vec.cli import console
+from feat2vec.cli.console import json_row
+from feat2vec.errors import UserError
 from feat2vec.pages.explanation import Contribution, Explanation
 from feat2vec.training.reporting import Reporter
 from tests.cli.films import SCHEMA
@@ -129,3 +131,19 @@ def test_what_is_no_file_is_told(tmp_path: Path) -> None:
         done = feat2vec("check", schema, folder=tmp_path, code=2)
         (line,) = done.stderr.splitlines()
         assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("row", "match"),
+    [
+        ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "--row: is nested too deeply"),
+        ('{"a": ' + "[" * 200 + "]" * 200 + "}", "--row: is nested too deeply"),
+        ('{"a": "\\ud800"}', "--row: holds half of a surrogate pair, which is no text"),
+        ('{"a": 1' + "0" * 5000 + "}", "--row: is no JSON .Exceeds the limit"),
+    ],
+    ids=["deep", "200 lists", "surrogate", "digits"],
+)
+def test_rows_of_json_that_no_table_holds(row: str, match: str) -> None:
+    with pytest.raises(UserError, match=match) as caught:
+        json_row("--row", row)
+    assert len(str(caught.value)) <= 200

@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -115,3 +116,36 @@ def test_a_terminated_command_is_143_whatever_a_library_makes_of_it(
 def test_the_choices_of_a_missing_option_stand_on_one_line(tmp_path: Path) -> None:
     done = feat2vec("evaluate", tmp_path, "--data", "films.csv", code=2)
     assert done.stderr.endswith("Error: Missing option '--task'. Choose from: rank, nearest, predict, pairs\n")
+
+
+@pytest.mark.slow
+def test_tensorflow_says_nothing_on_standard_error(folder: Path) -> None:
+    """In the environment that a user has, in which nothing keeps TensorFlow quiet."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("TF_")}
+    commands = (
+        "train films.yaml --data films.csv --out run --set training.epochs=1",
+        "similar run director Ana",
+        "embed run --data films.csv --out vectors.parquet",
+        "export run --format saved_model --out model",
+    )
+    told = []
+    for words in commands:
+        command = [*PROGRAM, *words.split()]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+        told.append(done.stderr.splitlines())
+    assert [line.split(":")[0].split(" ")[0] for line in told[0]] == ["4", "director", "cast", "score", "epoch"]
+    assert told[1:] == [[], [], []]
+
+
+@pytest.mark.slow
+def test_what_tensorflow_can_do_without_is_imported_only_by_those_who_use_it() -> None:
+    code = """
+import sys
+from feat2vec.cli.process import OPTIONAL_PACKAGES, import_tensorflow
+import_tensorflow()
+import feat2vec.training.train, keras
+assert not [name for name in OPTIONAL_PACKAGES if name in sys.modules]
+import pandas, sklearn.linear_model
+assert pandas.DataFrame({"a": [1]}).a[0] == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -21,8 +21,8 @@ from feat2vec.encode.codecs import (
     check_entries,
     codec_from_facts,
 )
-from feat2vec.encode.codecs.item_rows import pack
-from feat2vec.encode.scaling import ColumnScale
+from feat2vec.encode.codecs.items import pack
+from feat2vec.encode.codecs.numbers import ColumnScale
 from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.schema.extractor_options import Lookup, Numeric, Vector
 from feat2vec.schema.options import Group

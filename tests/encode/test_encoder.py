@@ -27,7 +27,7 @@ from feat2vec.schema.extractor_options import ItemsSpec, NumbersSpec, VectorSpec
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.table.database import connect
-from feat2vec.table.stages import stages
+from feat2vec.table.table import stages
 from tests import reference
 from tests.encode.tables import (
     BIG,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feat2vec.arrays import Floats
-from feat2vec.encode.scaling import KNOTS, ColumnFeed, ColumnScale, Scale, fit_scale, quantiles
+from feat2vec.encode.codecs.numbers import KNOTS, ColumnFeed, ColumnScale, Scale, fit_scale, quantiles
 from feat2vec.errors import UserError
 from tests import reference
 

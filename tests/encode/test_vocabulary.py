@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from feat2vec.encode.parquet_files import write_parquet
+from feat2vec.encode.arrays_on_disk import write_parquet
 from feat2vec.encode.vocabulary import FIRST, UNSEEN, Vocabulary
+from feat2vec.table.types import Kind
+from tests import reference
 from tests.encode.vocabularies import counts_of, fitted, strings
 
 
@@ -31,3 +35,82 @@ def test_saved_vocabularies(tmp_path: Path) -> None:
     loaded = Vocabulary.from_table(table, vocabulary.unseen, vocabulary.kind)
     assert counts_of(loaded) == counts_of(vocabulary)
     assert (loaded.unseen, loaded.kind) == (1, "text")
+
+
+def test_ids_are_by_count_then_bytes() -> None:
+    keys = ["b", "Z", "a", "é", "東", "\U0001f600", "\uff41", "b", "c", "c", "c"]
+    vocabulary, [ids] = fitted([keys])
+    expected = ["c", "b", "Z", "a", "é", "東", "\uff41", "\U0001f600"]  # not in the order of UTF-16
+    assert vocabulary.keys.to_pylist() == expected
+    assert [vocabulary.key(i) for i in range(len(vocabulary))] == [None, None, *expected]
+    assert ids == [expected.index(key) + FIRST for key in dict.fromkeys(keys)]
+    assert vocabulary.ids(strings(["東", "new", "c", ""])).tolist() == [7, UNSEEN, 2, UNSEEN]
+
+
+def test_too_frequent_keys_have_no_id() -> None:
+    vocabulary, ids = fitted([list("aaabbc"), list("abbbd")], max_count=4)
+    assert counts_of(vocabulary) == {"a": 4, "c": 1, "d": 1}
+    assert (vocabulary.too_frequent, vocabulary.unseen) == (["b"], 0)
+    assert ids == [[2, 0, 3], [2, 0, 4]]
+    vocabulary, ids = fitted([list("aaabbc"), list("abbbd")], min_count=2, max_count=3)
+    assert counts_of(vocabulary) == {}
+    assert (vocabulary.too_frequent, vocabulary.unseen) == (["a", "b"], 2)
+    assert ids == [[0, 0, 1], [0, 0, 1]]
+
+
+def test_left_out_keys_are_counted() -> None:
+    keys = ["a"] * 3 + ["b"] * 2 + ["c"] * 2 + ["d"]
+    for min_count, max_size, kept, unseen in (
+        (1, None, "abcd", 0),
+        (2, None, "abc", 1),
+        (2, 2, "ab", 3),
+        (1, 1, "a", 5),
+        (9, None, "", 8),
+    ):
+        vocabulary, [ids] = fitted([keys], min_count, max_size)
+        assert "".join(vocabulary.keys.to_pylist()) == kept
+        assert vocabulary.unseen == unseen
+        assert ids == [kept.index(key) + FIRST if key in kept else UNSEEN for key in "abcd"]
+
+
+@settings(max_examples=40, derandomize=True, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from(["a", "b", "B", "é", "e\u0301", "1", "1.0", "2e0", "-0.50", "True", "true"]))),
+    st.integers(1, 3),
+    st.none() | st.integers(1, 4),
+)
+def test_as_the_reference(stages: list[list[str]], min_count: int, max_size: int | None) -> None:
+    keys = [key for stage in stages for key in stage]
+    vocabulary, ids = fitted(stages, min_count, max_size)
+    assert (counts_of(vocabulary), vocabulary.unseen) == reference.vocabulary(keys, min_count, max_size)
+    assert ids == [vocabulary.ids(strings(list(dict.fromkeys(stage)))).tolist() for stage in stages]
+    spelled, ids = fitted(stages, min_count, max_size, None)
+    assert (counts_of(spelled), spelled.unseen) == reference.vocabulary(reference.spell_text(keys), min_count, max_size)
+    assert list(counts_of(spelled)) == list(reference.vocabulary(reference.spell_text(keys), min_count, max_size)[0])
+    assert ids == [spelled.ids(strings(list(dict.fromkeys(stage)))).tolist() for stage in stages]
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind", "spelled"),
+    [
+        (["True", "FALSE", "true"], "boolean", ["true", "false"]),
+        (["1", "2", "1"], "numeral", ["1", "2"]),
+        (["1.0", "2.50", "1"], "numeral", ["1", "1.0", "2.50"]),
+        (["1e3", "1E3", "1000", "1e400"], "numeral", ["1000", "1E3", "1e3", "1e400"]),
+        (["-0.0", "0"], "numeral", ["-0.0", "0"]),
+        (["007", "1.0"], "text", ["007", "1.0"]),
+        (["1.0", "x"], "text", ["1.0", "x"]),
+        (["true", "1"], "text", ["1", "true"]),
+        (["1.0", "NA"], "numeral", ["1.0"]),
+        (["one", "NA"], "text", ["NA", "one"]),
+        (["+1.5", "2.5"], "text", ["+1.5", "2.5"]),
+        (["18446744073709551616", "9007199254740993"], "numeral", ["18446744073709551616", "9007199254740993"]),
+        ([], "text", []),
+    ],
+)
+def test_text_is_spelled_by_what_all_of_it_is(keys: list[str], kind: Kind, spelled: list[str]) -> None:
+    vocabulary, _ = fitted([keys], kind=None)
+    assert (vocabulary.kind, vocabulary.keys.to_pylist()) == (kind, spelled)
+    ids = vocabulary.ids(strings(keys))
+    assert ids[[key != "NA" or kind == "text" for key in keys]].min(initial=FIRST) == FIRST
+    assert not ids[[key == "NA" and kind != "text" for key in keys]].any()

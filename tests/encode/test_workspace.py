@@ -20,13 +20,13 @@ import pytest
 
 import feat2vec
 from feat2vec.encode import encoder as encoder_module
-from feat2vec.encode import value_ids
-from feat2vec.encode.array_files import ArrayFile
+from feat2vec.encode import value_tables
+from feat2vec.encode.arrays_on_disk import ArrayFile
 from feat2vec.encode.codecs.items import ItemsFit
 from feat2vec.encode.encoder import fit
 from feat2vec.encode.targets import TargetFiles
 from feat2vec.encode.workspace import PieceSizes
-from feat2vec.table.stages import Stage, stages
+from feat2vec.table.table import Stage, stages
 from tests.encode.tables import (
     SAME,
     SAME_SCHEMA,
@@ -76,9 +76,9 @@ def test_an_existing_folder_is_refused(tmp_path: Path) -> None:
 
 PLACES: dict[str, list[tuple[Any, str]]] = {
     "reading": [(encoder_module, "stages")],
-    "staging": [(ItemsFit, "stage"), (value_ids.StagedEntries, "stage")],
+    "staging": [(ItemsFit, "stage"), (value_tables.StagedEntries, "stage")],
     "targets": [(TargetFiles, "finish")],
-    "numbering": [(value_ids, "number_entries")],
+    "numbering": [(value_tables, "number_entries")],
     "writing": [(encoder_module, "write_rows")],
 }
 

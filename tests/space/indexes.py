@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from feat2vec.space.exact_index import ExactIndex
-from feat2vec.space.faiss_files import DIGEST_BYTES
+from feat2vec.space.faiss_index import DIGEST_BYTES
 
 RNG = np.random.default_rng(0)
 VECTORS = RNG.standard_normal((3000, 8)).astype(np.float32)

@@ -12,8 +12,7 @@ import pytest
 
 from feat2vec.errors import UserError
 from feat2vec.table.keys import Items
-from feat2vec.table.stages import Stage, stages
-from feat2vec.table.table import open_table
+from feat2vec.table.table import Stage, open_table, stages
 
 NAN, INF = float("nan"), float("inf")
 

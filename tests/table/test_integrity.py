@@ -24,8 +24,8 @@ MUTATIONS = 12  # of each file
 # What a child process does with the files that it is given: all that a stage's values go through on the way to keys.
 READ = """
 import sys
-from feat2vec.table.kinds import is_list
-from feat2vec.table.stages import stages
+from feat2vec.table.types import is_list
+from feat2vec.table.table import stages
 from feat2vec.errors import UserError
 from feat2vec.table.keys import items_of
 from feat2vec.specs import Lookup

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feat2vec.schema.extractor_options import Lookup, TextCnn
-from feat2vec.table.keys import items_of, tokens_of
-from feat2vec.table.stages import Stage
+from feat2vec.table.keys import DistinctCounter, items_of, tokens_of
+from feat2vec.table.table import Stage
 from tests import reference
 from tests.table.stages import INF, NAN, bags, csv_stage, refuse, stage_of
 
@@ -213,3 +213,15 @@ def test_what_is_no_key(stage: Stage, spec: Lookup, match: str) -> None:
 
 def test_numbers_are_no_text() -> None:
     refuse("row 1: column 'a' holds int64; text_cnn needs text", lambda: tokens_of(stage_of([1]), "a", TextCnn()))
+
+
+@pytest.mark.parametrize("stage_count", [1, 3])
+def test_values_of_all_stages_are_counted_once(stage_count: int, tmp_path: Path) -> None:
+    counter = DistinctCounter(str(tmp_path))
+    for i in range(stage_count):
+        counter.add(0, pa.array([f"key {j}" for j in range(i, i + 10)]))
+        counter.add(1, pa.array([1.5, 2.5]))
+        counter.add(2, pa.array([Decimal(10**70)], pa.decimal256(76)))
+        counter.add(3, pa.array([], pa.string()))
+    counts = counter.counts()
+    assert [counts[column] for column in range(4)] == [9 + stage_count, 2, 1, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from feat2vec.table.numbers import numbers_of
-from tests.table.stages import INF, NAN, csv_stage, refuse, stage_of
+from feat2vec.schema.extractor_options import Lookup
+from feat2vec.table.keys import items_of
+from feat2vec.table.numbers import dates_of, numbers_of, vectors_of
+from tests.table.stages import INF, NAN, bags, csv_stage, refuse, stage_of
 
 
 @pytest.mark.parametrize(
@@ -96,3 +99,84 @@ def test_nan_may_be_missing() -> None:
 def test_the_row_of_a_later_batch() -> None:
     cells = pa.chunked_array([[1.0] * 70_000, [1.0] * 70_000, [1.0, NAN]])
     refuse("row 140002: column 'a'", lambda: [numbers_of(each, "a") for each in [stage_of(cells)]])
+
+
+@pytest.mark.parametrize(
+    ("cells", "row"),
+    [
+        (("2020-01-01", "2020-01-01T00:00:00+99:99"), 2),
+        (("2020-01-01T00:00:00+99:99", "2020-01-01"), 1),
+        (("NA", "2020-01-01T00:00:00Z", "2020-01-01T00:00:00+02", "2020-01-01"), 4),
+    ],
+)
+def test_the_row_whose_time_zone_is_wrong_is_named(cells: tuple[str, ...], row: int, tmp_path: Path) -> None:
+    stage = csv_stage(tmp_path, *cells)
+    refuse(f"row {row}: column 'a': received '{re.escape(cells[row - 1])}'; a date", lambda: dates_of(stage, "a"))
+
+
+def test_nanoseconds_are_cut_off_where_days_are_counted() -> None:
+    """A float64 holds days to a microsecond; keys are what needs all the digits."""
+    stage = stage_of([86_400_000_000_000 + 1500, None], pa.timestamp("ns"))
+    days, kind = numbers_of(stage, "a")
+    assert (days[0], kind) == (1 + 1e-6 / 86400, "date")
+    assert np.isnan(days[1])
+    assert bags(items_of(stage, "a", Lookup(parts=("day", "hour")))) == [["day=2", "hour=0"], []]
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ([[1, 2.5], None, [], [0, -1]], pa.list_(pa.float64())),
+        ([[1, 2.5], None, None, [0, -1]], pa.list_(pa.float32(), 2)),
+        (["[1, 2.5]", None, "", "(0; -1)"], pa.string()),
+        (["1 2.5", " ", "[]", "0,-1"], pa.string()),
+    ],
+)
+def test_vectors(cells: list[Any], kind: pa.DataType) -> None:
+    present, vectors = vectors_of(stage_of(cells, kind), "a", None)
+    assert present.tolist() == [True, False, False, True]
+    assert vectors.tolist() == [[1, 2.5], [0, -1]]
+    assert vectors.dtype == np.float32
+    assert vectors_of(stage_of(cells, kind), "a", 2)[1].tolist() == vectors.tolist()
+
+
+def test_vectors_of_integers() -> None:
+    assert vectors_of(stage_of([[2**30 + 1, 0]]), "a", 2)[1].tolist() == [[2.0**30, 0.0]]
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.null(), pa.string(), pa.list_(pa.null())])
+def test_no_vectors(kind: pa.DataType) -> None:
+    cells: list[Any] = [None, [] if pa.types.is_list(kind) else None]
+    for size in (None, 3):
+        present, vectors = vectors_of(stage_of(cells, kind), "a", size)
+        assert (present.tolist(), len(vectors)) == ([False, False], 0)
+
+
+def test_a_number_is_the_same_in_text() -> None:
+    """Rounded to 64 bits first, as typed columns are."""
+    number = 1 + 2**-24 + 2**-53
+    _, typed = vectors_of(stage_of([[number]]), "a", 1)
+    _, text = vectors_of(stage_of([f"[{number!r}]"]), "a", 1)
+    assert typed.tobytes() == text.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("cells", "size", "match"),
+    [
+        (
+            [[1.0, 2.0], [1.0]],
+            None,
+            r"row 2: column 'a': received \[1.0\]; a vector of 2 .* needed, this has 1",
+        ),
+        ([[1.0, 2.0]], 3, r"row 1: column 'a': received \[1.0, 2.0\]; a vector of 3 numbers is needed, this has 2"),
+        ([None, [1.0, NAN]], None, r"row 2: column 'a': received \[1.0, nan\]; a vector's numbers must be finite"),
+        ([[1.0, None]], None, r"row 1: column 'a': received \[1.0, None\]; a vector's numbers must be finite"),
+        ([[1e39]], None, r"row 1: column 'a': received \[1e\+39\]; a vector's numbers must be finite"),
+        (["[1, 2]", "[1, x]"], None, r"row 2: column 'a': received '\[1, x\]'; a list of numbers is needed"),
+        (["[1, nan]"], None, r"row 1: column 'a': received '\[1, nan\]'; a vector's numbers must be finite"),
+        ([1.0], None, "row 1: column 'a' holds double; a list of numbers is needed"),
+        ([["a"]], None, r"column 'a' holds list<.*string>; a list of numbers is needed"),
+    ],
+)
+def test_what_is_no_vector(cells: list[Any], size: int | None, match: str) -> None:
+    refuse(match, lambda: vectors_of(stage_of(cells), "a", size))

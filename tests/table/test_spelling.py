@@ -22,8 +22,8 @@ from feat2vec.export.graph.keys import GraphVocabulary
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.space.geometry import dense
 from feat2vec.table.keys import items_of
-from feat2vec.table.kinds import MISSING_NUMBERS
 from feat2vec.table.spelling import respell
+from feat2vec.table.types import MISSING_NUMBERS
 from tests.table.stages import stage_of
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from feat2vec.table.table import open_table
+from feat2vec.table.types import kind_of_type
 from tests.table.tables import S, column, refuse
 
 UTC = timezone.utc
@@ -147,3 +148,14 @@ def test_time_zones_that_nobody_knows(zone: str) -> None:
     table = open_table(pa.table({"a": pa.array([0], pa.timestamp("us", zone)), "b": [1]}))
     refuse(table, r"the table: column 'a' is of type timestamp\[us, tz=.*\], whose time zone is not known")
     assert column(table, "b") == [1]
+
+
+def test_kinds_of_types() -> None:
+    kinds = {pa.string(): "text", pa.int64(): "number", pa.list_(pa.float32()): "number", pa.bool_(): "boolean"}
+    kinds |= {
+        pa.date32(): "date",
+        pa.timestamp("us", "UTC"): "date",
+        pa.list_(pa.bool_(), 2): "boolean",
+        pa.null(): "text",
+    }
+    assert {kind: kind_of_type(kind) for kind in kinds} == kinds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,14 @@ from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.sizes import BYTES_OF_WEIGHT, least_weights
-from feat2vec.training.memory_estimate import BASE_BYTES, check_room, estimate
+from feat2vec.training.memory_estimate import (
+    BASE_BYTES,
+    check_room,
+    estimate,
+    free_memory,
+    release_memory,
+    resident_memory,
+)
 
 GROUPS: dict[str, Any] = {
     "who": {"column": "who"},
@@ -94,3 +102,25 @@ def test_the_estimate_counts_each_copy_and_what_is_beside_the_model() -> None:
     entries = sum(values.entries.nbytes for values in rows.values.values())
     assert 2 * (keys + entries) < size("keys and values") < 8 * (keys + entries)
     assert size("blocks") == 200 * (6 * 4 * 4 + 40)
+
+
+def test_resident_memory_is_that_of_this_process(tmp_path: Path) -> None:
+    before = resident_memory()
+    array = np.ones(8 << 20)
+    assert 60 << 20 < resident_memory() - before < 80 << 20
+    del array
+    assert resident_memory(tmp_path / "none") == 0
+    release_memory()
+
+
+def test_free_memory_is_the_smaller_of_the_machines_and_the_containers(tmp_path: Path) -> None:
+    machine, container = tmp_path / "machine", tmp_path / "container"
+    machine.write_text("MemTotal: 9 kB\nMemAvailable:   3 kB\nSwapFree:  2 kB\n")
+    assert free_memory(machine, container) == 5 * 1024
+    container.write_text("max\n")
+    assert free_memory(machine, container) == 5 * 1024
+    container.write_text("4096\n")
+    assert free_memory(machine, container) == 4096
+    machine.unlink()  # a system that is not Linux: all of the machine's memory
+    container.unlink()
+    assert (free_memory(machine, container) or 1 << 30) >= 1 << 28

@@ -22,7 +22,7 @@ from feat2vec.run import train
 from feat2vec.schema.reading import read_schema
 from feat2vec.training.fingerprints import fingerprints
 from feat2vec.writing.digests import PARTS, SEAL, sealed
-from feat2vec.writing.json_files import read_json
+from feat2vec.writing.files import read_json
 
 SCHEMA = {"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}, "training": {"epochs": 1}}
 TABLE = pa.table({"a": ["x", "y", "z", "x"], "b": ["p", "q", None, "q"]})

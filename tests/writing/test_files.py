@@ -9,6 +9,7 @@ import pytest
 
 from feat2vec.errors import FailedError, UserError
 from feat2vec.writing import file_in, new_file, replace_durably, replacing_file
+from feat2vec.writing.files import read_json
 from tests.writing.builders import USER_ENTRIES, make_folder, write_and_fail
 
 
@@ -68,3 +69,23 @@ def test_a_file_is_renamed_to_the_name_of_another_one() -> None:
     replace_durably(Path("full/checkpoint.new"), Path("full/checkpoint"))
     assert Path("full/checkpoint").read_text() == "after"
     assert sorted(os.listdir("full")) == ["checkpoint", "of"]
+
+
+def test_a_json_object_is_read() -> None:
+    Path("facts.json").write_text('{"seed": 1, "name": "ä"}', encoding="utf-8")
+    assert read_json(Path("facts.json")) == {"seed": 1, "name": "ä"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[1]", "facts.json holds no JSON object"),
+        (b"[" * 100_000, "facts.json is nested too deep"),
+        (b"{", "Expecting property name"),
+        (b"\xff", "can't decode byte"),
+    ],
+)
+def test_what_is_no_json_object_is_refused(content: bytes, message: str) -> None:
+    Path("facts.json").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_json(Path("facts.json"))

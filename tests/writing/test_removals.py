@@ -11,7 +11,7 @@ PACKAGE = Path(feat2vec.__file__).parent
 REMOVERS = {"rmtree", "rmdir", "unlink", "removedirs", "rename", "renames", "move"}  # `list.remove` is not `os.remove`
 ALLOWED = {  # what they remove they have made themselves, below a folder that is theirs
     "training/checkpoint_file.py": {"unlink"},  # checkpoint.npz.new
-    "encode/array_files.py": {"unlink"},  # spilled arrays
+    "encode/arrays_on_disk.py": {"unlink"},  # spilled arrays
     "sklearn.py": {"rename"},  # a frame's columns
 }
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from feat2vec.encode.array_files import Array
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.schema.options import Group
-from feat2vec.table.stages import Stage
+from feat2vec.table.table import Stage
 
 Present = npt.NDArray[np.bool_]
 

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.array_files import Array, SpilledArray, is_finite
+from feat2vec.encode.arrays_on_disk import Array, SpilledArray, is_finite
 from feat2vec.encode.codecs.entries import Entries, Facts, Present, Tally
 from feat2vec.encode.vocabulary import is_count
 from feat2vec.encode.workspace import Workspace
 from feat2vec.schema.options import Group
-from feat2vec.table.stages import Stage
-from feat2vec.table.vectors import vectors_of
+from feat2vec.table.numbers import vectors_of
+from feat2vec.table.table import Stage
 
 MOST_NUMBERS = 2**31  # of an entry
 

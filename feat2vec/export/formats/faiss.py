@@ -34,7 +34,7 @@ class Faiss(GroupFiles):
     min_indexed: int | None = None
 
     def check(self, groups: Sequence[str], dim: int) -> None:
-        from feat2vec.space.faiss_build import import_faiss
+        from feat2vec.space.faiss_index import import_faiss
 
         del groups, dim
         import_faiss("choose another format, such as npz")
@@ -44,7 +44,7 @@ class Faiss(GroupFiles):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from feat2vec.space.faiss_build import EF_CONSTRUCTION, LINKS, MIN_INDEXED, import_faiss
+        from feat2vec.space.faiss_index import EF_CONSTRUCTION, LINKS, MIN_INDEXED, import_faiss
 
         faiss = import_faiss()
         index_path, keys_path = folder / f"{group.file_stem}.faiss", folder / f"{group.file_stem}.keys.parquet"

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
-from feat2vec.encode.array_files import Array
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN, Vocabulary
 from feat2vec.model.large_variables import are_aside
 from feat2vec.model.pair_scores import Tensor
-from feat2vec.table.kinds import MISSING_NUMBERS
 from feat2vec.table.spelling import DECIMAL, LONG, MANY_DIGITS, spell_floats
+from feat2vec.table.types import MISSING_NUMBERS
 
 FRACTION = r"-?[0-9]+\.[0-9]+(e-[0-9][0-9])?"
 LARGE = 1e15  # whole numbers of this size and more are also found by their digits

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from feat2vec.export.format_base import ExportRequest, GroupFacts
-from feat2vec.export.graph.group_readers import reader_of
-from feat2vec.export.graph.reader_base import InputColumn, Reader
+from feat2vec.export.graph.readers import InputColumn, Reader, reader_of
 from feat2vec.model.large_variables import tables_aside
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.space.groups_and_levels import ROW

@@ -9,8 +9,7 @@ Open `base.py` first: it says how to write an extractor. Then `numeric.py`, the 
 
 from __future__ import annotations
 
-from feat2vec.model.extractors.base import LAYERS, UNSEEN, Extracted, Extractor, Shape, build_extractor, layer
-from feat2vec.model.extractors.heads import Headed
+from feat2vec.model.extractors.base import LAYERS, UNSEEN, Extracted, Extractor, Headed, Shape, build_extractor, layer
 from feat2vec.model.extractors.lookup import LookupExtractor
 from feat2vec.model.extractors.numeric import NumericExtractor
 from feat2vec.model.extractors.text_cnn import TextCnnExtractor

@@ -5,8 +5,7 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from feat2vec.model.extractors.base import Extracted, layer
-from feat2vec.model.extractors.heads import Headed
+from feat2vec.model.extractors.base import Extracted, Headed, layer
 from feat2vec.model.pair_scores import Tensor
 
 

@@ -16,14 +16,15 @@ from typing import Any
 
 from feat2vec.model.optimizers.adagrad import SparseAdagrad, adagrad_rows
 from feat2vec.model.optimizers.adam import SparseAdam, adam_rows
-from feat2vec.model.optimizers.base import RowSparse, require
-from feat2vec.model.optimizers.rows import (
+from feat2vec.model.optimizers.base import (
     BY_ROW,
     Rows,
+    RowSparse,
     by_row,
     distinct,
     is_by_row,
     read_rows,
+    require,
     resource_of,
     sum_duplicates,
 )

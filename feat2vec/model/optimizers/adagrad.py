@@ -8,9 +8,17 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from feat2vec.model.optimizers.base import RowSparse, mark_slot, require
-from feat2vec.model.optimizers.rows import RowsOfTable, Variable, is_by_row, sum_duplicates
-from feat2vec.model.optimizers.several_tables import RowUpdate, Updated
+from feat2vec.model.optimizers.base import (
+    RowsOfTable,
+    RowSparse,
+    RowUpdate,
+    Updated,
+    Variable,
+    is_by_row,
+    mark_slot,
+    require,
+    sum_duplicates,
+)
 
 
 def adagrad_rows(

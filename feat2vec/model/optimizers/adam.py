@@ -7,9 +7,17 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from feat2vec.model.optimizers.base import RowSparse, mark_slot, require
-from feat2vec.model.optimizers.rows import RowsOfTable, Variable, resource_of, sum_duplicates
-from feat2vec.model.optimizers.several_tables import RowUpdate, Updated
+from feat2vec.model.optimizers.base import (
+    RowsOfTable,
+    RowSparse,
+    RowUpdate,
+    Updated,
+    Variable,
+    mark_slot,
+    require,
+    resource_of,
+    sum_duplicates,
+)
 
 
 def adam_rows(

@@ -1,14 +1,17 @@
-"""What a page about a run shows: points, maps, colours and neighbours, each made when it is asked for."""
+"""Answers to the page as JSON, in which arrays are the text of their bytes."""
 
 from __future__ import annotations
 
+import base64
 import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from feat2vec.arrays import Float32s, Int64s
@@ -16,7 +19,6 @@ from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.pages.explore import colours
 from feat2vec.pages.explore.maps import LEAST_VECTORS, Map, draw
-from feat2vec.pages.explore.packing import Answer, colour_answer, pack
 from feat2vec.pages.explore_options import MAP_KINDS, POINTS_PER_MAP, MapKind
 from feat2vec.space.geometry import is_keyed
 from feat2vec.space.groups_and_levels import ROW
@@ -24,6 +26,23 @@ from feat2vec.space.run_vectors import vectors_of_group, vectors_of_rows
 from feat2vec.space.vectors import Vectors
 from feat2vec.table.table import Table, open_table
 from feat2vec.training.run_folder import TrainedRun
+
+Answer = dict[str, Any]  # as JSON holds it
+
+
+def colour_answer(point_colours: colours.Scale | colours.Classes) -> Answer:
+    """Colours of points, as the page reads them."""
+    facts = dict(colours.as_dict(point_colours))
+    for name, kind in (("values", "<f4"), ("codes", "<i1")):
+        if name in facts:
+            facts[name] = pack(facts[name], kind)
+    return facts
+
+
+def pack(array: npt.NDArray[Any], kind: str) -> str:
+    """The bytes of an array, as text."""
+    return base64.b64encode(np.ascontiguousarray(array.astype(kind)).tobytes()).decode()
+
 
 NEIGHBOURS = 10  # in each group
 DIGITS = 4  # of a similarity, as `similar` prints it
@@ -296,6 +315,3 @@ def _index(text: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text):
         raise LookupError(text)
     return int(text)
-
-
-__all__ = ["DIGITS", "NEIGHBOURS", "Atlas", "Points"]

@@ -20,12 +20,10 @@ from feat2vec.encode.vocabulary import FIRST
 from feat2vec.pages.charts import number
 from feat2vec.schema.extractor_options import ItemsSpec, Lookup
 from feat2vec.schema.options import Schema
-from feat2vec.table.columns import concat
 from feat2vec.table.keys import items_of
-from feat2vec.table.kinds import is_list, is_text, kind_of_type
-from feat2vec.table.parsing import trimmed
-from feat2vec.table.stages import Stage
-from feat2vec.table.table import Table
+from feat2vec.table.numbers import concat, trimmed
+from feat2vec.table.table import Stage, Table
+from feat2vec.table.types import is_list, is_text, kind_of_type
 
 Int8s = npt.NDArray[np.int8]
 

@@ -12,8 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from feat2vec.errors import UserError
-from feat2vec.pages.explore.atlas import NEIGHBOURS, Atlas
-from feat2vec.pages.explore.packing import Answer
+from feat2vec.pages.explore.atlas import NEIGHBOURS, Answer, Atlas
 from feat2vec.writing import file_place, write_text
 
 NEIGHBOURS_IN_FILE = 6_000_000  # at most: they take 64 MB

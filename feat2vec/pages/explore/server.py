@@ -17,8 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from feat2vec.errors import FailedError, UserError
-from feat2vec.pages.explore.atlas import Atlas
-from feat2vec.pages.explore.packing import Answer
+from feat2vec.pages.explore.atlas import Answer, Atlas
 from feat2vec.pages.explore.page import page
 
 ADDRESS = "127.0.0.1"

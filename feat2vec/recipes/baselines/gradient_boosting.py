@@ -16,9 +16,8 @@ from feat2vec.evaluation.metrics import auc, log_loss
 from feat2vec.recipes.baselines.base import Baseline, BaselineRequest, Metrics
 from feat2vec.schema.extractor_options import TokensSpec
 from feat2vec.schema.options import Schema
-from feat2vec.table.kinds import is_list, is_text
-from feat2vec.table.stages import stages
-from feat2vec.table.table import Table
+from feat2vec.table.table import Table, stages
+from feat2vec.table.types import is_list, is_text
 
 CATEGORIES = 254  # that scikit-learn's trees can tell apart, with one for all others
 SEED = 0

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feat2vec.encode.array_files import Array
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.recipes.baselines.base import Baseline, BaselineRequest, Metrics
 
 if TYPE_CHECKING:
-    from feat2vec.evaluation.ranks import ScoresOfRows
+    from feat2vec.evaluation.metrics import ScoresOfRows
 
 
 def popularity(request: BaselineRequest) -> Metrics:

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from feat2vec.errors import FailedError, UserError
-from feat2vec.recipes.output import PrintLines, Results, print_nothing
 from feat2vec.recipes.ranges import Range, Tune
 from feat2vec.recipes.reading import read_recipe, schema_document
 from feat2vec.recipes.rows import learning_parts, sources_of
+from feat2vec.recipes.running import PrintLines, Results, print_nothing
 from feat2vec.recipes.tuning.pruning import PrunedError, PruningCallback, finite, measured
 from feat2vec.recipes.tuning.study import (
     BEST,

@@ -7,10 +7,18 @@ imports none of NumPy, Keras and PyArrow: the functions that need them import th
 
 from __future__ import annotations
 
-from feat2vec.schema.objectives.base import OBJECTIVES, ObjectiveSpec, objective, self_supervised, supervised
+from feat2vec.schema.objectives.base import (
+    OBJECTIVES,
+    ClassWeights,
+    NoiseObjective,
+    ObjectiveSpec,
+    SupervisedObjective,
+    WeightedClasses,
+    objective,
+    self_supervised,
+    supervised,
+)
 from feat2vec.schema.objectives.formulas import Noisy, Tensor
-from feat2vec.schema.objectives.noise_objective import NoiseObjective
-from feat2vec.schema.objectives.supervised_objective import ClassWeights, SupervisedObjective, WeightedClasses
 
 # Not sorted: messages and the JSON Schema list the objectives in the order of their registration.
 # isort: off

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from feat2vec.schema.objectives.base import objective
+from feat2vec.schema.objectives.base import NoiseObjective, objective
 from feat2vec.schema.objectives.formulas import Noisy, Tensor, largest, soft_cross_entropy
-from feat2vec.schema.objectives.noise_objective import NoiseObjective
 
 
 @objective("contrastive")

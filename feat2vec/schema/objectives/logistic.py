@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from feat2vec.errors import suggest
 from feat2vec.schema.extractor_options import Text
-from feat2vec.schema.objectives.base import objective
+from feat2vec.schema.objectives.base import WeightedClasses, objective
 from feat2vec.schema.objectives.formulas import Array, Tensor, log_loss, sigmoid, soft_log_loss
-from feat2vec.schema.objectives.supervised_objective import WeightedClasses
 from feat2vec.schema.validation import Findings, Problem
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from feat2vec.schema.objectives.base import objective
+from feat2vec.schema.objectives.base import NoiseObjective, objective
 from feat2vec.schema.objectives.formulas import Noisy, Tensor, binary_noise_loss
-from feat2vec.schema.objectives.noise_objective import NoiseObjective
 
 
 @objective("nce")

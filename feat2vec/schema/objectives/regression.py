@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from feat2vec.schema.objectives.base import objective
+from feat2vec.schema.objectives.base import SupervisedObjective, objective
 from feat2vec.schema.objectives.formulas import Tensor
-from feat2vec.schema.objectives.supervised_objective import SupervisedObjective
 
 
 @objective("regression")

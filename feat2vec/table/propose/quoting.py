@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from feat2vec.schema.yaml_scalars import other_reading, scalar_value
+from feat2vec.schema.yaml_text import other_reading, scalar_value
 
 LONGEST_NAME_BYTES = 60  # of a group, which becomes the name of a file
 LONGEST_SHOWN = 60

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from feat2vec.arrays import Ints
-from feat2vec.table.kinds import MISSING_NUMBERS
 from feat2vec.table.profile import ColumnProfile
 from feat2vec.table.propose.text_patterns import find_delimiter, is_prose, resemblance, split_words
+from feat2vec.table.types import MISSING_NUMBERS
 
 NAMED_AS_KEY = re.compile(
     r"(?:^|[^A-Za-z])(?i:ids?|key|code|zip|zipcode|postcode|uuid|guid|index|rownames|nr)$|[a-z](?:Id|ID|Key|Code)$"

@@ -13,7 +13,7 @@ import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.export.export import export
 from feat2vec.export.formats.faiss import Faiss
-from feat2vec.space.faiss_build import import_faiss
+from feat2vec.space.faiss_index import import_faiss
 from tests.export.tables import check_nearest, unit
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pyarrow as pa
 import pytest
+import tensorflow as tf
 from keras import ops
 
 import feat2vec
@@ -20,9 +21,12 @@ from feat2vec.evaluation.prediction import predict
 from feat2vec.evaluation.ranking import rank
 from feat2vec.schema.objectives import (
     OBJECTIVES,
+    Glove,
+    Logistic,
     NoiseObjective,
     Noisy,
     ObjectiveSpec,
+    Softmax,
     SupervisedObjective,
     objective,
     supervised,
@@ -30,6 +34,18 @@ from feat2vec.schema.objectives import (
 from feat2vec.schema.objectives.base import Metric, unregister
 from feat2vec.schema.objectives.formulas import Array, Tensor
 from feat2vec.schema.reading import json_schema
+from tests.schema.objectives.cases import (
+    EXTREMES,
+    SUPERVISED,
+    Case,
+    Floats,
+    central,
+    for_each_dtype,
+    for_each_noise_objective,
+    for_each_supervised_objective,
+    labelled,
+    slow_loss,
+)
 
 PACKAGE = Path(feat2vec.__file__).parent
 BUILT_IN = ["nce", "negative_sampling", "contrastive", "logistic", "regression", "softmax", "glove"]
@@ -326,3 +342,129 @@ def test_a_new_objective_is_one_file_beside_the_schema(tmp_path: Path) -> None:
     finally:
         unregister("absolute_error")
         del sys.modules["absolute_error_beside"]
+
+
+@for_each_noise_objective
+@for_each_dtype
+@pytest.mark.parametrize("target", [False, True], ids=["labels", "target"])
+@pytest.mark.parametrize("shared", [False, True], ids=["record", "batch"])
+def test_noise_losses(objective: Any, dtype: str, target: bool, shared: bool) -> None:
+    for k in (1, 3):
+        case = Case(k=k, shared=shared)
+        got = case.loss(objective, dtype, target)
+        assert got.dtype == dtype
+        tolerance = 1e-12 if dtype == "float64" else 2e-6
+        np.testing.assert_allclose(got, case.expected(objective, target), rtol=tolerance, atol=tolerance)
+
+
+@for_each_noise_objective
+@pytest.mark.parametrize("target", [False, True], ids=["labels", "target"])
+def test_noise_gradients(objective: Any, target: bool) -> None:
+    case = Case(seed=1)
+    case.scores[0] = 0.0  # where |s| and relu have kinks
+
+    def total(scores: Floats) -> float:
+        return float(tf.reduce_sum(case.loss(objective, "float64", target, scores)))
+
+    np.testing.assert_allclose(
+        case.gradient(objective, "float64", target), central(total, case.scores), rtol=1e-7, atol=1e-9
+    )
+
+
+@for_each_noise_objective
+@for_each_dtype
+@pytest.mark.parametrize("target", [False, True], ids=["labels", "target"])
+def test_noise_losses_at_extremes(objective: Any, dtype: str, target: bool) -> None:
+    case = Case(rows=400, extreme=True)
+    got = case.loss(objective, dtype, target).numpy()
+    temperature = getattr(objective, "temperature", 1.0)
+    # At 1e4 a float32 is 1e-3 apart from the next, and a probability made of such logits is as inexact.
+    rtol, atol = (1e-6, 1e-11) if dtype == "float64" else (1e-3 / temperature if target else 1e-6, 2e-3 / temperature)
+    np.testing.assert_allclose(got, case.expected(objective, target), rtol=rtol, atol=atol)
+    gradient = case.gradient(objective, dtype, target)
+    assert np.isfinite(gradient).all()
+    assert (np.abs(gradient) * temperature <= 1 + 1e-6).all()
+
+
+@for_each_noise_objective
+def test_a_certain_target_is_a_label(objective: Any) -> None:
+    case = Case(seed=3)
+    case.target[:, 0], case.target[:, 1:] = 2e3, -2e3
+    plain, soft = (case.loss(objective, "float64", target) for target in (False, True))
+    np.testing.assert_allclose(plain, soft, rtol=1e-13, atol=1e-300)
+    plain, soft = (case.gradient(objective, "float64", target) for target in (False, True))
+    np.testing.assert_allclose(plain, soft, rtol=1e-13, atol=1e-300)
+
+
+@for_each_noise_objective
+def test_a_target_is_reached_at_itself(objective: Any) -> None:
+    """The gradient is 0 where a level's scores are those of the level above."""
+    case = Case(seed=4)
+    case.target = case.scores
+    np.testing.assert_allclose(case.gradient(objective, "float64", True), 0, atol=1e-15)
+
+
+@for_each_dtype
+@pytest.mark.parametrize("target", [False, True], ids=["labels", "target"])
+@for_each_supervised_objective
+def test_supervised_losses(objective: Any, target: bool, dtype: str) -> None:
+    scores, above, label = labelled(objective, np.random.default_rng(0))
+    got = supervised(objective, *(tf.constant(x, dtype) for x in (scores, label, *([above] if target else []))))
+    assert got.dtype == dtype
+    rows = zip(scores, label, above, strict=True)
+    expected = [slow_loss(objective, s, y, t if target else None) for s, y, t in rows]
+    np.testing.assert_allclose(got, expected, rtol=1e-12 if dtype == "float64" else 2e-5)
+
+
+@pytest.mark.parametrize("target", [False, True], ids=["labels", "target"])
+@for_each_supervised_objective
+def test_supervised_gradients(objective: Any, target: bool) -> None:
+    at, above, label = labelled(objective, np.random.default_rng(1))
+    at[0] = 0.0
+
+    def loss(scores: Any) -> Any:
+        return tf.reduce_sum(supervised(objective, scores, tf.constant(label), tf.constant(above) if target else None))
+
+    scores = tf.constant(at)
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        total = loss(scores)
+    expected = central(lambda x: float(loss(tf.constant(x))), at)
+    np.testing.assert_allclose(tape.gradient(total, scores), expected, rtol=1e-6, atol=1e-9)
+
+
+@for_each_dtype
+@for_each_supervised_objective
+def test_supervised_losses_at_extremes(objective: Any, dtype: str) -> None:
+    rng = np.random.default_rng(2)
+    _, above, label = labelled(objective, rng, rows=100)
+    scores = tf.constant(rng.choice(EXTREMES, above.shape), dtype)
+    targets = rng.choice(EXTREMES, above.shape)
+    for target in (None, targets):
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            more = () if target is None else (tf.constant(target, dtype),)
+            loss = supervised(objective, scores, tf.constant(label, dtype), *more)
+        rows = zip(scores.numpy().astype(float), label, targets, strict=True)
+        expected = [slow_loss(objective, s, y, None if target is None else t) for s, y, t in rows]
+        rtol, atol = (1e-6, 1e-11) if dtype == "float64" else (2e-5, 1e-6)
+        np.testing.assert_allclose(loss, expected, rtol=rtol, atol=atol)
+        assert np.isfinite(tape.gradient(loss, scores).numpy()).all()
+
+
+def test_a_certain_target_is_a_label_as_well() -> None:
+    rng = np.random.default_rng(3)
+    for supervised_objective in SUPERVISED:
+        scores, _, label = labelled(supervised_objective, rng)
+        match supervised_objective:
+            case Softmax():
+                above = 2e3 * np.eye(4)[label.astype(int)]
+            case Logistic():
+                above = 4e3 * label - 2e3
+            case Glove():
+                above = np.log(label)
+            case _:
+                above = label
+        got = supervised(supervised_objective, *(tf.constant(x) for x in (scores, label, above)))
+        expected = supervised(supervised_objective, *(tf.constant(x) for x in (scores, label)))
+        np.testing.assert_allclose(got, expected, rtol=1e-13)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from feat2vec.encode.codecs import NumbersCodec
 from feat2vec.encode.encoder import fit
-from feat2vec.export.graph.number_readers import NumbersReader
+from feat2vec.export.graph.readers import NumbersReader
 
 
 @pytest.mark.parametrize("scale", ["standard", "minmax", "log1p", "quantile", "none"])

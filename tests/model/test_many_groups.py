@@ -14,7 +14,7 @@ import feat2vec
 from feat2vec.encode.encoder import Encoded
 from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.many_lookups import ENTRIES, ManyLookups, rows_at
+from feat2vec.model.many_groups import ENTRIES, ManyLookups, rows_at
 from feat2vec.model.optimizers import Rows, SparseAdagrad, SparseAdam, by_row
 
 RECORD: dict[str, Any] = {"sharing": "record", "negatives": 3}

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from feat2vec.encode.array_files import ArrayFile, SpilledArray, file_name, is_finite, open_array
+from feat2vec.encode.arrays_on_disk import ArrayFile, SpilledArray, file_name, is_finite, open_array
 
 
 @pytest.mark.parametrize("width", [None, 1, 3])

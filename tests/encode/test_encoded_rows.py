@@ -18,8 +18,8 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from feat2vec.encode.arrays_on_disk import read_parquet, write_parquet
 from feat2vec.encode.encoder import Encoder, fit
-from feat2vec.encode.parquet_files import read_parquet, write_parquet
 from tests.encode.tables import EVERY, EVERY_ROWS, EVERY_SCHEMA, Groups, arrow, files_below, lookup, refuse, schema_of
 
 NAMES = [
