@@ -31,10 +31,12 @@ def predict(run: Path, data: str, out: Path, level: int | None, force: bool) -> 
     \b
     feat2vec predict runs/apps --data new.parquet --out scores.parquet
     """
-    import_tensorflow()
     from feat2vec.run import load
 
-    rows = load(run).predictor(level).write(data, out, force=force)
+    opened = load(run)
+    if not opened.reads_scores():
+        import_tensorflow()
+    rows = opened.predictor(level).write(data, out, force=force)
     say(f"{out}: {rows:,} rows")
 
 
@@ -59,10 +61,12 @@ def embed(run: Path, data: str, out: Path, groups: str | None, level: int | None
     feat2vec embed runs/films --data new.parquet --out vectors.parquet
     feat2vec embed runs/films --data new.parquet --out vectors.parquet --groups title,plot
     """
-    import_tensorflow()
     from feat2vec.run import load
 
-    embedder = load(run).embedder(group_names(groups), level)
+    opened, names = load(run), group_names(groups)
+    if not opened.reads_lookups(names):
+        import_tensorflow()
+    embedder = opened.embedder(names, level)
     rows = embedder.write(data, out, force=force)
     say(f"{out}: {rows:,} rows, {embedder.dim} dimensions")
 
