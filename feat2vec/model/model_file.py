@@ -44,6 +44,7 @@ from feat2vec.writing.digests import BLOCK_BYTES
 
 if TYPE_CHECKING:
     import keras
+    import tensorflow as tf
 
     from feat2vec.model.extractors import Extractor
     from feat2vec.model.keras_model import Feat2Vec
@@ -380,6 +381,21 @@ class StoredModel:
     def full_model(self) -> Feat2Vec:
         """The model with the tables of all groups."""
         return read_model(self.path, self.encoder, sealed=self.sealed)
+
+    def model_without_tables(self, groups: Sequence[str]) -> Feat2Vec:
+        """The model with the tables of all groups but these, whose tables hold nothing."""
+        others = [name for name in self.groups if name not in groups]
+        return read_model(self.path, self.encoder, sealed=self.sealed, groups=others)
+
+    def table(self, group: str, level: int) -> tf.Tensor:
+        """A lookup's table at a level, counted from 0, read into memory that is TensorFlow's."""
+        from feat2vec.model.large_variables import empty
+
+        shape = self._table_shapes(group)[level]
+        tensor, array = empty(shape, np.float32)
+        with self._open() as file:
+            self._lookup_arrays(file, group).table(str(level), shape, array)
+        return tensor
 
     def bias_value(self) -> float:
         """The number that every score has, 0 without bias."""
