@@ -175,10 +175,12 @@ def export(
     force: bool,
 ) -> None:
     """Write a run's vectors for other tools."""
-    import_tensorflow()
     from feat2vec.run import load
 
-    facts = load(run).export(kind, out, groups or None, level=level, normalise=normalise, force=force)
+    opened = load(run)
+    if kind == "saved_model" or not opened.reads_lookups(groups or None):
+        import_tensorflow()
+    facts = opened.export(kind, out, groups or None, level=level, normalise=normalise, force=force)
     rows = sum(group.get("rows", 0) for group in facts["groups"].values())
     vectors = f"{rows:,} vectors of {facts['dimension']} dimensions" if rows else f"{facts['dimension']} dimensions"
     say(f"{out}: {kind}, {vectors}: {listed(facts['groups'])}")

@@ -163,6 +163,7 @@ def test_commands_on_lookups_need_no_tensorflow(tmp_path: Path) -> None:
     commands = [
         ["embed", "run", "--data", "rows.parquet", "--out", "vectors.parquet"],
         ["predict", "run", "--data", "rows.parquet", "--out", "scores.parquet"],
+        ["export", "run", "--format", "npz", "--out", "npz"],
         ["evaluate", "run", "--data", "rows.parquet", "--task", "rank", "--target", "who", "--json"],
     ]
     without_tensorflow = """
