@@ -145,7 +145,7 @@ class Run(TrainedRun):
 
         key = (None if groups is None else tuple(groups), level)
         if key not in self._embedders:
-            self._embedders[key] = Embedder(self.fitted, self.model, groups, level)
+            self._embedders[key] = Embedder(self.fitted, self.model_for_rows(groups), groups, level)
         return self._embedders[key]
 
     @cached_property
@@ -189,7 +189,7 @@ class Run(TrainedRun):
         from feat2vec.space.predict import Predictor
 
         if level not in self._predictors:
-            self._predictors[level] = Predictor(self.fitted, self.model, level)
+            self._predictors[level] = Predictor(self.fitted, self.model_for_scores(), level)
         return self._predictors[level]
 
     @cached_property

@@ -46,11 +46,13 @@ def evaluate(
     feat2vec evaluate runs/films --data test.parquet --task nearest --target year
     feat2vec evaluate runs/apps --data test.parquet --task predict
     """
-    import_tensorflow()
     from feat2vec.evaluation.tasks import evaluate as measure
     from feat2vec.run import load
 
-    facts = measure(load(run), data, task, target=target, given=group_names(given), similarity=similarity, level=level)
+    opened = load(run)
+    if not (opened.reads_scores() if task == "predict" else opened.reads_lookups()):
+        import_tensorflow()
+    facts = measure(opened, data, task, target=target, given=group_names(given), similarity=similarity, level=level)
     if as_json:
         say(json.dumps(facts))
         return

@@ -30,10 +30,12 @@ def predict(run: Path, data: str, out: Path, level: int | None, force: bool) -> 
     \b
     feat2vec predict runs/apps --data new.parquet --out scores.parquet
     """
-    import_tensorflow()
     from feat2vec.run import load
 
-    rows = load(run).predictor(level).write(data, out, force=force)
+    opened = load(run)
+    if not opened.reads_scores():
+        import_tensorflow()
+    rows = opened.predictor(level).write(data, out, force=force)
     say(f"{out}: {rows:,} rows")
 
 
@@ -58,10 +60,12 @@ def embed(run: Path, data: str, out: Path, groups: str | None, level: int | None
     feat2vec embed runs/films --data new.parquet --out vectors.parquet
     feat2vec embed runs/films --data new.parquet --out vectors.parquet --groups title,plot
     """
-    import_tensorflow()
     from feat2vec.run import load
 
-    embedder = load(run).embedder(group_names(groups), level)
+    opened, names = load(run), group_names(groups)
+    if not opened.reads_lookups(names):
+        import_tensorflow()
+    embedder = opened.embedder(names, level)
     rows = embedder.write(data, out, force=force)
     say(f"{out}: {rows:,} rows, {embedder.dim} dimensions")
 
@@ -170,10 +174,12 @@ def export(
     force: bool,
 ) -> None:
     """Write a run's vectors for other tools."""
-    import_tensorflow()
     from feat2vec.run import load
 
-    facts = load(run).export(kind, out, groups or None, level=level, normalise=normalise, force=force)
+    opened = load(run)
+    if kind == "saved_model" or not opened.reads_lookups(groups or None):
+        import_tensorflow()
+    facts = opened.export(kind, out, groups or None, level=level, normalise=normalise, force=force)
     rows = sum(group.get("rows", 0) for group in facts["groups"].values())
     vectors = f"{rows:,} vectors of {facts['dimension']} dimensions" if rows else f"{facts['dimension']} dimensions"
     say(f"{out}: {kind}, {vectors}: {listed(facts['groups'])}")

@@ -42,7 +42,7 @@ def predict(run: TrainedRun, data: object, level: int | None = None) -> dict[str
         raise UserError(f"{table.name}: has no column {schema.target!r}, the target{near}")
     score_parts: list[Array] = []
     target_parts: list[Array] = []
-    for part in Predictor(run.fitted, run.model, level).batches(table, (schema.target,)):
+    for part in Predictor(run.fitted, run.model_for_scores(), level).batches(table, (schema.target,)):
         score_parts.append(part.scores)
         if part.rows.start == 0:  # a stage begins
             target_parts.append(target_of(schema, part.stage, run.fitted.classes))

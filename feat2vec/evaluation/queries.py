@@ -111,7 +111,7 @@ def query_batches(
 def _true_candidates(run: TrainedRun, target: str, stage: Stage, target_entries: Entries) -> tuple[Ints, Ints, int]:
     """(Row and candidate of each query, how many true values training has not seen)."""
     codec = run.fitted.codecs[target]
-    if isinstance(codec, ItemsCodec) and is_keyed(run.model, target):
+    if isinstance(codec, ItemsCodec) and is_keyed(run.model_for_rows([target]), target):
         return _true_keys(run.fitted, target, codec, stage)
     return _true_entries(run.fitted, target, target_entries)
 

@@ -57,7 +57,8 @@ def rank(
         UserError: A group is unknown, or the table lacks its columns.
 
     """
-    model, given = run.model, given_groups(run.fitted, target, given)
+    given = given_groups(run.fitted, target, given)
+    model = run.model_for_rows([*given, target])
     target_candidates = candidates(model, run.fitted, target)
 
     def scores_of_batch(entries: Mapping[str, Array]) -> ScoresOfRows:
@@ -138,8 +139,9 @@ def nearest(
         UserError: A group is unknown or holds no numbers, or the table lacks its columns.
 
     """
-    encoder, model = run.fitted, run.model
+    encoder = run.fitted
     given = given_groups(encoder, target, given)
+    model = run.model_for_rows([*given, target])
     table = table_for(encoder, target, given, data)
     target_numbers = _numbers_of_group(encoder, target)
     target_candidates = candidates(model, encoder, target)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from feat2vec.encode.arrays_on_disk import release_pages
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.model import optimizers
 from feat2vec.model.labelled_loss import class_weights, has_label
@@ -176,7 +177,10 @@ class Feat2Vec(LossModel):
         joints = [
             joint_values(encoded.rows, [self.groups.index(name) for name in names]) for names in self.schema.noise.joint
         ]
-        self.take_values(value_tables(encoded), [encoded.values[name].counts for name in self.groups], joints)
+        counts = [encoded.values[name].counts for name in self.groups]
+        self.take_values(value_tables(encoded), counts, joints)
+        for array in counts:
+            release_pages(array)
 
     def take_values(
         self,

@@ -12,7 +12,7 @@ import re
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +21,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import h5py
 import numpy as np
 
+from feat2vec.arrays import Ints
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
+from feat2vec.encode.vocabulary import FIRST, UNSEEN
 from feat2vec.errors import RESTORE, UserError
+from feat2vec.model.lookup_arrays import BagSums, KeyRows, bag_sums, distinct_ids, item_weights, places_of_items
 from feat2vec.model.sizes import key_sizes, least_weights
 from feat2vec.model.weights_file import (
     WEIGHTS,
@@ -33,16 +37,20 @@ from feat2vec.model.weights_file import (
     damage_as_user_error,
     extractor_groups,
 )
+from feat2vec.schema.extractor_options import Lookup as LookupOptions
+from feat2vec.schema.options import Mlp
 from feat2vec.writing import scratch_folder
 from feat2vec.writing.digests import BLOCK_BYTES
 
 if TYPE_CHECKING:
     import keras
+    import tensorflow as tf
 
     from feat2vec.model.extractors import Extractor
     from feat2vec.model.keras_model import Feat2Vec
 
 Container: TypeAlias = "keras.layers.Layer | list[Any] | tuple[Any, ...] | dict[Any, Any]"
+SumsOfRows: TypeAlias = Callable[[slice], dict[str, BagSums]]
 METADATA, NO_DATE = "metadata.json", "1980-01-01@00:00:00"
 SCRATCH = ".model"  # the folder, beside the file, in which Keras writes what is not a table
 BESIDE_GROUPS = "what stands beside the groups"  # in messages: the weights of bias, classes and head
@@ -289,15 +297,80 @@ class StoredModel:
         """A lookup group's tables."""
         if not self._is_plain_lookup(group):
             return self.model_of_group(group).lookup(group)
+        shapes = self._table_shapes(group)
+        with self._open() as file:
+            arrays = self._lookup_arrays(file, group)
+            tables = [arrays.table(str(level), shape) for level, shape in enumerate(shapes)]
+            linear = arrays.table(str(len(tables)), (shapes[0][0], 1))[:, 0] if self.schema.model.bias else None
+        return Lookup(tables, linear)
+
+    def has_lookups(self, groups: Iterable[str]) -> bool:
+        """Whether `lookup_sums` can take rows of these groups.
+
+        The file must have a digest: without one it is believed only after everything in it was looked at.
+        """
+        return self.sealed and all(name in self.groups and self._is_plain_lookup(name) for name in groups)
+
+    def has_scores(self) -> bool:
+        """Whether the scores of rows follow from `lookup_sums`: no head and no classes add to them."""
+        has_more = self.schema.objective.has_classes or isinstance(self.schema.head, Mlp)
+        return not has_more and self.has_lookups(self.groups)
+
+    @contextmanager
+    def lookup_sums(self) -> Iterator[Callable[[Mapping[str, Array]], SumsOfRows]]:
+        """What the vectors of rows are made of, without TensorFlow; the file stays open meanwhile.
+
+        The value is a function that takes the entries [rows, width] of lookup groups, as many rows as there are, reads
+        the keys that they name, and returns a function from a slice of these rows to each group's sums.
+        """
+        with self._open_for_reading() as file:
+
+            def sums_of_entries(entries: Mapping[str, Array]) -> SumsOfRows:
+                with damage_as_user_error(self.path):  # not around what the caller does with the sums
+                    bags = {name: self._bags(file, name, array) for name, array in entries.items()}
+                return lambda rows: {name: of_group(rows) for name, of_group in bags.items()}
+
+            yield sums_of_entries
+
+    def _bags(self, file: ModelFile, group: str, entries: Array) -> Callable[[slice], BagSums]:
+        """A function from a slice of entries [rows, width] to the sums of their bags; the keys are read here."""
+        codec, options = self._items_codec(group), self.schema.groups[group].extractor
+        assert isinstance(options, LookupOptions)
+        keys = self._key_rows(file, group, distinct_ids(entries, len(codec.vocabulary), weighted=codec.weighted))
+        places = places_of_items(keys, entries, len(codec.vocabulary), weighted=codec.weighted)
+        weights = item_weights(entries) if codec.weighted else None
+
+        def sums(rows: slice) -> BagSums:
+            return bag_sums(keys, places[rows], None if weights is None else weights[rows], options)
+
+        return sums
+
+    def _key_rows(self, file: ModelFile, group: str, ids: Ints) -> KeyRows:
+        """The vectors of keys by their ids, ascending."""
+        shapes, arrays = self._table_shapes(group), self._lookup_arrays(file, group)
+        tables = []
+        for level, shape in enumerate(shapes):
+            first = UNSEEN if level == 0 else FIRST  # the id of the table's first row
+            numbers = ids[(ids >= first) & (ids < first + shape[0])] - first
+            tables.append(arrays.table_rows(str(level), shape, numbers))
+        sizes = tuple(size for size, _ in shapes)
+        linear = np.zeros(len(ids), np.float32)
+        if self.schema.model.bias:
+            linear = arrays.table_rows(str(len(shapes)), (sizes[0], 1), ids - UNSEEN)[:, 0]
+        return KeyRows(ids, sizes, tables, linear)
+
+    def _table_shapes(self, group: str) -> list[tuple[int, int]]:
+        """The shape of a lookup's table at each level."""
+        sizes = key_sizes(self._items_codec(group), self.schema)
+        return list(zip(sizes, self.schema.model.levels.dims, strict=True))
+
+    def _items_codec(self, group: str) -> ItemsCodec:
         codec = self.encoder.codecs[group]
         assert isinstance(codec, ItemsCodec)
-        sizes, dims = key_sizes(codec, self.schema), self.schema.model.levels.dims
-        with self._open() as file:
-            arrays = file.lookup_layer(f"group_{self.groups.index(group)}")
-            shapes = zip(sizes, dims, strict=True)
-            tables = [arrays.table(str(level), shape) for level, shape in enumerate(shapes)]
-            linear = arrays.table(str(len(tables)), (sizes[0], 1))[:, 0] if self.schema.model.bias else None
-        return Lookup(tables, linear)
+        return codec
+
+    def _lookup_arrays(self, file: ModelFile, group: str) -> StoredArrays:
+        return file.lookup_layer(f"group_{self.groups.index(group)}")
 
     def model_of_group(self, group: str) -> Feat2Vec:
         """A model that has the tables of this group, and no others."""
@@ -308,6 +381,21 @@ class StoredModel:
     def full_model(self) -> Feat2Vec:
         """The model with the tables of all groups."""
         return read_model(self.path, self.encoder, sealed=self.sealed)
+
+    def model_without_tables(self, groups: Sequence[str]) -> Feat2Vec:
+        """The model with the tables of all groups but these, whose tables hold nothing."""
+        others = [name for name in self.groups if name not in groups]
+        return read_model(self.path, self.encoder, sealed=self.sealed, groups=others)
+
+    def table(self, group: str, level: int) -> tf.Tensor:
+        """A lookup's table at a level, counted from 0, read into memory that is TensorFlow's."""
+        from feat2vec.model.large_variables import empty
+
+        shape = self._table_shapes(group)[level]
+        tensor, array = empty(shape, np.float32)
+        with self._open() as file:
+            self._lookup_arrays(file, group).table(str(level), shape, array)
+        return tensor
 
     def bias_value(self) -> float:
         """The number that every score has, 0 without bias."""
@@ -322,5 +410,9 @@ class StoredModel:
 
     @contextmanager
     def _open(self) -> Iterator[ModelFile]:
-        with damage_as_user_error(self.path), ModelFile(self.path, self.schema, sealed=self.sealed) as file:
+        with damage_as_user_error(self.path), self._open_for_reading() as file:
             yield file
+
+    def _open_for_reading(self) -> ModelFile:
+        with damage_as_user_error(self.path):
+            return ModelFile(self.path, self.schema, sealed=self.sealed)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 import h5py
 import numpy as np
 
+from feat2vec.arrays import Ints
 from feat2vec.encode.arrays_on_disk import Array, is_finite
 from feat2vec.errors import RESTORE, UserError, in_a_line
 from feat2vec.schema.options import Schema
@@ -291,17 +292,44 @@ class StoredArrays(Mapping[str, Array]):
             `out`, or the new array.
 
         """
-        dataset = self._dataset(name)
-        if dataset.shape != tuple(shape) or dataset.dtype != np.float32:
-            raise ValueError(f"{name} is {dataset.dtype} {dataset.shape} in place of float32 {tuple(shape)}")
+        dataset = self._table(name, shape)
         array: Array = np.empty(tuple(shape), np.float32) if out is None else out
-        bytes_of_row = array.itemsize * int(np.prod(shape[1:]))
-        rows_per_read = max(BYTES_PER_READ // max(bytes_of_row, 1), 1)
+        rows_per_read = _rows_per_read(shape)
         for start in range(0, shape[0], rows_per_read):
             rows = np.s_[start : start + rows_per_read]
             dataset.read_direct(array, rows, rows)
             self._refuse_not_finite(array[rows])
         return array
+
+    def table_rows(self, name: str, shape: Sequence[int], numbers: Ints) -> Array:
+        """Some rows of a table, float32 of this shape: what is between them passes through a buffer.
+
+        Args:
+            name: The name of the array.
+            shape: The shape that the table must have.
+            numbers: The numbers of the rows [rows], ascending.
+
+        """
+        dataset = self._table(name, shape)
+        rows: Array = np.empty((len(numbers), *shape[1:]), np.float32)
+        rows_per_read = _rows_per_read(shape)
+        buffer = np.empty((min(rows_per_read, shape[0]), *shape[1:]), np.float32)
+        for start in range(0, shape[0], rows_per_read):
+            first, end = np.searchsorted(numbers, [start, start + rows_per_read])
+            if first == end:
+                continue
+            here = numbers[first:end]
+            below, above = int(here[0]), int(here[-1]) + 1  # of this piece no more is read
+            dataset.read_direct(buffer, np.s_[below:above], np.s_[: above - below])
+            np.take(buffer, here - below, axis=0, out=rows[first:end], mode="clip")  # the fastest mode
+            self._refuse_not_finite(rows[first:end])
+        return rows
+
+    def _table(self, name: str, shape: Sequence[int]) -> h5py.Dataset:
+        dataset = self._dataset(name)
+        if dataset.shape != tuple(shape) or dataset.dtype != np.float32:
+            raise ValueError(f"{name} is {dataset.dtype} {dataset.shape} in place of float32 {tuple(shape)}")
+        return dataset
 
     def _dataset(self, name: str) -> h5py.Dataset:
         dataset = self.group[name]
@@ -313,3 +341,9 @@ class StoredArrays(Mapping[str, Array]):
     def _refuse_not_finite(self, array: Array) -> None:
         if not is_finite(array):
             raise UserError(f"{self.path}: {self.owner} has weights that are not finite (NaN or infinity); {RESTORE}")
+
+
+def _rows_per_read(shape: Sequence[int]) -> int:
+    """How many rows of a table are read at a time."""
+    bytes_of_row = np.dtype(np.float32).itemsize * int(np.prod(shape[1:]))
+    return max(BYTES_PER_READ // max(bytes_of_row, 1), 1)

@@ -183,6 +183,7 @@ class Batches:
                 continue
             arrays = tuple(array[rows_to_skip:] for array in self._read(block))
             rows_to_skip = 0
+            del block  # its order, before the next one has its own
             if carried is not None:
                 arrays = tuple(np.concatenate(pair) for pair in zip(carried, arrays, strict=True))
             first_step, first_row = step, self.bounds(step)
@@ -192,7 +193,8 @@ class Batches:
             whole_batches = batch_bounds[-1]  # rows
             if step > first_step:
                 yield batch_bounds, tuple(array[:whole_batches] for array in arrays)
-            carried = tuple(array[whole_batches:] for array in arrays)
+            carried = tuple(array[whole_batches:].copy() for array in arrays)
+            del arrays  # before the next block is read
 
     def _blocks(self, epoch: int) -> Iterator[Block]:
         """The blocks of an epoch."""
@@ -213,8 +215,13 @@ class Batches:
 
 def _take(array: Array, block: Block) -> Array:
     """The rows of a block; what was read of a memory-mapped array leaves memory."""
-    taken = np.concatenate([array[part] for part in block.slices])
-    release_pages(array)
+    taken = np.empty((len(block), *array.shape[1:]), array.dtype)
+    start = 0
+    for part in block.slices:
+        end = start + part.stop - part.start
+        taken[start:end] = array[part]
+        release_pages(array)
+        start = end
     return taken if block.order is None else taken[block.order]
 
 
@@ -235,4 +242,5 @@ def value_tables(encoded: Encoded) -> list[Array]:
         is_number = entries.dtype == np.float32
         missing = np.full((1, entries.shape[1]), np.nan if is_number else 0, entries.dtype)
         tables.append(np.concatenate([missing, entries]))
+        release_pages(entries)
     return tables

@@ -11,19 +11,20 @@ space of a level holds the vectors of all levels up to it side by side, and the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import tensorflow as tf
 
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.encode.codecs import Entries, Present
 from feat2vec.encode.encoder import Encoder
-from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.pair_scores import Tensor
-from feat2vec.space.geometry import ROWS_PER_BATCH, Floats, blocks, dense
+from feat2vec.model.lookup_arrays import vectors_in_space
+from feat2vec.model.model_file import StoredModel
+from feat2vec.space.geometry import ROWS_PER_BATCH, Floats, Model, blocks, dense
 from feat2vec.space.groups_and_levels import (
     ID,
     ROW,
@@ -37,6 +38,14 @@ from feat2vec.space.prefetch import prefetched
 from feat2vec.table.table import Stage, Table, open_table
 from feat2vec.writing import file_place, refuse_inputs_inside
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from feat2vec.model.keras_model import Feat2Vec
+    from feat2vec.model.pair_scores import Tensor
+
+# From some of the rows of a stage to their vectors [rows, dim], and those of each group.
+VectorsOfRows: TypeAlias = Callable[[slice], tuple[Floats, Mapping[str, Floats]]]
 STAGE_BYTES = 16 << 20  # of rows that are encoded at a time, while earlier ones go through the model
 
 
@@ -53,9 +62,11 @@ class EmbeddedRows(NamedTuple):
 class Embedder:
     """Vectors of rows at one level, by a function that is compiled once.
 
+    Vectors of lookups are computed without TensorFlow if the model stays in its file; see `StoredModel.lookup_sums`.
+
     Args:
         encoder: The run's encoder, for rows.
-        model: The run's model, for vectors.
+        model: The run's model, for vectors: in memory, or in its file.
         groups: The groups to use; None is all of them.
         level: The level of a model with ranks; see the top of this file for the default.
         rows_per_batch: Rows that go through the model at a time.
@@ -71,7 +82,7 @@ class Embedder:
     def __init__(
         self,
         encoder: Encoder,
-        model: Feat2Vec,
+        model: Model,
         groups: Sequence[str] | None = None,
         level: int | None = None,
         *,
@@ -80,7 +91,11 @@ class Embedder:
         self.names = selected_groups(list(encoder.codecs), groups)
         self.encoder = encoder.only(self.names)
         self.level, self.dim = level_and_dim(encoder.schema.model, level)
-        self.vectors = compiled_vectors(model, encoder, self.names, self.level)
+        self.stored: StoredModel | None = None
+        if isinstance(model, StoredModel) and model.has_lookups(self.names):
+            self.stored = model
+        else:
+            self.vectors = compiled_vectors(model.full_model(), encoder, self.names, self.level)
         self.rows_per_batch = rows_per_batch
 
     def embed(self, rows: object, *, by_group: bool = False) -> Any:
@@ -103,22 +118,48 @@ class Embedder:
         self, source: object, kept_columns: Sequence[str] = (), max_bytes: int = STAGE_BYTES
     ) -> Iterator[EmbeddedRows]:
         """The rows of any table in batches, in their order; `stage` also holds the kept columns."""
-        for stage, entries in self.encoder.staged(source, kept_columns, max_bytes):
-            yield from self._batches_of_stage(stage, entries)
+        yield from self._batches_of_stages(self.encoder.staged(source, kept_columns, max_bytes))
 
-    def _batches_of_stage(self, stage: Stage, entries: Mapping[str, Entries]) -> Iterator[EmbeddedRows]:
-        inputs = {name: np.ascontiguousarray(dense(entries[name])) for name in entries}  # [rows, width] each
-        for rows in blocks(stage.rows, self.rows_per_batch):
-            row_vectors, group_vectors = self.vectors(
-                {name: tf.constant(array[rows]) for name, array in inputs.items()}
-            )
-            yield EmbeddedRows(
-                stage=stage,
-                rows=rows,
-                row_vectors=row_vectors.numpy(),
-                group_vectors={name: vectors.numpy() for name, vectors in group_vectors.items()},
-                present={name: entries[name].present[rows] for name in entries},
-            )
+    def _batches_of_stages(self, stages: Iterator[tuple[Stage, dict[str, Entries]]]) -> Iterator[EmbeddedRows]:
+        with self._vectors_of_inputs() as vectors_of_inputs:
+            for stage, entries in stages:
+                inputs = {name: np.ascontiguousarray(dense(entries[name])) for name in entries}  # [rows, width] each
+                vectors_of_rows = vectors_of_inputs(inputs)
+                for rows in blocks(stage.rows, self.rows_per_batch):
+                    present = {name: entries[name].present[rows] for name in entries}
+                    yield EmbeddedRows(stage, rows, *vectors_of_rows(rows), present)
+                del vectors_of_rows  # with the keys of this stage, before those of the next are read
+
+    @contextmanager
+    def _vectors_of_inputs(self) -> Iterator[Callable[[Mapping[str, Array]], VectorsOfRows]]:
+        """A function from the entries of a stage to one that gives the vectors of some of its rows."""
+        if self.stored is None:
+            yield self._by_tensorflow
+            return
+        levels = self.encoder.schema.model.levels
+        with self.stored.lookup_sums() as lookup_sums:
+
+            def vectors_of_inputs(inputs: Mapping[str, Array]) -> VectorsOfRows:
+                sums_of_rows = lookup_sums(inputs)
+
+                def vectors_of_rows(rows: slice) -> tuple[Floats, Mapping[str, Floats]]:
+                    sums = sums_of_rows(rows)
+                    vectors = {name: vectors_in_space(sums[name], self.level, levels) for name in self.names}
+                    return np.sum(list(vectors.values()), axis=0), vectors
+
+                return vectors_of_rows
+
+            yield vectors_of_inputs
+
+    def _by_tensorflow(self, inputs: Mapping[str, Array]) -> VectorsOfRows:
+        import tensorflow as tf
+
+        def vectors_of_rows(rows: slice) -> tuple[Floats, Mapping[str, Floats]]:
+            tensors = {name: tf.constant(array[rows]) for name, array in inputs.items()}
+            row_vectors, group_vectors = self.vectors(tensors)
+            return row_vectors.numpy(), {name: vectors.numpy() for name, vectors in group_vectors.items()}
+
+        return vectors_of_rows
 
     # --- files ------------------------------------------------------------------------------------------------------
 
@@ -161,8 +202,7 @@ class Embedder:
         return total
 
     def _batches_of_prefetched_stages(self, table: Table, kept_columns: Sequence[str]) -> Iterator[EmbeddedRows]:
-        for stage, entries in prefetched(self.encoder.staged(table, kept_columns, STAGE_BYTES)):
-            yield from self._batches_of_stage(stage, entries)
+        yield from self._batches_of_stages(prefetched(self.encoder.staged(table, kept_columns, STAGE_BYTES)))
 
     def _file_schema(self, id_types: Sequence[pa.DataType]) -> pa.Schema:
         """The columns, with what they are in the file's metadata."""
@@ -194,6 +234,8 @@ class Embedder:
 
 def compiled_vectors(model: Feat2Vec, encoder: Encoder, groups: Sequence[str], level: int) -> Any:
     """A function from {group: entries [rows, width]} to the rows' vectors [rows, dim] and {group: vectors}."""
+    import tensorflow as tf
+
     specs = {name: entries_spec(encoder, name) for name in groups}
 
     @tf.function(input_signature=[specs])  # type: ignore[untyped-decorator]
@@ -209,6 +251,8 @@ def compiled_vectors(model: Feat2Vec, encoder: Encoder, groups: Sequence[str], l
 
 def entries_spec(encoder: Encoder, group: str) -> tf.TensorSpec:
     """The shape and type of a group's entries: bags of new rows may be wider than those of training."""
+    import tensorflow as tf
+
     codec = encoder.codecs[group]
     return tf.TensorSpec([None, codec.width if codec.dtype == np.float32 else None], codec.dtype)
 

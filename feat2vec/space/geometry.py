@@ -29,7 +29,6 @@ from feat2vec.schema.extractor_options import ItemsSpec
 if TYPE_CHECKING:
     from feat2vec.model.keras_model import Feat2Vec
     from feat2vec.model.model_file import StoredModel
-    from feat2vec.model.pair_scores import Level
 
 Model: TypeAlias = "Feat2Vec | StoredModel"  # in memory, or in its file
 Floats = npt.NDArray[np.float32]
@@ -180,30 +179,47 @@ def known(encoder: Encoder, group: str, entries: Array) -> npt.NDArray[np.bool_]
     return is_seen
 
 
-def extract(model: Feat2Vec, entries: Mapping[str, Array]) -> Queries:
-    """The sums over groups of the vectors of their entries [rows, width]."""
-    import tensorflow as tf
+def extract(model: Model, entries: Mapping[str, Array]) -> Queries:
+    """The sums over groups of the vectors of their entries [rows, width].
+
+    Of a model in its file these are lookups, whose vectors are computed without TensorFlow.
+    """
+    from feat2vec.model.model_file import StoredModel
 
     truncate = model.schema.model.levels.nested
     total: Queries | None = None
-    for name, rows in entries.items():
-        levels = model.vectors(name, tf.convert_to_tensor(np.ascontiguousarray(rows))).levels
-        group_queries = _queries_of(levels, truncate=truncate)
+    if isinstance(model, StoredModel):
+        with model.lookup_sums() as lookup_sums:
+            sums = lookup_sums(entries)(slice(None))
+        groups = [_queries_of(sums[name].free, sums[name].dependent, truncate=truncate) for name in entries]
+    else:
+        groups = [_queries_of_tensors(model, name, rows) for name, rows in entries.items()]
+    for group_queries in groups:
         total = group_queries if total is None else total.plus(group_queries)
     if total is None:
         raise ValueError("a query needs a group")
     return total
 
 
-def _queries_of(levels: Sequence[Level], *, truncate: bool) -> Queries:
-    """A group's vectors as NumPy arrays; with truncation every part is free."""
-    free, dependent = [], []
-    for level in levels:
-        free_part = level.free.numpy()
-        dependent_part = np.zeros_like(free_part) if level.dependent is None else level.dependent.numpy()
-        free.append(free_part + dependent_part if truncate else free_part)
-        dependent.append(np.zeros_like(free_part) if truncate else dependent_part)
-    return Queries(free, dependent)
+def _queries_of_tensors(model: Feat2Vec, group: str, entries: Array) -> Queries:
+    """A group's vectors by TensorFlow."""
+    import tensorflow as tf
+
+    levels = model.vectors(group, tf.convert_to_tensor(np.ascontiguousarray(entries))).levels
+    free = [level.free.numpy() for level in levels]
+    dependent = [
+        np.zeros_like(part) if level.dependent is None else level.dependent.numpy()
+        for part, level in zip(free, levels, strict=True)
+    ]
+    return _queries_of(free, dependent, truncate=model.schema.model.levels.nested)
+
+
+def _queries_of(free: list[Floats], dependent: list[Floats], *, truncate: bool) -> Queries:
+    """Parts of vectors as queries; with truncation every part is free."""
+    if not truncate:
+        return Queries(free, dependent)
+    whole = [free_part + dependent_part for free_part, dependent_part in zip(free, dependent, strict=True)]
+    return Queries(whole, [np.zeros_like(part) for part in whole])
 
 
 def similarities(queries: Queries, values: Candidates, similarity: VectorSimilarity) -> Floats:

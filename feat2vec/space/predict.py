@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import tensorflow as tf
 
+from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
-from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.pair_scores import Tensor
+from feat2vec.model.lookup_arrays import fm_scores
+from feat2vec.model.model_file import StoredModel
 from feat2vec.space.embed import STAGE_BYTES, entries_spec
-from feat2vec.space.geometry import ROWS_PER_BATCH, Floats, blocks, dense
+from feat2vec.space.geometry import ROWS_PER_BATCH, Floats, Model, blocks, dense
 from feat2vec.space.groups_and_levels import ID
 from feat2vec.space.parquet_writer import parquet_writer
 from feat2vec.space.prefetch import prefetched
 from feat2vec.table.table import Stage, open_table
 from feat2vec.writing import file_place, refuse_inputs_inside
+
+if TYPE_CHECKING:
+    from feat2vec.model.keras_model import Feat2Vec
+    from feat2vec.model.pair_scores import Tensor
+
+ScoresOfRows: TypeAlias = Callable[[slice], Floats]  # from some of the rows of a stage to their scores
 
 
 class ScoredRows(NamedTuple):
@@ -35,9 +42,11 @@ class ScoredRows(NamedTuple):
 class Predictor:
     """Scores of rows, by a function that is compiled once.
 
+    Scores of lookups, without classes and a head, are computed without TensorFlow if the model stays in its file.
+
     Args:
         encoder: The run's encoder, for rows.
-        model: The run's model, for scores.
+        model: The run's model, for scores: in memory, or in its file.
         level: p stands for the submodel B_{1,p}, a factorization machine of rank D_p; None is the whole model.
 
     Raises:
@@ -48,17 +57,23 @@ class Predictor:
 
     """
 
-    def __init__(self, encoder: Encoder, model: Feat2Vec, level: int | None = None) -> None:
+    def __init__(self, encoder: Encoder, model: Model, level: int | None = None) -> None:
         self.encoder, self.objective = encoder, model.schema.objective
         levels, submodels = model.schema.model.levels, model.schema.model.levels.submodels
         if level is not None and not (levels.has(level) and level <= submodels):
             there = f"the levels are 1 to {submodels}" if submodels > 1 else "this model has one level"
             raise UserError(f"--level: there is no level {level!r}; {there}")
-        submodel = -1 if level is None or submodels == 1 else level - 1
-        self.scores = self._compiled_scores(model, submodel)
+        self.submodel = len(levels) if level is None or submodels == 1 else level  # counted from 1
+        self.stored: StoredModel | None = None
+        if isinstance(model, StoredModel) and model.has_scores():
+            self.stored = model
+        else:
+            self.scores = self._compiled_scores(model.full_model(), self.submodel - 1)
 
     def _compiled_scores(self, model: Feat2Vec, submodel: int) -> Any:
         """A function from {group: entries [rows, width]} to scores [rows] or [rows, classes]."""
+        import tensorflow as tf
+
         specs = {name: entries_spec(self.encoder, name) for name in self.encoder.codecs}
 
         @tf.function(input_signature=[specs])  # type: ignore[untyped-decorator]
@@ -69,11 +84,38 @@ class Predictor:
 
     def batches(self, source: object, kept_columns: tuple[str, ...] = ()) -> Iterator[ScoredRows]:
         """The rows of any table in batches, in their order; `stage` also holds the kept columns."""
-        for stage, entries in prefetched(self.encoder.staged(source, kept_columns, STAGE_BYTES)):
-            inputs = {name: np.ascontiguousarray(dense(entries[name])) for name in entries}
-            for rows in blocks(stage.rows, ROWS_PER_BATCH):
-                scores = self.scores({name: tf.constant(array[rows]) for name, array in inputs.items()})
-                yield ScoredRows(stage, rows, scores.numpy())
+        with self._scores_of_inputs() as scores_of_inputs:
+            for stage, entries in prefetched(self.encoder.staged(source, kept_columns, STAGE_BYTES)):
+                inputs = {name: np.ascontiguousarray(dense(entries[name])) for name in entries}  # [rows, width] each
+                scores_of_rows = scores_of_inputs(inputs)
+                for rows in blocks(stage.rows, ROWS_PER_BATCH):
+                    yield ScoredRows(stage, rows, scores_of_rows(rows))
+                del scores_of_rows  # with the keys of this stage, before those of the next are read
+
+    @contextmanager
+    def _scores_of_inputs(self) -> Iterator[Callable[[Mapping[str, Array]], ScoresOfRows]]:
+        """A function from the entries of a stage to one that gives the scores of some of its rows."""
+        if self.stored is None:
+            yield self._by_tensorflow
+            return
+        schema, bias = self.encoder.schema, self.stored.bias_value()
+        nested = schema.model.levels.nested
+        with self.stored.lookup_sums() as lookup_sums:
+
+            def scores_of_inputs(inputs: Mapping[str, Array]) -> ScoresOfRows:
+                sums_of_rows = lookup_sums(inputs)
+                return lambda rows: fm_scores(sums_of_rows(rows), schema.partners, bias, self.submodel, nested=nested)
+
+            yield scores_of_inputs
+
+    def _by_tensorflow(self, inputs: Mapping[str, Array]) -> ScoresOfRows:
+        import tensorflow as tf
+
+        def scores_of_rows(rows: slice) -> Floats:
+            scores: Floats = self.scores({name: tf.constant(array[rows]) for name, array in inputs.items()}).numpy()
+            return scores
+
+        return scores_of_rows
 
     def predict(self, source: object) -> dict[str, Any]:
         """What the scores of the rows of any table mean: the columns of the file that `write` writes, by name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -82,7 +82,25 @@ class TrainedRun:
     def vector_source(self) -> Feat2Vec | StoredModel:
         """What vectors are read from: the model if it is in memory, else its file, read only as far as needed."""
         is_in_memory = "model" in self.__dict__  # where `cached_property` keeps it
-        return self.model if is_in_memory else self._stored_model
+        return self.model if is_in_memory or self.in_training is not None else self._stored_model
+
+    def reads_lookups(self, groups: Iterable[str] | None = None) -> bool:
+        """Whether vectors of rows of these groups, or of all, are computed from the model's file without TensorFlow."""
+        source = self.vector_source
+        return isinstance(source, StoredModel) and source.has_lookups(source.groups if groups is None else groups)
+
+    def reads_scores(self) -> bool:
+        """Whether scores of rows are computed from the model's file without TensorFlow."""
+        source = self.vector_source
+        return isinstance(source, StoredModel) and source.has_scores()
+
+    def model_for_scores(self) -> Feat2Vec | StoredModel:
+        """What computes scores of rows: the model's file where it is enough, else the model."""
+        return self.vector_source if self.reads_scores() else self.model
+
+    def model_for_rows(self, groups: Iterable[str] | None = None) -> Feat2Vec | StoredModel:
+        """What computes vectors of rows: the model's file where it is enough for these groups, else the model."""
+        return self.vector_source if self.reads_lookups(groups) else self.model
 
     @cached_property
     def _stored_model(self) -> StoredModel:

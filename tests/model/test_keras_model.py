@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+import feat2vec
 from feat2vec.encode.encoder import Encoded
 from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
@@ -199,3 +200,23 @@ def test_a_saved_model_runs_no_code_of_the_users(tmp_path: Path) -> None:
     config = {"schema": dump_document(schema), "shapes": {"a": [1, [3], False], "b": [1, [3], False]}, "classes": 0}
     with pytest.raises(Exception, match="would run the code of 'evil'"):
         Feat2Vec.from_config(config)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux says what is resident")
+def test_what_is_learnt_from_rows_leaves_their_files_out_of_memory() -> None:
+    rows = pa.table({"a": [f"a{i}" for i in range(20_000)], "b": [f"b{i % 9_000}" for i in range(20_000)]})
+    groups = {"a": {"column": "a", "extractor": "lookup"}, "b": {"column": "b", "extractor": "lookup"}}
+    rows_of_file = feat2vec.fit({"version": 1, "model": {"dim": 2}, "groups": groups}, rows)
+    mapped = [array for values in rows_of_file.values.values() for array in (values.entries, values.counts)]
+    assert all(int(array.sum()) > 0 for array in mapped)  # each of their pages was read
+    names = [str(array.filename) for array in mapped if isinstance(array, np.memmap)]
+    assert len(names) == len(mapped)
+    assert min(_resident(name) for name in names) > 0
+    Feat2Vec.from_encoder(rows_of_file.encoder).learn_from(rows_of_file)
+    assert [_resident(name) for name in names] == [0] * len(names)
+
+
+def _resident(path: str) -> int:
+    """Kilobytes of a mapped file that are in this process' memory."""
+    _, *mapping = Path("/proc/self/smaps").read_text().partition(f"{path}\n")
+    return int("".join(mapping).split("Rss:")[1].split()[0])

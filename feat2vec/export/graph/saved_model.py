@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import errno
+import gc
 import keyword
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,11 +20,17 @@ import tensorflow as tf
 from feat2vec.export.format_base import ExportRequest, GroupFacts
 from feat2vec.export.graph.readers import InputColumn, Reader, reader_of
 from feat2vec.model.large_variables import tables_aside
+from feat2vec.model.model_file import StoredModel
+from feat2vec.model.optimizers.base import Variable
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.space.groups_and_levels import ROW
 from feat2vec.space.keras_models import input_names, keras_encoder
 from feat2vec.terminal import printable
+from feat2vec.training.memory_estimate import release_memory
+from feat2vec.writing import scratch_folder
 
+VARIABLES = Path("variables/variables")  # the name of the checkpoint's files, in the folder
+SCRATCH = ".saved_model"
 SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
 
@@ -36,6 +46,8 @@ def write_saved_model(folder: Path, request: ExportRequest, *, max_key_bytes: in
     """Write the model into a folder.
 
     Its one signature takes a tensor for each column of each group, and gives a vector for each group and their sum.
+    TensorFlow holds all that it saves. So lookups' tables that are in the model's file are added to the checkpoint
+    afterwards, one at a time.
 
     Args:
         folder: Where the model is written.
@@ -46,6 +58,30 @@ def write_saved_model(folder: Path, request: ExportRequest, *, max_key_bytes: in
         For each group, the tensors that it takes and the name of the one that it gives.
 
     """
+    with scratch_folder(folder, SCRATCH) as scratch:
+        graph = scratch / "graph"
+        facts, tables = _write_without_tables(graph, request, max_key_bytes=max_key_bytes)
+        gc.collect()  # the module and its functions refer to each other
+        release_memory()
+        shutil.copytree(graph, folder, ignore=shutil.ignore_patterns(VARIABLES.parent.name), dirs_exist_ok=True)
+        (folder / VARIABLES.parent).mkdir()
+        with _errors_of_tensorflow():
+            parts = [graph / VARIABLES]
+            for i, (key, read) in enumerate(tables.items()):
+                parts.append(scratch / f"table{i}")
+                tf.raw_ops.SaveV2(prefix=str(parts[-1]), tensor_names=[key], shape_and_slices=[""], tensors=[read()])
+            tf.raw_ops.MergeV2Checkpoints(
+                checkpoint_prefixes=[str(part) for part in parts],
+                destination_prefix=str(folder / VARIABLES),
+                delete_old_dirs=False,
+            )
+    return facts
+
+
+def _write_without_tables(
+    folder: Path, request: ExportRequest, *, max_key_bytes: int
+) -> tuple[dict[str, GroupFacts], dict[str, Callable[[], Tensor]]]:
+    """Write a SavedModel; returns facts about groups, and what reads the tables that its checkpoint lacks, by key."""
     encoder, groups = request.run.fitted, list(request.groups)
     with tables_aside():  # hash tables, which nothing here looks into, stay empty
         readers = {
@@ -55,7 +91,10 @@ def write_saved_model(folder: Path, request: ExportRequest, *, max_key_bytes: in
     inputs = _signature_inputs(readers)
     _, *output_names = distinct_names([ROW, *groups])
     outputs = dict(zip(groups, output_names, strict=True))
-    keras_model = keras_encoder(request.run.vector_source.full_model(), groups=groups, level=request.level, copy=False)
+    source = request.run.vector_source
+    stored = [name for name in groups if isinstance(source, StoredModel) and source.has_lookups([name])]
+    model = source.model_without_tables(stored) if isinstance(source, StoredModel) else source
+    keras_model = keras_encoder(model, groups=groups, level=request.level, copy=False)
     layer = keras_model.get_layer("vectors")
     layer_names = dict(zip(groups, input_names(groups), strict=True))  # the groups' names inside the layer
 
@@ -78,8 +117,25 @@ def write_saved_model(folder: Path, request: ExportRequest, *, max_key_bytes: in
     for name, _, column in inputs:
         specs[name] = tf.TensorSpec(column.shape, tf.as_dtype(column.dtype), name)
     module.vectors = tf.function(vectors, autograph=False).get_concrete_function(**specs)
+    tables: dict[str, Callable[[], Tensor]] = {}
+    for name in stored:
+        assert isinstance(source, StoredModel)
+        for level, table in enumerate(layer.extractors[groups.index(name)].tables):
+            tables[_checkpoint_key(layer.weights, table)] = partial(source.table, name, level)
+            table.value.is_initialized = _no  # TensorFlow leaves the value of such a variable out of the checkpoint
     save(module, folder)
-    return _group_facts(inputs, outputs)
+    return _group_facts(inputs, outputs), tables
+
+
+def _no(name: str | None = None) -> bool:
+    del name
+    return False
+
+
+def _checkpoint_key(weights: Sequence[Variable], variable: Variable) -> str:
+    """The key of one of a module's `weights` in the checkpoint of a SavedModel."""
+    (place,) = [i for i, weight in enumerate(weights) if weight is variable]
+    return f"weights/{place}/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def _signature_inputs(readers: Mapping[str, Reader]) -> list[SignatureInput]:
@@ -111,21 +167,26 @@ def _group_facts(inputs: Iterable[SignatureInput], outputs: Mapping[str, str]) -
 
 
 def save(module: tf.Module, folder: Path) -> None:
-    """Write a module whose `vectors` is the signature.
-
-    TensorFlow prints what it does on standard error, and has errors of its own for a full disk: both are changed here.
-    """
+    """Write a module whose `vectors` is the signature; TensorFlow prints what it does, which is dropped here."""
     logger = logging.getLogger("tensorflow")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        tf.saved_model.save(module, str(folder), signatures={SIGNATURE: module.vectors})
+        with _errors_of_tensorflow():
+            tf.saved_model.save(module, str(folder), signatures={SIGNATURE: module.vectors})
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def _errors_of_tensorflow() -> Iterator[None]:
+    """Raise an `OSError` in place of TensorFlow's own errors, such as that of a full disk."""
+    try:
+        yield
     except tf.errors.ResourceExhaustedError as error:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
     except tf.errors.OpError as error:
         raise OSError(errno.EIO, f"TensorFlow cannot write the model ({printable(error.message)})") from error
-    finally:
-        logger.setLevel(level)
 
 
 def unit_length(vectors: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import weakref
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import tensorflow as tf
 
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.export.export import export
 from feat2vec.export.formats.saved_model import SavedModel
 from feat2vec.export.graph.saved_model import SIGNATURE, distinct_names
+from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.model.model_file import StoredModel
 from feat2vec.run import train
+from feat2vec.training.run_folder import write_run
 
 PARTS = ["year", "quarter", "month", "day", "weekday", "hour"]
 TEXTS = [
@@ -223,3 +228,32 @@ def test_too_many_keys_for_a_graph(run: feat2vec.Run, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^the group 'who' has .* GB of keys, more than a saved model holds; export"):
         export(run, SavedModel(max_key_bytes=10), tmp_path / "model")
     assert not list(tmp_path.iterdir())
+
+
+def test_tables_that_are_in_a_file_are_held_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.table({name: [f"{name}{i % 30 if i % 3 else 0}" for i in range(200)] for name in ("a", "b")})
+    groups = {name: {"column": name, "extractor": "lookup"} for name in ("a", "b")}
+    schema = {"version": 1, "model": {"ranks": [2, 8], "bias": True}, "groups": groups}
+    write_run(tmp_path / "run", Feat2Vec.from_encoder(feat2vec.fit(schema, rows).encoder), {}, [], {})
+    tables: list[weakref.ref[Any]] = []
+    read_table = StoredModel.table
+
+    def table(model: StoredModel, group: str, level: int) -> Any:
+        assert not [reference for reference in tables if reference() is not None]
+        tensor = read_table(model, group, level)
+        tables.append(weakref.ref(tensor))
+        return tensor
+
+    monkeypatch.setattr(StoredModel, "table", table)
+    monkeypatch.delattr(StoredModel, "full_model")
+    export(feat2vec.load(tmp_path / "run"), SavedModel(), tmp_path / "model", level=2)
+    assert len(tables) == 4
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    inputs = {name: tf.constant(rows[name].to_pylist()) for name in ("a", "b")}
+    vectors = loaded.signatures[SIGNATURE](**inputs)
+    run = feat2vec.load(tmp_path / "run")
+    _ = run.model
+    for name, expected in run.embed(rows, level=2, by_group=True).items():
+        np.testing.assert_allclose(vectors[name], expected, rtol=1e-6)
+    names = sorted(path.name for path in (tmp_path / "model").iterdir())
+    assert names == [".feat2vec", "assets", "fingerprint.pb", "manifest.json", "saved_model.pb", "variables"]
