@@ -95,12 +95,28 @@ class Feat2Vec(LossModel):
         super().compile(optimizer=optimizer, **{**kwargs, "jit_compile": False})
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
-        """Compile as the saved model was, and make room for its optimizer's slots."""
+        """Compile as the saved model was, and make room for its optimizer's slots.
+
+        Args:
+            config: What `get_compile_config` returned.
+
+        """
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
     def fit(self, x: Any = None, y: Any = None, *, shuffle: bool = False, **kwargs: Any) -> keras.callbacks.History:
-        """As that of Keras; batches are not shuffled here, as `dataset` shuffles rows."""
+        """Train as `keras.Model.fit` does, without shuffling batches, as `dataset` shuffles rows.
+
+        Args:
+            x: What `dataset` returns.
+            y: None, as the dataset holds the targets.
+            shuffle: Whether Keras shuffles. It has no effect on a dataset.
+            **kwargs: The other arguments of `keras.Model.fit`.
+
+        Returns:
+            The loss of each epoch, as Keras' `History`.
+
+        """
         return super().fit(x, y, shuffle=shuffle, **kwargs)
 
     @property
@@ -109,7 +125,15 @@ class Feat2Vec(LossModel):
         return [self.loss_tracker]
 
     def train_step(self, data: Any) -> dict[str, Tensor]:
-        """Update the weights by a batch; returns the mean loss of the epoch."""
+        """Update the weights by a batch.
+
+        Args:
+            data: A batch of `dataset`.
+
+        Returns:
+            The mean loss of the epoch until now, as `{"loss": loss}`.
+
+        """
         inputs, truth, weights = keras.utils.unpack_x_y_sample_weight(data)
         loss, gradients = self.loss_and_gradients(inputs, truth, weights, self.step_seed(SeedOf.NOISE))
         if self.schema.training.l2 and self.schema.training.l2_over == "tables":  # every row has a gradient
@@ -133,7 +157,15 @@ class Feat2Vec(LossModel):
         return True
 
     def test_step(self, data: Any) -> dict[str, Tensor]:
-        """Add the loss of a batch; returns the mean loss. Each validation has the same negatives."""
+        """Measure the loss of a batch. Each validation has the same negatives.
+
+        Args:
+            data: A batch of `dataset`.
+
+        Returns:
+            The mean loss of the validation until now, as `{"loss": loss}`.
+
+        """
         inputs, truth, weights = keras.utils.unpack_x_y_sample_weight(data)
         seed = self.step_seed(SeedOf.VALIDATION, self._batches_seen)
         self._batches_seen.assign_add(1)

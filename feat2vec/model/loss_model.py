@@ -213,6 +213,9 @@ class LossModel(ScoreModel):
             seed: Two integers, which decide what is dropped.
             training: Whether the loss is to learn from.
 
+        Returns:
+            The loss, a scalar, and the vectors of each group.
+
         """
         units = require(self.noise).units
         negative_values: dict[int, Tensor] = {}
@@ -259,7 +262,18 @@ class LossModel(ScoreModel):
     def loss_and_gradients(
         self, inputs: Inputs, truth: Truth, weights: Tensor | None, seed: Tensor
     ) -> tuple[Tensor, Gradients]:
-        """The loss of a batch, and the gradients of the variables that it depends on."""
+        """The loss of a batch, and the gradients of the variables that it depends on.
+
+        Args:
+            inputs: Entries as `step_loss` takes them.
+            truth: Targets or value ids as `step_loss` takes them.
+            weights: What the losses of the rows are multiplied by, [batch].
+            seed: Two integers, which decide the negatives and what is dropped.
+
+        Returns:
+            The loss, a scalar, and pairs of a gradient and its variable.
+
+        """
         if ENTRIES in inputs:
             return self._many_groups_gradients(inputs[ENTRIES], truth, weights, seed)
         with tf.GradientTape() as tape:
@@ -329,7 +343,15 @@ class LossModel(ScoreModel):
         return loss, pairs
 
     def can_join(self, tables: Sequence[tf.Variable]) -> bool:
-        """Whether a step can read the entries of these value tables as one array."""
+        """Whether a step can read the entries of these value tables as one array.
+
+        Args:
+            tables: The value table of each group.
+
+        Returns:
+            True if there are many lookups, and entries are single ids.
+
+        """
         return self.has_many and all(table.shape[1] == 1 for table in tables)
 
 

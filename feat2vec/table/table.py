@@ -51,7 +51,15 @@ class Batch:
     first_row: int
 
     def row(self, i: int) -> str:
-        """Say where row `i` of the batch is; the first row of a source is row 1, and a header is no row."""
+        """Say where a row of the batch is, for messages.
+
+        Args:
+            i: the row, from 0.
+
+        Returns:
+            The source and the number of the row in it. The first row of a source is row 1, and a header is no row.
+
+        """
         return f"{self.source}: row {self.first_row + i + 1}"
 
 
@@ -67,6 +75,11 @@ class Table:
     with or without a time zone, decimals that neither int64 nor float64 holds, null, list<any of these> and
     fixed_size_list<float32 or float64>. A column of another type (struct, map, duration, ...) keeps its type, and
     reading it raises a UserError.
+
+    Args:
+        name: what the table is called in messages.
+        parts: its files or objects, with the same columns.
+        typed: whether columns have types; in a CSV file all values are text.
 
     Example:
         >>> table = open_table(pa.table({"title": ["Eve", "Kes"], "length": pa.array([112, 110], pa.int16())}))

@@ -51,7 +51,15 @@ class TrainedRun:
 
     @classmethod
     def of_model(cls, model: Feat2Vec) -> Self:
-        """A model that no folder holds, such as one in training, to be measured as a run is."""
+        """A model that no folder holds, such as one in training, to be measured as a run is.
+
+        Args:
+            model: The model, with its encoder.
+
+        Returns:
+            A run without a folder.
+
+        """
         return cls(Path(), {}, {}, in_training=model)
 
     @cached_property

@@ -112,6 +112,12 @@ def distinct(ids: tf.Tensor) -> tf.Tensor:
     It used to mark ids that do not repeat. `read_rows` does so now; `tf.gather(table, distinct(ids))` gives the same
     numbers, a little slower.
 
+    Args:
+        ids: integers [n], no two of them the same.
+
+    Returns:
+        The same integers.
+
     Example:
         >>> distinct(tf.constant([2, 0])).numpy()
         array([2, 0], dtype=int32)
@@ -328,7 +334,18 @@ class RowSparse(keras.optimizers.Optimizer):
         return pairs
 
     def index(self, variable: Variable) -> int:
-        """Return the place of a variable in the flat list that the optimizer was built on."""
+        """Return the place of a variable in the flat list that the optimizer was built on.
+
+        Args:
+            variable: a variable, or a shard of one.
+
+        Returns:
+            Its place, from 0.
+
+        Raises:
+            ValueError: if the optimizer was not built on the variable.
+
+        """
         try:
             return int(self._get_variable_index(variable))
         except KeyError:
