@@ -38,6 +38,14 @@ def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) 
     Raises:
         UserError: The row cannot be read, or holds none of the groups' columns.
 
+    Returns:
+        The entry of each group, [1, width].
+
+    Example:
+        >>> row = feat2vec.explain.row_of(run.fitted, films, index=2)
+        >>> {name: entry.shape for name, entry in row.items()}
+        {'director': (1, 1), 'genre': (1, 1), 'year': (1, 1)}
+
     """
     row_option, index_option = ("--to", "--to-index") if to else ("--row", "--index")
     if isinstance(rows, Mapping):
@@ -216,6 +224,11 @@ def explain(
     Raises:
         UserError: A row cannot be read, or an argument is not for this model.
 
+    Example:
+        >>> similarity = feat2vec.explain.explain(run.model, run.fitted, films, index=1, to_index=2)
+        >>> similarity.what, len(similarity.parts)
+        ('similarity', 9)
+
     """
     row = row_of(encoder, rows, index)
     if to is None and to_index is None:
@@ -229,7 +242,27 @@ def explain(
 
 
 def explain_score(model: Feat2Vec, encoder: Encoder, row: Row, class_name: str | None = None) -> Explanation:
-    """A row's score, `model.call`, as the sum of its parts."""
+    """A row's score, `model.call`, as the sum of its parts.
+
+    Args:
+        model: A trained model.
+        encoder: Its encoder.
+        row: The entries of the row, as `row_of` returns them.
+        class_name: The class of a softmax whose score is explained; by default the likeliest.
+
+    Returns:
+        The parts, the largest first, and what the row holds.
+
+    Raises:
+        UserError: The model has no such class, or no classes.
+
+    Example:
+        >>> row = feat2vec.explain.row_of(run.fitted, {"director": "Tati", "genre": "comedy"})
+        >>> score = feat2vec.explain.explain_score(run.model, run.fitted, row)
+        >>> [part.name for part in score.parts], score.rows[0]["year"]
+        (['director x genre'], None)
+
+    """
     inputs = {name: tf.constant(np.ascontiguousarray(row[name])) for name in model.groups}
     extracted = model.extract(inputs)
     scores = model.call(inputs).numpy()[0]
@@ -251,7 +284,27 @@ def explain_score(model: Feat2Vec, encoder: Encoder, row: Row, class_name: str |
 def explain_similarity(
     model: Feat2Vec, encoder: Encoder, row: Row, other_row: Row, level: int | None = None
 ) -> Explanation:
-    """The cosine of two rows' vectors as the sum over pairs of a group of the one and a group of the other."""
+    """The cosine of two rows' vectors as the sum over pairs of a group of the one row and a group of the other row.
+
+    Args:
+        model: A trained model.
+        encoder: Its encoder.
+        row: The entries of a row, as `row_of` returns them.
+        other_row: The entries of the row to compare with.
+        level: In a model with `ranks`, the level of the vectors.
+
+    Returns:
+        The parts, the largest first, and what the rows hold.
+
+    Raises:
+        UserError: There is no such level.
+
+    Example:
+        >>> row = feat2vec.explain.row_of(run.fitted, {"director": "Ozu"})
+        >>> round(feat2vec.explain.explain_similarity(run.model, run.fitted, row, row).total, 3)
+        1.0
+
+    """
     level, _ = level_and_dim(encoder.schema.model, level)
     cosine, parts = similarity_parts(model, row, other_row, level)
     texts = [row_texts(encoder, row), row_texts(encoder, other_row)]
