@@ -95,9 +95,9 @@ def listed(words: Iterable[str]) -> str:
     >>> listed(f"column {i}" for i in range(10_000)).endswith("column 6, column 7, ... (10,000 in all)")
     True
     """
-    every = list(words)
-    shown = [shortened(word, LONGEST_LISTED) for word in every[:MOST_LISTED]]
-    return ", ".join(shown) + (f", ... ({len(every):,} in all)" if len(every) > MOST_LISTED else "")
+    all_words = list(words)
+    shown = [shortened(word, LONGEST_LISTED) for word in all_words[:MOST_LISTED]]
+    return ", ".join(shown) + (f", ... ({len(all_words):,} in all)" if len(all_words) > MOST_LISTED else "")
 
 
 def suggest(word: object, known: Iterable[str]) -> str:

@@ -107,7 +107,7 @@ def score_parts(model: Feat2Vec, extracted: Sequence[Extracted]) -> Iterator[Con
             linear = float(group.linear[0])
             if linear != 0:
                 yield Contribution("linear", (name,), linear)
-    vectors = {name: _LevelVectors.of(model, group) for name, group in zip(model.groups, extracted, strict=True)}
+    vectors = {name: _LevelVectors.of_group(model, group) for name, group in zip(model.groups, extracted, strict=True)}
     present = [name for name in model.groups if vectors[name].present]
     together = {name: names for names in model.schema.partners for name in names}  # these add up to one vector
     for name, other_name in combinations(present, 2):
@@ -124,7 +124,7 @@ def class_score_parts(
     truncate = model.schema.model.levels.nested
     top = len(class_vectors) - 1
     for name, group in zip(model.groups, extracted, strict=True):
-        vectors = _LevelVectors.of(model, group)
+        vectors = _LevelVectors.of_group(model, group)
         if not vectors.present:
             continue
         total = 0.0
@@ -144,7 +144,7 @@ class _LevelVectors(NamedTuple):
     dependent: list[Floats]
 
     @classmethod
-    def of(cls, model: Feat2Vec, extracted: Extracted) -> _LevelVectors:
+    def of_group(cls, model: Feat2Vec, extracted: Extracted) -> _LevelVectors:
         free, dependent = [], []
         for level in extracted.levels:
             level_free = level.free.numpy()[0].astype(np.float64)
@@ -162,10 +162,10 @@ class _LevelVectors(NamedTuple):
         """Whether the row has a value of the group."""
         return any(vector.any() for vector in (*self.free, *self.dependent))
 
-    def dot(self, other: _LevelVectors) -> float:
+    def dot(self, partner: _LevelVectors) -> float:
         """The sum over levels of f . f' + f . d' + d . f': two values meet at the lower of their levels."""
         total = 0.0
-        for f, d, other_f, other_d in zip(self.free, self.dependent, other.free, other.dependent, strict=True):
+        for f, d, other_f, other_d in zip(self.free, self.dependent, partner.free, partner.dependent, strict=True):
             total += float(f @ other_f + f @ other_d + d @ other_f)
         return total
 

@@ -360,9 +360,10 @@ class RowSparse(keras.optimizers.Optimizer):
         if self.clipnorm and self.clipnorm > 0:
             bounds = {}
             for number in dict.fromkeys(table_numbers):
-                shards = [value for value, of in zip(values, table_numbers, strict=True) if of == number]
+                shards = [values[i] for i, table_number in enumerate(table_numbers) if table_number == number]
                 bounds[number] = tf.maximum(_norm(shards), self.clipnorm)
-            return [value * self.clipnorm / bounds[of] for value, of in zip(values, table_numbers, strict=True)]
+            bound_of_value = [bounds[number] for number in table_numbers]
+            return [value * self.clipnorm / bound for value, bound in zip(values, bound_of_value, strict=True)]
         if self.global_clipnorm and self.global_clipnorm > 0:
             norm = _norm(values)
             # norm - norm: a norm that is not finite makes NaN, not zero
