@@ -225,7 +225,7 @@ class Feat2Vec(LossModel):
 
         """
         self.value_tables = [tf.Variable(table, trainable=False) for table in tables]
-        self.joined_values = join_values(self.value_tables) if self.can_join(self.value_tables) else None
+        self.joined_values = join_values(self.value_tables) if self.can_read_at_once(self.value_tables) else None
         self.joints = list(joints)
         self.noise = make_noise(self.schema, self.groups, self.params(), counts, self.joints, self.implicit)
         if self.schema.objective.has_offsets and not np.any(self.offsets.numpy()):
@@ -251,7 +251,7 @@ class Feat2Vec(LossModel):
         return self.batches(encoded, batch_size, shuffle).dataset()
 
     def batches(
-        self, encoded: Encoded, batch_size: int | None = None, shuffle: bool = True, *, together: bool = False
+        self, encoded: Encoded, batch_size: int | None = None, shuffle: bool = True, *, groups_at_once: bool = False
     ) -> Batches:
         """What `dataset` makes its batches of.
 
@@ -259,8 +259,8 @@ class Feat2Vec(LossModel):
             encoded: The rows.
             batch_size: The rows of a batch, at most; that of the schema by default.
             shuffle: Whether each epoch has another order.
-            together: Whether the entries of many groups (see `has_many`) are one array, which only `train_step`,
-                `test_step` and `step_loss` take.
+            groups_at_once: Whether a step reads many groups (see `has_many_groups`) at once: their entries are one
+                array, which only `train_step`, `test_step` and `step_loss` take.
 
         Returns:
             The batches of each epoch.
@@ -275,7 +275,7 @@ class Feat2Vec(LossModel):
         has_target, target = self.schema.target is not None, encoded.target
         if self.implicit is not None and target is None:
             target = np.ones(len(encoded), np.float32)
-        tables, starts = self._entry_tables(encoded, together)
+        tables, starts = self._entry_tables(encoded, groups_at_once)
         return Batches(
             encoded.rows,
             tables,
@@ -289,13 +289,13 @@ class Feat2Vec(LossModel):
             starts=starts,
         )
 
-    def _entry_tables(self, encoded: Encoded, together: bool) -> tuple[dict[str, tf.Variable], Ints | None]:
+    def _entry_tables(self, encoded: Encoded, groups_at_once: bool) -> tuple[dict[str, tf.Variable], Ints | None]:
         """What the entries of batches are gathered from: a table of each group, or one of all groups and its starts."""
         if self.noise is not None and encoded is self.training_rows:
             tables, joined = self.value_tables, self.joined_values
         else:
             tables, joined = [tf.Variable(table, trainable=False) for table in value_tables(encoded)], None
-        if together and self.can_join(tables):
+        if groups_at_once and self.can_read_at_once(tables):
             joined = joined or join_values(tables)
             return {ENTRIES: joined.entries}, joined.starts
         return dict(zip(self.groups, tables, strict=True)), None

@@ -138,7 +138,7 @@ class LossModel(ScoreModel):
         """The loss of a batch, a pure function of the model's weights.
 
         Args:
-            inputs: Entries [batch, width] by group, or those of all groups together; see `batches`.
+            inputs: Entries [batch, width] by group, or one array of all groups; see `batches`.
             truth: The targets [batch]; without a target value ids [batch, columns]; with implicit negatives both,
                 (value ids, targets).
             weights: What the losses of the rows are multiplied by, [batch].
@@ -284,7 +284,7 @@ class LossModel(ScoreModel):
     # --- many groups ------------------------------------------------------------------------------------------------
 
     @property
-    def has_many(self) -> bool:
+    def has_many_groups(self) -> bool:
         """Whether a step can read all groups at once: many plain lookups, of which only pairs are needed."""
         schema, noise = self.schema, self.schema.noise
         if self.head is not None or self.implicit is not None or schema.objective.has_classes:
@@ -342,7 +342,7 @@ class LossModel(ScoreModel):
         pairs += _with_gradient(dense_gradients, dense_variables)
         return loss, pairs
 
-    def can_join(self, tables: Sequence[tf.Variable]) -> bool:
+    def can_read_at_once(self, tables: Sequence[tf.Variable]) -> bool:
         """Whether a step can read the entries of these value tables as one array.
 
         Args:
@@ -352,7 +352,7 @@ class LossModel(ScoreModel):
             True if there are many lookups, and entries are single ids.
 
         """
-        return self.has_many and all(table.shape[1] == 1 for table in tables)
+        return self.has_many_groups and all(table.shape[1] == 1 for table in tables)
 
 
 def require(value: Required | None) -> Required:

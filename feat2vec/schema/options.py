@@ -162,7 +162,7 @@ class Noise(Spec):
     alpha_values: Annotated[float, Field(ge=0, le=10)] = 0.75  # the exponent of the values' counts in Q2
     negatives: Annotated[int, Field(ge=1, le=1_000_000)] = 5  # for each row; those that a batch shares, for each unit
     sharing: Literal["record", "batch"] = "record"  # whether a row has its own negatives, or a batch shares them
-    joint: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()  # groups that are replaced together
+    joint: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()  # groups that are replaced jointly
     # The groups that may be replaced; empty for all. With a number for each, Q1 is in proportion to these.
     targets: Targets = ()
 
