@@ -34,8 +34,8 @@ def pieces(variable: Variable, piece: int = BYTES_PER_PIECE) -> Iterator[tuple[s
         yield slice(None), resource.numpy()
         return
     for rows in row_slices(resource.shape, resource.dtype.as_numpy_dtype, piece):
-        taken = resource.sparse_read(tf.range(rows.start, rows.stop))
-        yield rows, np.asarray(memoryview(taken))
+        values = resource.sparse_read(tf.range(rows.start, rows.stop))
+        yield rows, np.asarray(memoryview(values))
 
 
 def assign_rows(variable: Variable, rows: slice, values: Array) -> None:

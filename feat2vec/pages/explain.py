@@ -76,8 +76,8 @@ def _table_of(encoder: Encoder, row: Mapping[str, object], row_option: str) -> p
         reason = f"{str(error).splitlines()[0]:.100}"
         raise UserError(f"{row_option}: a value is of no type that a table has ({reason})") from None
     if not any(column in group.columns for group in encoder.schema.groups.values() for column in values):
-        wanted = listed(column for group in encoder.schema.groups.values() for column in group.columns)
-        raise UserError(f"{row_option}: holds no value of the groups' columns: {wanted}")
+        wanted_columns = listed(column for group in encoder.schema.groups.values() for column in group.columns)
+        raise UserError(f"{row_option}: holds no value of the groups' columns: {wanted_columns}")
     return table
 
 

@@ -213,9 +213,9 @@ class Batches:
 
 def _take(array: Array, block: Block) -> Array:
     """The rows of a block; what was read of a memory-mapped array leaves memory."""
-    taken = np.concatenate([array[part] for part in block.slices])
+    rows = np.concatenate([array[part] for part in block.slices])
     release_pages(array)
-    return taken if block.order is None else taken[block.order]
+    return rows if block.order is None else rows[block.order]
 
 
 def _cut_block(batch_bounds: tf.Tensor, arrays: tuple[tf.Tensor, ...]) -> tf.data.Dataset:

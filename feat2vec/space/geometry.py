@@ -92,10 +92,10 @@ class Queries(NamedTuple):
         dependent = [part * np.float32(factor) for part, factor in zip(self.dependent, factors, strict=True)]
         return Queries(free, dependent)
 
-    def plus(self, more: Queries) -> Queries:
+    def plus(self, queries: Queries) -> Queries:
         """The sums of the vectors of these queries and of others."""
-        free = [a + b for a, b in zip(self.free, more.free, strict=True)]
-        dependent = [a + b for a, b in zip(self.dependent, more.dependent, strict=True)]
+        free = [a + b for a, b in zip(self.free, queries.free, strict=True)]
+        dependent = [a + b for a, b in zip(self.dependent, queries.dependent, strict=True)]
         return Queries(free, dependent)
 
     def towards(self, level: int) -> list[Floats]:

@@ -321,18 +321,18 @@ def stages(
 
     """
     most_rows = STAGE_ROWS if max_rows is None else max_rows
-    held: list[Batch] = []
-    held_bytes = held_rows = 0
+    stage_batches: list[Batch] = []
+    stage_bytes = stage_rows = 0
     for batch in table.batches(columns):
         data = batch.data
-        if held and (held_bytes + data.nbytes > max_bytes or held_rows + data.num_rows > most_rows):
-            yield Stage(table, held)
-            held, held_bytes, held_rows = [], 0, 0
-        held.append(batch)
-        held_bytes += data.nbytes
-        held_rows += data.num_rows
-    if held:
-        yield Stage(table, held)
+        if stage_batches and (stage_bytes + data.nbytes > max_bytes or stage_rows + data.num_rows > most_rows):
+            yield Stage(table, stage_batches)
+            stage_batches, stage_bytes, stage_rows = [], 0, 0
+        stage_batches.append(batch)
+        stage_bytes += data.nbytes
+        stage_rows += data.num_rows
+    if stage_batches:
+        yield Stage(table, stage_batches)
 
 
 def refuse_unless_text(stage: Stage, column: str, values: pa.ChunkedArray, message: str) -> None:

@@ -137,12 +137,12 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     refuse_stray_bytes(folder)
     if not (folder / "manifest.json").is_file():
-        what = "is no run (it has no manifest.json)" if folder.exists() else "does not exist"
+        problem = "is no run (it has no manifest.json)" if folder.exists() else "does not exist"
         partial = partial_folder(folder)
         hint = ""
         if partial.exists():
             hint = f"; {partial} was not finished, `feat2vec train ... --resume` goes on with it"
-        raise UserError(f"{folder}: {what}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{hint}")
+        raise UserError(f"{folder}: {problem}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{hint}")
     try:
         manifest = read_json(folder / "manifest.json")
         if manifest["format"] != FORMAT:
