@@ -12,9 +12,16 @@ from feat2vec.terminal import shortened
 
 
 class UserError(Exception):
-    """A mistake of the user's: says where, what was received and what to do.
+    """A mistake in what the user wrote. Its message says where, what was received and what to do.
 
-    `problems` holds one message a problem, each of one line; the text of the exception is one line for each.
+    Args:
+        *problems: One message for each problem, each of one line. The text of the exception is one line for each.
+
+    Example:
+        >>> error = UserError("films.yaml: has no groups", "films.csv: has no rows")
+        >>> len(error.problems), str(error).splitlines()[0]
+        (2, 'films.yaml: has no groups')
+
     """
 
     def __init__(self, *problems: str) -> None:
@@ -88,9 +95,9 @@ def listed(words: Iterable[str]) -> str:
     >>> listed(f"column {i}" for i in range(10_000)).endswith("column 6, column 7, ... (10,000 in all)")
     True
     """
-    every = list(words)
-    shown = [shortened(word, LONGEST_LISTED) for word in every[:MOST_LISTED]]
-    return ", ".join(shown) + (f", ... ({len(every):,} in all)" if len(every) > MOST_LISTED else "")
+    all_words = list(words)
+    shown = [shortened(word, LONGEST_LISTED) for word in all_words[:MOST_LISTED]]
+    return ", ".join(shown) + (f", ... ({len(all_words):,} in all)" if len(all_words) > MOST_LISTED else "")
 
 
 def suggest(word: object, known: Iterable[str]) -> str:

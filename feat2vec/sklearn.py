@@ -87,7 +87,19 @@ class Feat2VecTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         self.level = level
 
     def fit(self, X: Rows, y: npt.ArrayLike | None = None) -> Feat2VecTransformer:  # noqa: N803
-        """Train on the rows; `y` is used if the schema has a target that is no column of X."""
+        """Train on the rows.
+
+        Args:
+            X: A frame, or an array [rows, columns].
+            y: The target, [rows], if the schema has one that is no column of X.
+
+        Returns:
+            The transformer itself.
+
+        Raises:
+            ValueError: The schema, the table or the target cannot be used.
+
+        """
         table = self._checked_frame(X, reset=True)
         with _as_value_error(), tempfile.TemporaryDirectory(prefix="feat2vec-") as folder:
             schema = self._read_schema(table, is_array=not _is_frame(X))
@@ -105,7 +117,19 @@ class Feat2VecTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return self
 
     def transform(self, X: Rows) -> Float32s:  # noqa: N803
-        """Vectors [rows, dim]."""
+        """Turn rows into vectors.
+
+        Args:
+            X: Rows with the columns of those of `fit`.
+
+        Returns:
+            Vectors [rows, dim].
+
+        Raises:
+            ValueError: The rows cannot be used.
+            NotFittedError: The transformer has not been fitted.
+
+        """
         check_is_fitted(self)
         table = self._checked_frame(X, reset=False)
         with _as_value_error():
@@ -231,3 +255,6 @@ def _as_value_error() -> Iterator[None]:
         yield
     except UserError as error:
         raise ValueError(str(error)) from error
+
+
+__all__ = ["Feat2VecTransformer"]

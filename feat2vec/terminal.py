@@ -18,7 +18,7 @@ def printable(text: str) -> str:
     >>> print(printable("a\x1b[31m\nb\u202e"))
     a\x1b[31m\nb\u202e
     """
-    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def shortened(text: str, width: int = WIDTH) -> str:
@@ -30,7 +30,7 @@ def shortened(text: str, width: int = WIDTH) -> str:
     if len(text) <= width:
         return text
     longest = min(LONGEST_WORD, width)
-    text = re.sub(rf"\S{{{longest + 1},}}", lambda found: _without_middle(found[0], longest), text)
+    text = re.sub(rf"\S{{{longest + 1},}}", lambda match: _without_middle(match[0], longest), text)
     return _without_middle(text, width)
 
 
@@ -49,7 +49,7 @@ def message_lines(problems: Sequence[str]) -> list[str]:
     if len(problems) <= LINES:
         return [shortened(printable(problem)) for problem in problems]
     lines: list[str] = []
-    for told, problem in enumerate(problems):
+    for shown_problems, problem in enumerate(problems):
         width = WIDTH - COUNT if len(lines) == LINES else WIDTH
         text = shortened(printable(problem.strip()), WIDTH - COUNT)
         if lines and len(lines[-1]) + len(" | ") + len(text) <= width:
@@ -57,5 +57,5 @@ def message_lines(problems: Sequence[str]) -> list[str]:
         elif len(lines) < LINES:
             lines.append(text)
         else:
-            return [*lines[:-1], f"{lines[-1]} | and {len(problems) - told:,} more"]
+            return [*lines[:-1], f"{lines[-1]} | and {len(problems) - shown_problems:,} more"]
     return lines

@@ -23,6 +23,12 @@ PUBLIC_MODULES = (
     "diagnose",
     "explain",
 )  # short addresses alone
+# Names that do not say what they hold.
+PRONOUN = re.compile(
+    "another|apart|asked|both|each|every|found|here|it|made|many|mine|none|of|one|other|others|own|same|some|something|"
+    "such|that|them|then|there|these|they|things?|this|those|told|whatever|which|who|whole"
+)
+ALLOWED_PRONOUNS = {"evaluation/stability.py": {"asked"}, "recipes/recipe.py": {"of"}}  # keys of JSON and of YAML
 
 
 class Room(NamedTuple):
@@ -134,6 +140,42 @@ def test_a_room_imports_nothing_it_should_do_without(room: Room) -> None:
     for path in sources(PACKAGE, room.name):
         packages = {name.split(".")[0] for name in imports(path, everywhere=False)}
         assert not packages & room.never, f"{path.relative_to(PACKAGE)} imports {packages & room.never}"
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    """The variables, arguments, attributes, functions, classes and aliases that a file names."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.alias) and node.asname:
+            names.add(node.asname)
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            names.add(node.name)
+    return names
+
+
+def test_names_of_a_file_are_seen() -> None:
+    code = (
+        "import numpy as others\ndef told(one, *, each=0, **some):\n  self.found = [lambda own: 0 for many in one]\n"
+        "  with open(one) as made:\n    (whole, (apart,)) = made\n  try:\n    pass\n  except OSError as this: pass\n"
+    )
+    expected = ["apart", "each", "found", "made", "many", "one", "others", "own", "some", "this", "told", "whole"]
+    assert sorted(names_in(ast.parse(code))) == expected
+    assert all(PRONOUN.fullmatch(name) for name in expected)
+
+
+@BY_NAME
+def test_a_name_says_what_it_holds(room: Room) -> None:
+    for path in sources(PACKAGE, room.name):
+        pronouns = {name for name in names_in(ast.parse(path.read_text())) if PRONOUN.fullmatch(name.strip("_"))}
+        assert pronouns <= ALLOWED_PRONOUNS.get(path.relative_to(PACKAGE).as_posix(), set()), path
 
 
 @pytest.mark.parametrize(

@@ -141,12 +141,14 @@ def explain(
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--data", help="Rows: to measure a run that predicts, and for --label.")
 @click.option("--label", help="A column of --data: what the vectors say of its classes (Proposition 3.3).")
-@click.option("--other", type=click.Path(path_type=Path), help="A run of another seed: how many neighbours stay.")
+@click.option(
+    "--other", "other_run", type=click.Path(path_type=Path), help="A run of another seed: how many neighbours stay."
+)
 @click.option("--out", type=click.Path(path_type=Path), default="report.html", show_default=True, help="The page.")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print what the page says as one JSON object.")
 def report(
-    run: Path, data: str | None, label: str | None, other: Path | None, out: Path, force: bool, as_json: bool
+    run: Path, data: str | None, label: str | None, other_run: Path | None, out: Path, force: bool, as_json: bool
 ) -> None:
     """Write a page about a run: losses, metrics, norms by frequency, isotropy, levels, neighbours.
 
@@ -160,7 +162,7 @@ def report(
     from feat2vec.pages.report import report
     from feat2vec.run import load
 
-    facts = report(load(run), out, data, label, None if other is None else load(other), force=force)
+    facts = report(load(run), out, data, label, None if other_run is None else load(other_run), force=force)
     if as_json:
         say(json.dumps(facts))
         return

@@ -124,8 +124,8 @@ def similar(
     if data is not None or extractors - {"lookup"}:
         import_tensorflow()  # a lookup's vectors are read without it
     if data is not None and (group != "row" or "row" in schema_groups):
-        what = "a group is called 'row', and it wins" if group == "row" else f"{group!r} is no `row`"
-        raise UserError(f"--data: is for rows as a whole, but {what}; remove --data, or use run.row_vectors(data)")
+        conflict = "a group is called 'row', and it wins" if group == "row" else f"{group!r} is no `row`"
+        raise UserError(f"--data: is for rows as a whole, but {conflict}; remove --data, or use run.row_vectors(data)")
     if group == "row" and data is None and "row" not in schema_groups:
         raise UserError("row: a run keeps no rows; name those to search in by --data")
     vectors = opened.vectors(group, level) if data is None else opened.row_vectors(data, level)

@@ -46,8 +46,8 @@ def present_groups(schema: Schema, table: Table) -> dict[str, Group]:
         if weights is not None and weights not in table.columns:
             raise UserError(f"{table.name}: has no column {weights!r}, the weights of {name!r}")
     if not groups:
-        wanted = listed(columns_of(schema.groups.values()))
-        raise UserError(f"{table.name}: has none of the columns {wanted}; received {listed(table.columns)}")
+        wanted_columns = listed(columns_of(schema.groups.values()))
+        raise UserError(f"{table.name}: has none of the columns {wanted_columns}; received {listed(table.columns)}")
     return groups
 
 

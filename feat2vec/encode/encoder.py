@@ -42,6 +42,12 @@ __all__ = ["Encoded", "Encoder", "fit"]
 class Encoder:
     """A schema fitted to a table: a codec and the training values of each group. `fit` makes one.
 
+    Args:
+        schema: The schema.
+        codecs: The codec of each group, which turns values into entries and back.
+        values: The distinct entries of each group in the training rows, with their counts.
+        classes: The classes of a softmax target; None for other targets.
+
     Example:
         >>> encoder = feat2vec.fit(schema, films).encoder
         >>> encoder.save("films-encoder")
@@ -57,23 +63,58 @@ class Encoder:
     schema: Schema
     codecs: Mapping[str, Codec]
     values: Mapping[str, Values]
-    classes: Vocabulary | None = None  # of a softmax target
+    classes: Vocabulary | None = None
 
     def only(self, groups: Sequence[str]) -> Encoder:
-        """The same encoder for a subset of its groups."""
+        """The same encoder for a subset of its groups.
+
+        Args:
+            groups: The names of the groups to keep.
+
+        Returns:
+            An encoder of these groups.
+
+        Raises:
+            KeyError: The encoder has no group of that name.
+
+        """
         schema = self.schema.model_copy(update={"groups": {name: self.schema.groups[name] for name in groups}})
         codecs = {name: self.codecs[name] for name in groups}
         return replace(self, schema=schema, codecs=codecs, values={name: self.values[name] for name in groups})
 
     def entries(self, source: object) -> Iterator[dict[str, Entries]]:
-        """The entries of any rows, in batches; a group whose columns are all absent is missing in every row."""
+        """The entries of any rows, in batches; a group whose columns are all absent is missing in every row.
+
+        Args:
+            source: The rows: a file, a folder, a frame or anything else that `open_table` takes.
+
+        Returns:
+            An iterator over the batches, each as the entries of every group.
+
+        Raises:
+            UserError: If the table has none of the groups' columns, or values that cannot be encoded.
+
+        """
         for _, entries in self.staged(source):
             yield entries
 
     def staged(
         self, source: object, more_columns: Sequence[str] = (), max_bytes: int = STAGE_BYTES
     ) -> Iterator[tuple[Stage, dict[str, Entries]]]:
-        """`entries`, with the stages that they come from; these hold `more_columns` as well."""
+        """`entries`, with the stages that they come from; these hold `more_columns` as well.
+
+        Args:
+            source: The rows: a file, a folder, a frame or anything else that `open_table` takes.
+            more_columns: Columns of the table that the stages hold in addition to those of the groups.
+            max_bytes: The size of a stage, about.
+
+        Returns:
+            An iterator over pairs of a stage and the entries of every group in it.
+
+        Raises:
+            UserError: If the table has none of the groups' columns, or values that cannot be encoded.
+
+        """
         table = open_table(source)
         groups = present_groups(self.schema, table)
         for stage in stages(table, columns_of(groups.values(), more_columns, table), max_bytes):
@@ -139,21 +180,52 @@ class Encoder:
         return open_encoded(encoder, folder, known, tallies, is_temporary=out is None)
 
     def decode(self, group: str, entries: Array) -> list[Any]:
-        """What entries of a group stand for."""
+        """What entries of a group stand for.
+
+        Args:
+            group: The name of the group.
+            entries: Entries of the group, [rows, width].
+
+        Returns:
+            For each entry its keys, or its numbers.
+
+        Raises:
+            KeyError: The encoder has no group of that name.
+
+        """
         return self.codecs[group].decode(np.asarray(entries))
 
     def save(self, folder: str | Path) -> None:
-        """Write the encoder as Parquet and JSON, whole or not at all; the folder must be new."""
+        """Write the encoder as Parquet and JSON, whole or not at all; the folder must be new.
+
+        Args:
+            folder: The new folder.
+
+        Raises:
+            UserError: If the folder exists already.
+
+        """
         with new_folder(folder_place(folder, None)) as partial:
             self.write(partial)
 
     def write(self, folder: Path) -> None:
-        """Write the encoder's files into a folder that exists."""
+        """Write the encoder's files into a folder that exists.
+
+        Args:
+            folder: The folder.
+
+        """
         write_encoder(EncoderParts(self.schema, self.codecs, self.values, self.classes), folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> Encoder:
         """Read an encoder; nothing in its folder is executed.
+
+        Args:
+            folder: The folder that `save` wrote.
+
+        Returns:
+            The encoder.
 
         Raises:
             UserError: If its files are damaged, altered, or do not belong together.

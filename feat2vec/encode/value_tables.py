@@ -472,8 +472,8 @@ class _ColumnReader:
             return np.concatenate([ids, np.full(count - len(ids), MISSING, np.int32)])
         self.piece, self.taken = piece, 0
         self.next_piece = self._start_next()
-        more = self.take(count - len(ids))
-        return np.concatenate([ids, more]) if len(ids) else more
+        more_ids = self.take(count - len(ids))
+        return np.concatenate([ids, more_ids]) if len(ids) else more_ids
 
     def exhaust(self) -> None:
         """Take what is left, so that the group's files are completed."""

@@ -22,13 +22,27 @@ from feat2vec.table.types import is_list
 
 
 class Bound(NamedTuple):
-    """L_sup,k <= `mean_classifier` <= `bound` = k / (1 - tau) (`contrastive` - tau log(N + 1)), tau = C^-N."""
+    """Both sides of L_sup,k <= `mean_classifier` <= `bound` = k / (1 - tau) (`contrastive` - tau log(N + 1)).
 
-    mean_classifier: float  # loss of classifying f(x) by f(x) . mu_c among k + 1 classes
+    Args:
+        mean_classifier: The loss of classifying f(x) by f(x) . mu_c among k + 1 classes.
+        bound: Its upper bound.
+        contrastive: The loss of telling a row's positive from N negatives.
+        tau: C^-N, the chance that all negatives have the row's class.
+        exact: Whether both losses are enumerated.
+
+    Example:
+        >>> bound = contrastive_bound([[1.0], [-1.0]], ["sea", "land"], negatives=2, k=1)
+        >>> bound.tau, bound.exact
+        (0.25, True)
+
+    """
+
+    mean_classifier: float
     bound: float
-    contrastive: float  # loss of telling a row's positive from N negatives
-    tau: float  # the chance that all negatives have the row's class
-    exact: bool  # whether both losses are enumerated
+    contrastive: float
+    tau: float
+    exact: bool
 
 
 def contrastive_bound(
@@ -155,7 +169,23 @@ def draws_per_chunk(draws: int, width: int, limit: int = 1 << 22) -> Iterator[in
 
 
 class ClassBound(NamedTuple):
-    """Proposition 3.3 for rows and their classes: `bound.mean_classifier` <= `bound.bound`."""
+    """Proposition 3.3 for rows and their classes: `bound.mean_classifier` <= `bound.bound`.
+
+    Args:
+        label: The column of the classes.
+        rows: The number of rows that have a label.
+        without_label: The number of rows that have none and are left out.
+        classes: The number of classes.
+        negatives: N, the number of negatives of a row.
+        k: The number of wrong classes that the right one is told from.
+        bound: Both sides of the bound.
+
+    Example:
+        >>> (genres,) = feat2vec.diagnose.class_bounds(run.model, run.fitted, films, "genre")
+        >>> genres.rows, genres.classes, genres.negatives, genres.k
+        (60, 2, 1, 1)
+
+    """
 
     label: str
     rows: int
@@ -192,6 +222,11 @@ def class_bounds(
     Raises:
         UserError: The column is missing, holds lists, is in every group, or has one class.
 
+    Example:
+        >>> (genres,) = feat2vec.diagnose.class_bounds(run.model, run.fitted, films, "genre", [(2, None)])
+        >>> genres.bound.mean_classifier <= genres.bound.bound
+        True
+
     """
     vectors, labels, without_label = labelled_vectors(model, encoder, data, label)
     classes = len(np.unique(labels))
@@ -206,7 +241,26 @@ def class_bounds(
 
 
 def labelled_vectors(model: Feat2Vec, encoder: Encoder, data: object, label: str) -> tuple[Float32s, Any, int]:
-    """The vectors [rows, dim] of the rows that have a label, their labels as numbers, and how many rows have none."""
+    """The vectors of the rows that have a label, from the groups that do not hold it.
+
+    Args:
+        model: The model.
+        encoder: Its encoder.
+        data: Rows with a label column.
+        label: That column.
+
+    Returns:
+        The vectors, [rows, dim]; their labels as numbers, [rows]; and how many rows have no label.
+
+    Raises:
+        UserError: The column is missing, holds lists, or is in every group.
+
+    Example:
+        >>> vectors, labels, without_label = feat2vec.diagnose.labelled_vectors(run.model, run.fitted, films, "genre")
+        >>> vectors.shape, labels[:3].tolist(), without_label
+        ((60, 4), [0, 0, 1], 0)
+
+    """
     table = open_table(data)
     if label not in table.columns:
         near = suggest(label, table.columns) or f"; the columns are {listed(table.columns)}"

@@ -19,7 +19,20 @@ ROWS_AT_ONCE = 1 << 16  # vectors that are float64 at a time
 
 
 class NormBin(NamedTuple):
-    """The values that training has seen `low` to `high` times, and quantiles of their vectors' lengths, as `SHARES`."""
+    """The values that training has seen about equally often, and how long their vectors are.
+
+    Args:
+        low: The smallest count of a value.
+        high: The largest count of a value.
+        values: The number of values.
+        quantiles: The quantiles `SHARES` of the lengths of their vectors.
+
+    Example:
+        >>> (directors,) = feat2vec.diagnose.norms(run.model, run.fitted, "director")
+        >>> directors.low, directors.high, directors.values, len(directors.quantiles)
+        (20, 20, 3, 5)
+
+    """
 
     low: int
     high: int
@@ -30,9 +43,16 @@ class NormBin(NamedTuple):
 class Isotropy(NamedTuple):
     """How evenly vectors fill their space.
 
-    `partition` is min Z(c) / max Z(c) with Z(c) = sum over v of exp(c . v), over the unit eigenvectors c of V'V and
-    their opposites (Mu and Viswanath, All-but-the-Top, 2018): 1 is perfectly even. It depends on the vectors' lengths.
-    `mean_cosine` is that of all pairs of two vectors, not an estimate: about 0 where no direction is shared.
+    Args:
+        partition: min Z(c) / max Z(c) with Z(c) = sum over v of exp(c . v), over the unit eigenvectors c of V'V and
+            their opposites (Mu and Viswanath, All-but-the-Top, 2018): 1 is perfectly even. It depends on the vectors'
+            lengths.
+        mean_cosine: The mean cosine of all pairs of two vectors, not an estimate: about 0 where no direction is shared.
+
+    Example:
+        >>> round(feat2vec.diagnose.isotropy([[1, 0], [0, 1], [-1, 0], [0, -1]]).mean_cosine, 3)
+        -0.333
+
     """
 
     partition: float
@@ -40,7 +60,19 @@ class Isotropy(NamedTuple):
 
 
 class LevelSize(NamedTuple):
-    """A level of a group: the values whose own level it is, and the weights that it has. Level 0 is what all share."""
+    """The size of a level of a group. Level 0 stands for what all levels share.
+
+    Args:
+        level: The level, from 1.
+        rank: Its number of dimensions.
+        values: The number of values whose own level it is.
+        parameters: The number of its weights.
+
+    Example:
+        >>> feat2vec.diagnose.levels(run.model, "director", values=3)
+        [LevelSize(level=1, rank=4, values=3, parameters=16)]
+
+    """
 
     level: int
     rank: int
@@ -60,6 +92,13 @@ def norms(model: Feat2Vec, encoder: Encoder, group: str) -> list[NormBin]:
 
     Returns:
         The bins that hold values, in ascending order.
+
+    Raises:
+        ValueError: If the model has no group of that name.
+
+    Example:
+        >>> [bin.values for bin in feat2vec.diagnose.norms(run.model, run.fitted, "genre")]
+        [1, 1]
 
     """
     group_candidates = candidates(model, encoder, group)
@@ -132,6 +171,14 @@ def levels(model: Feat2Vec, group: str, values: int) -> list[LevelSize]:
 
     Returns:
         A `LevelSize` for each level, after level 0 if the levels share weights.
+
+    Raises:
+        ValueError: If the model has no group of that name.
+
+    Example:
+        >>> (level,) = feat2vec.diagnose.levels(run.model, "genre", values=2)
+        >>> level.values, level.parameters  # with a row for unseen keys
+        (2, 12)
 
     """
     extractor: Extractor = model.extractors[model.groups.index(group)]

@@ -19,12 +19,24 @@ LEAST_LENGTH = 1e-30  # a vector of zeros stays one
 
 
 class Stability(NamedTuple):
-    """The mean overlap (Jaccard: shared / either) of `topn` nearest neighbours in two runs, over `asked` keys."""
+    """How many nearest neighbours two runs share.
+
+    Args:
+        overlap: The mean overlap (Jaccard: shared / either) of the nearest neighbours of a key in both runs.
+        topn: How many nearest neighbours a key has.
+        asked: How many keys the mean is taken over.
+        common: How many keys both runs have. Neighbours are sought among these.
+
+    Example:
+        >>> feat2vec.diagnose.stability(run, run, "director", topn=1)
+        Stability(overlap=1.0, topn=1, asked=3, common=3)
+
+    """
 
     overlap: float
     topn: int
     asked: int
-    common: int  # keys that both runs have, among which neighbours are sought
+    common: int
 
 
 def stability(
@@ -47,6 +59,12 @@ def stability(
 
     Raises:
         UserError: The group is unknown, has no keys, or the runs share too few.
+
+    Example:
+        >>> other_run = feat2vec.load("runs/films")  # here the same run, otherwise one with another seed
+        >>> directors = feat2vec.diagnose.stability(run, other_run, "director", topn=2)
+        >>> directors.overlap, directors.common
+        (1.0, 3)
 
     """
     keys, other_keys = _keys_of_run(run, group), _keys_of_run(other_run, group)

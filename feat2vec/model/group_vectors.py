@@ -116,8 +116,8 @@ def split_rows(group: Extracted, sizes: Tensor) -> list[Extracted]:
     count = sizes.shape[0]
     levels = zip(*(split_level(level, sizes) for level in group.levels), strict=True)  # [parts][levels]
     linear = [None] * count if group.linear is None else tf.split(group.linear, sizes)
-    first, *others = [Extracted(part, terms, 0.0) for part, terms in zip(levels, linear, strict=True)]
-    return [first._replace(square=group.square, linear_square=group.linear_square), *others]
+    first_part, *later_parts = [Extracted(part, terms, 0.0) for part, terms in zip(levels, linear, strict=True)]
+    return [first_part._replace(square=group.square, linear_square=group.linear_square), *later_parts]
 
 
 def slice_rows(group: Extracted, start: Tensor, size: Tensor) -> Extracted:

@@ -96,12 +96,28 @@ class Feat2Vec(LossModel):
         super().compile(optimizer=optimizer, **{**kwargs, "jit_compile": False})
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
-        """Compile as the saved model was, and make room for its optimizer's slots."""
+        """Compile as the saved model was, and make room for its optimizer's slots.
+
+        Args:
+            config: What `get_compile_config` returned.
+
+        """
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
     def fit(self, x: Any = None, y: Any = None, *, shuffle: bool = False, **kwargs: Any) -> keras.callbacks.History:
-        """As that of Keras; batches are not shuffled here, as `dataset` shuffles rows."""
+        """Train as `keras.Model.fit` does, without shuffling batches, as `dataset` shuffles rows.
+
+        Args:
+            x: What `dataset` returns.
+            y: None, as the dataset holds the targets.
+            shuffle: Whether Keras shuffles. It has no effect on a dataset.
+            **kwargs: The other arguments of `keras.Model.fit`.
+
+        Returns:
+            The loss of each epoch, as Keras' `History`.
+
+        """
         return super().fit(x, y, shuffle=shuffle, **kwargs)
 
     @property
@@ -110,7 +126,15 @@ class Feat2Vec(LossModel):
         return [self.loss_tracker]
 
     def train_step(self, data: Any) -> dict[str, Tensor]:
-        """Update the weights by a batch; returns the mean loss of the epoch."""
+        """Update the weights by a batch.
+
+        Args:
+            data: A batch of `dataset`.
+
+        Returns:
+            The mean loss of the epoch until now, as `{"loss": loss}`.
+
+        """
         inputs, truth, weights = keras.utils.unpack_x_y_sample_weight(data)
         loss, gradients = self.loss_and_gradients(inputs, truth, weights, self.step_seed(SeedOf.NOISE))
         if self.schema.training.l2 and self.schema.training.l2_over == "tables":  # every row has a gradient
@@ -134,7 +158,15 @@ class Feat2Vec(LossModel):
         return True
 
     def test_step(self, data: Any) -> dict[str, Tensor]:
-        """Add the loss of a batch; returns the mean loss. Each validation has the same negatives."""
+        """Measure the loss of a batch. Each validation has the same negatives.
+
+        Args:
+            data: A batch of `dataset`.
+
+        Returns:
+            The mean loss of the validation until now, as `{"loss": loss}`.
+
+        """
         inputs, truth, weights = keras.utils.unpack_x_y_sample_weight(data)
         seed = self.step_seed(SeedOf.VALIDATION, self._batches_seen)
         self._batches_seen.assign_add(1)
@@ -197,7 +229,7 @@ class Feat2Vec(LossModel):
 
         """
         self.value_tables = [tf.Variable(table, trainable=False) for table in tables]
-        self.joined_values = join_values(self.value_tables) if self.can_join(self.value_tables) else None
+        self.joined_values = join_values(self.value_tables) if self.can_read_at_once(self.value_tables) else None
         self.joints = list(joints)
         self.noise = make_noise(self.schema, self.groups, self.params(), counts, self.joints, self.implicit)
         if self.schema.objective.has_offsets and not np.any(self.offsets.numpy()):
@@ -223,7 +255,7 @@ class Feat2Vec(LossModel):
         return self.batches(encoded, batch_size, shuffle).dataset()
 
     def batches(
-        self, encoded: Encoded, batch_size: int | None = None, shuffle: bool = True, *, together: bool = False
+        self, encoded: Encoded, batch_size: int | None = None, shuffle: bool = True, *, groups_at_once: bool = False
     ) -> Batches:
         """What `dataset` makes its batches of.
 
@@ -231,8 +263,8 @@ class Feat2Vec(LossModel):
             encoded: The rows.
             batch_size: The rows of a batch, at most; that of the schema by default.
             shuffle: Whether each epoch has another order.
-            together: Whether the entries of many groups (see `has_many`) are one array, which only `train_step`,
-                `test_step` and `step_loss` take.
+            groups_at_once: Whether a step reads many groups (see `has_many_groups`) at once: their entries are one
+                array, which only `train_step`, `test_step` and `step_loss` take.
 
         Returns:
             The batches of each epoch.
@@ -247,7 +279,7 @@ class Feat2Vec(LossModel):
         has_target, target = self.schema.target is not None, encoded.target
         if self.implicit is not None and target is None:
             target = np.ones(len(encoded), np.float32)
-        tables, starts = self._entry_tables(encoded, together)
+        tables, starts = self._entry_tables(encoded, groups_at_once)
         return Batches(
             encoded.rows,
             tables,
@@ -261,13 +293,13 @@ class Feat2Vec(LossModel):
             starts=starts,
         )
 
-    def _entry_tables(self, encoded: Encoded, together: bool) -> tuple[dict[str, tf.Variable], Ints | None]:
+    def _entry_tables(self, encoded: Encoded, groups_at_once: bool) -> tuple[dict[str, tf.Variable], Ints | None]:
         """What the entries of batches are gathered from: a table of each group, or one of all groups and its starts."""
         if self.noise is not None and encoded is self.training_rows:
             tables, joined = self.value_tables, self.joined_values
         else:
             tables, joined = [tf.Variable(table, trainable=False) for table in value_tables(encoded)], None
-        if together and self.can_join(tables):
+        if groups_at_once and self.can_read_at_once(tables):
             joined = joined or join_values(tables)
             return {ENTRIES: joined.entries}, joined.starts
         return dict(zip(self.groups, tables, strict=True)), None

@@ -34,11 +34,11 @@ def pieces(variable: Variable, piece: int = BYTES_PER_PIECE) -> Iterator[tuple[s
         yield slice(None), resource.numpy()
         return
     for rows in row_slices(resource.shape, resource.dtype.as_numpy_dtype, piece):
-        taken = resource.sparse_read(tf.range(rows.start, rows.stop))
-        yield rows, np.asarray(memoryview(taken))
+        values = resource.sparse_read(tf.range(rows.start, rows.stop))
+        yield rows, np.asarray(memoryview(values))
 
 
-def put(variable: Variable, rows: slice, values: Array) -> None:
+def assign_rows(variable: Variable, rows: slice, values: Array) -> None:
     """Write some rows of a variable in place."""
     resource = resource_of(variable)
     tensor = tf.convert_to_tensor(np.asarray(values, resource.dtype.as_numpy_dtype))
@@ -52,16 +52,16 @@ def assign(variable: Variable, values: Array, piece: int = BYTES_PER_PIECE) -> N
     """Write a whole variable; a table in place."""
     resource = resource_of(variable)
     if not is_by_row(variable) or _bytes(resource) <= piece:
-        put(variable, slice(None), values)
+        assign_rows(variable, slice(None), values)
         return
     for rows in row_slices(values.shape, values.dtype, piece):
-        put(variable, rows, values[rows])
+        assign_rows(variable, rows, values[rows])
 
 
 def copy_to(variable: Variable, source: Variable, piece: int = BYTES_PER_PIECE) -> None:
     """Write another variable's numbers into one of its shape."""
     for rows, values in _whole_or_by_row(source, piece):
-        put(variable, rows, values)
+        assign_rows(variable, rows, values)
 
 
 def copies(variables: Sequence[Variable], piece: int = BYTES_PER_PIECE) -> list[Array]:
@@ -103,9 +103,9 @@ class Kept:
                 continue  # a level that no key reaches
             if is_by_row(variable) and _bytes(resource_of(variable)) > self.piece:
                 for rows, values in zip(row_slices(*_kind(variable), self.piece), numbers, strict=True):
-                    put(variable, rows, values)
+                    assign_rows(variable, rows, values)
             else:
-                put(variable, slice(None), np.concatenate(list(numbers)).reshape(variable.shape))
+                assign_rows(variable, slice(None), np.concatenate(list(numbers)).reshape(variable.shape))
 
     def arrays(self) -> Iterator[Iterator[Array]]:
         """For each variable its rows in pieces, to be read in this order; a small one is flat."""
@@ -133,7 +133,7 @@ def swap(variables: Sequence[Variable], arrays: Sequence[Array], piece: int = BY
         for rows, values in _whole_or_by_row(variable, piece):
             place = rows if array.ndim else ()
             before = np.array(values)
-            put(variable, rows, array[place])
+            assign_rows(variable, rows, array[place])
             array[place] = before
 
 
@@ -145,7 +145,7 @@ def swap_average(
         for rows, values in _whole_or_by_row(variable, piece):
             place = rows if average.ndim else ()
             before = np.array(values)
-            put(variable, rows, average[place] + share * (before - average[place]))
+            assign_rows(variable, rows, average[place] + share * (before - average[place]))
             average[place] = before
 
 

@@ -183,9 +183,9 @@ def fm_scores(
 
     """
     sums = []
-    for first, *others in partners:
+    for first, *later_names in partners:
         total = groups[first]
-        for name in others:
+        for name in later_names:
             total = total.plus(groups[name])
         sums.append(total)
     scores = np.full(len(sums[0].linear), bias, np.float32)

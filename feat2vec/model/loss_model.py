@@ -138,7 +138,7 @@ class LossModel(ScoreModel):
         """The loss of a batch, a pure function of the model's weights.
 
         Args:
-            inputs: Entries [batch, width] by group, or those of all groups together; see `batches`.
+            inputs: Entries [batch, width] by group, or one array of all groups; see `batches`.
             truth: The targets [batch]; without a target value ids [batch, columns]; with implicit negatives both,
                 (value ids, targets).
             weights: What the losses of the rows are multiplied by, [batch].
@@ -213,6 +213,9 @@ class LossModel(ScoreModel):
             seed: Two integers, which decide what is dropped.
             training: Whether the loss is to learn from.
 
+        Returns:
+            The loss, a scalar, and the vectors of each group.
+
         """
         units = require(self.noise).units
         negative_values: dict[int, Tensor] = {}
@@ -259,7 +262,18 @@ class LossModel(ScoreModel):
     def loss_and_gradients(
         self, inputs: Inputs, truth: Truth, weights: Tensor | None, seed: Tensor
     ) -> tuple[Tensor, Gradients]:
-        """The loss of a batch, and the gradients of the variables that it depends on."""
+        """The loss of a batch, and the gradients of the variables that it depends on.
+
+        Args:
+            inputs: Entries as `step_loss` takes them.
+            truth: Targets or value ids as `step_loss` takes them.
+            weights: What the losses of the rows are multiplied by, [batch].
+            seed: Two integers, which decide the negatives and what is dropped.
+
+        Returns:
+            The loss, a scalar, and pairs of a gradient and its variable.
+
+        """
         if ENTRIES in inputs:
             return self._many_groups_gradients(inputs[ENTRIES], truth, weights, seed)
         with tf.GradientTape() as tape:
@@ -270,7 +284,7 @@ class LossModel(ScoreModel):
     # --- many groups ------------------------------------------------------------------------------------------------
 
     @property
-    def has_many(self) -> bool:
+    def has_many_groups(self) -> bool:
         """Whether a step can read all groups at once: many plain lookups, of which only pairs are needed."""
         schema, noise = self.schema, self.schema.noise
         if self.head is not None or self.implicit is not None or schema.objective.has_classes:
@@ -328,9 +342,17 @@ class LossModel(ScoreModel):
         pairs += _with_gradient(dense_gradients, dense_variables)
         return loss, pairs
 
-    def can_join(self, tables: Sequence[tf.Variable]) -> bool:
-        """Whether a step can read the entries of these value tables as one array."""
-        return self.has_many and all(table.shape[1] == 1 for table in tables)
+    def can_read_at_once(self, tables: Sequence[tf.Variable]) -> bool:
+        """Whether a step can read the entries of these value tables as one array.
+
+        Args:
+            tables: The value table of each group.
+
+        Returns:
+            True if there are many lookups, and entries are single ids.
+
+        """
+        return self.has_many_groups and all(table.shape[1] == 1 for table in tables)
 
 
 def require(value: Required | None) -> Required:

@@ -80,6 +80,9 @@ class MlpHead(keras.layers.Layer):
             training: Whether units are dropped, and normalized by the statistics of the batch.
             seed: Two integers, which decide what is dropped.
 
+        Returns:
+            What is added to the score of the pairs, [batch, outputs].
+
         """
         parts: list[Tensor] = []
         for name in self.inputs:

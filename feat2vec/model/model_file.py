@@ -242,7 +242,7 @@ def _children_of_container(items: Iterable[Any]) -> Iterator[tuple[str, Containe
     """The layers and containers in a list or dictionary, by the names under which Keras saves them: dense, dense_1."""
     import keras
 
-    seen: Counter[str] = Counter()
+    uses_of_name: Counter[str] = Counter()
     for item in items:
         if isinstance(item, keras.layers.Layer):
             name = _snake_case(type(item).__name__)
@@ -250,8 +250,8 @@ def _children_of_container(items: Iterable[Any]) -> Iterator[tuple[str, Containe
             name = "container"
         else:
             continue
-        yield f"{name}_{seen[name]}" if seen[name] else name, item
-        seen[name] += 1
+        yield f"{name}_{uses_of_name[name]}" if uses_of_name[name] else name, item
+        uses_of_name[name] += 1
 
 
 def _snake_case(name: str) -> str:

@@ -206,7 +206,7 @@ def _reduction(mask: Tensor | None) -> _Reduction:
 
 
 def level_gradients(
-    top: Tensor, low: Tensor, free: Tensor, whole: Tensor, dependents: Dependents
+    top: Tensor, low: Tensor, free: Tensor, total: Tensor, dependents: Dependents
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of a level's scores by a free and by a dependent vector.
 
@@ -216,19 +216,19 @@ def level_gradients(
 
         d top / d f = (F - f) + (D - d)    d top / d d = F - f, in `joint` alone    d low / d d = (F - f) + (D - d)
 
-    Vectors [batch, groups, rank] give these at once, with `free` = F - f and `whole` = F - f + D - d. Vectors that are
+    Vectors [batch, groups, rank] give these at once, with `free` = F - f and `total` = F - f + D - d. Vectors that are
     read once a key add up F and F + D over the rows of a key first, and take off the key's own part afterwards.
 
     Args:
         top: the gradient of the top loss by the settled pairs, for each coordinate.
         low: the gradient of the low loss by all pairs.
         free: F, or F - f.
-        whole: F + D, or that without f and d.
+        total: F + D, or that without f and d.
         dependents: how dependent vectors learn.
 
     """
-    to_dependent = low * whole
-    return top * whole, to_dependent + top * free if is_joint(dependents) else to_dependent
+    to_dependent = low * total
+    return top * total, to_dependent + top * free if is_joint(dependents) else to_dependent
 
 
 def _pairs(vectors: Tensor, reduction: _Reduction, second_sum: Reduce | None = None) -> list[Tensor]:
@@ -271,8 +271,8 @@ def _level_scores(level: Level, mask: Tensor | None, dependents: Dependents) -> 
             scores += (settled, settled + _sum_all(above))
 
         def gradient(top: Tensor, low: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
-            whole = rest_free + rest_dependent
-            return level_gradients(reduction.spread(top), reduction.spread(low), rest_free, whole, dependents)
+            total = rest_free + rest_dependent
+            return level_gradients(reduction.spread(top), reduction.spread(low), rest_free, total, dependents)
 
         return scores, gradient
 

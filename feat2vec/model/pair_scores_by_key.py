@@ -104,8 +104,8 @@ def side_by_side(groups: Sequence[KeyVectors], *, sparse: bool = False) -> Level
             return LevelByKey(vectors, free)
         reach, rows = tf.unique(free.rows)
         return LevelByKey(vectors, free._replace(rows=rows), reach=reach)
-    none = tf.zeros_like(groups[0].free)
-    dependents = [none if group.dependent is None else group.dependent for group in groups]
+    no_places = tf.zeros_like(groups[0].free)
+    dependents = [no_places if group.dependent is None else group.dependent for group in groups]
     bag_pairs = _bag_pairs(groups, starts)
     return LevelByKey(vectors, free, _occurrences(dependents, starts), bag_pairs)
 
@@ -200,8 +200,8 @@ def _level_scores(level: LevelByKey, mask: Tensor | None, batch: Tensor, depende
             top = spread(upstream[0])
             if dependent is None:
                 return _scattered(top * free_sum, free, keys) - vectors * _scattered(top, free, keys)
-            low, whole = spread(upstream[1]), free_sum + dependent_sum
-            to_free, to_dependent = level_gradients(top, low, free_sum, whole, dependents)  # [rows, rank]
+            low, total = spread(upstream[1]), free_sum + dependent_sum
+            to_free, to_dependent = level_gradients(top, low, free_sum, total, dependents)  # [rows, rank]
             to_keys = _scattered(to_free, free, keys) + _scattered(to_dependent, dependent, keys)
             # a key is not its own partner: `level_gradients` with F - f and D - d
             to_keys -= vectors * (_scattered(top, free, keys) + _scattered(low, dependent, keys))

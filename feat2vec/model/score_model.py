@@ -87,7 +87,12 @@ class ScoreModel(keras.Model):
         return None if name is None else self.groups.index(name)
 
     def build(self, input_shape: Any = None) -> None:
-        """Make the weights."""
+        """Make the weights.
+
+        Args:
+            input_shape: Not used: the shapes follow from the arguments of the model.
+
+        """
         del input_shape
         for extractor in self.extractors:
             extractor.build(None)
@@ -107,7 +112,16 @@ class ScoreModel(keras.Model):
         self.built = True
 
     def call(self, inputs: Inputs, training: bool = False) -> Tensor:
-        """Scores [batch] of rows, or [batch, classes] for a softmax objective."""
+        """Return the scores of rows.
+
+        Args:
+            inputs: The entries of each group, [batch, width].
+            training: Whether what training drops is dropped.
+
+        Returns:
+            The scores, [batch], or [batch, classes] for a softmax objective.
+
+        """
         return self.submodels(inputs, training).scores[-1]
 
     def submodels(self, inputs: Inputs, training: bool = False) -> Submodels:
@@ -141,7 +155,19 @@ class ScoreModel(keras.Model):
         ]
 
     def vectors(self, group: str, entries: Tensor) -> Extracted:
-        """A group's vectors for entries [batch, width]."""
+        """The vectors of a group.
+
+        Args:
+            group: The name of the group.
+            entries: Entries of the group, [batch, width].
+
+        Returns:
+            Vectors [batch, D_k] at each level.
+
+        Raises:
+            ValueError: If the model has no group of that name.
+
+        """
         return self.extract_group(self.groups.index(group), entries, training=False)
 
     @property
@@ -154,30 +180,72 @@ class ScoreModel(keras.Model):
         return plain and self.compute_dtype == "float32"
 
     def is_lookup(self, group: str) -> bool:
-        """Whether a group has a vector for each key, not for each entry of its training rows."""
+        """Whether a group has a vector for each key, not for each entry of its training rows.
+
+        Args:
+            group: The name of the group.
+
+        Returns:
+            True for a group of keys whose extractor is a lookup.
+
+        """
         return isinstance(self.extractors[self.groups.index(group)], LookupExtractor)
 
     def lookup(self, group: str) -> Lookup:
-        """A lookup group's tables, as views of the variables' memory."""
+        """A lookup group's tables, as views of the variables' memory.
+
+        Args:
+            group: The name of a group that `is_lookup`.
+
+        Returns:
+            The table of each level and the linear terms.
+
+        """
         extractor = self.extractors[self.groups.index(group)]
         linear = np.asarray(memoryview(extractor.linear.value.value()))[:, 0] if self.schema.model.bias else None
         return Lookup([np.asarray(memoryview(table.value.value())) for table in extractor.tables], linear)
 
     def model_of_group(self, group: str) -> ScoreModel:
-        """A model that has this group: this one. See `StoredModel`."""
+        """A model that has this group: this one. See `StoredModel`.
+
+        Args:
+            group: The name of the group.
+
+        Returns:
+            The model itself.
+
+        """
         del group
         return self
 
     def full_model(self) -> ScoreModel:
-        """A model that has every group: this one. See `StoredModel`."""
+        """A model that has every group: this one. See `StoredModel`.
+
+        Returns:
+            The model itself.
+
+        """
         return self
 
     def bias_value(self) -> float:
-        """The number that every score has, 0 without bias."""
+        """The number that every score has, 0 without bias.
+
+        Returns:
+            The bias.
+
+        """
         return float(self.bias.numpy()) if self.schema.model.bias else 0.0
 
     def head_score(self, extracted: Sequence[Extracted]) -> Tensor:
-        """What the head adds to the pairs' score, outside of training: [batch], or [batch, classes]."""
+        """What the head adds to the pairs' score, outside of training.
+
+        Args:
+            extracted: The vectors of each group, as `extract` returns them.
+
+        Returns:
+            The addends, [batch], or [batch, classes] for a softmax objective.
+
+        """
         partners = self._add_together(extracted)
         return self._head_score(
             stack_vectors(partners, truncated=self.schema.model.levels.nested), None, training=False
@@ -198,13 +266,29 @@ class ScoreModel(keras.Model):
                 variable.trainable = not freeze
 
     def params(self) -> list[int]:
-        """The number of weights of each group's extractor."""
+        """Count the weights of each group's extractor.
+
+        Returns:
+            The number of weights, by group in the schema's order.
+
+        """
         return [extractor.params() for extractor in self.extractors]
 
     # --- the parts of a score ---------------------------------------------------------------------------------------
 
     def extract_group(self, group: int, entries: Tensor, *, training: bool, keyed: bool = False) -> Extracted:
-        """A group's vectors for entries [rows, width], in training with dropout."""
+        """A group's vectors, in training with dropout.
+
+        Args:
+            group: The number of the group.
+            entries: Entries of the group, [rows, width].
+            training: Whether what training drops is dropped.
+            keyed: Whether a lookup gives each distinct key's vector once; see `extract`.
+
+        Returns:
+            Vectors [rows, D_k] at each level.
+
+        """
 
         def seed() -> Tensor:
             return self.step_seed(SeedOf.EXTRACTORS) + tf.constant([0, SEED_STRIDE], tf.int64) * group
@@ -212,7 +296,16 @@ class ScoreModel(keras.Model):
         return run_extractor(self.extractors[group], entries, training, seed, keyed=keyed)
 
     def score(self, extracted: Sequence[Extracted], training: bool) -> Submodels:
-        """The scores at every level, from each group's vectors."""
+        """The scores at every level, from each group's vectors.
+
+        Args:
+            extracted: The vectors of each group, as `extract` returns them.
+            training: Whether what training drops is dropped.
+
+        Returns:
+            For each level the score of the model up to it. The last is that of the model.
+
+        """
         partners = self._add_together(extracted)
         if any(partner.key_vectors for partner in partners):
             return self._score_by_key(partners, training)
@@ -249,6 +342,13 @@ class ScoreModel(keras.Model):
 
         The schema's rate is that of the top level. Of a sum of fewer coordinates each counts more, so the odds of
         dropping one at a lower level are smaller, in proportion to its rank.
+
+        Args:
+            batch: The number of rows.
+
+        Returns:
+            The factors of each level, or None if nothing is dropped.
+
         """
         top_rate = self.schema.training.interaction_dropout
         if not top_rate:
@@ -269,7 +369,12 @@ class ScoreModel(keras.Model):
         return outputs if self.schema.objective.has_classes else outputs[:, 0]
 
     def bias_or_zero(self) -> Tensor | float:
-        """The variable that every score has, 0 without bias."""
+        """The variable that every score has, 0 without bias.
+
+        Returns:
+            The variable, or 0.0.
+
+        """
         return self.bias if self.schema.model.bias else 0.0
 
     def _class_levels(self) -> list[Level]:
@@ -288,7 +393,16 @@ class ScoreModel(keras.Model):
         return partners
 
     def step_seed(self, purpose: SeedOf, step: Tensor | None = None) -> Tensor:
-        """Two integers for the draws of a step; without `step`, of the optimizer's next one."""
+        """A seed for the random draws of a step.
+
+        Args:
+            purpose: What the draws are for.
+            step: The number of the step; that of the optimizer's next one by default.
+
+        Returns:
+            Two integers, [2].
+
+        """
         if step is None:
             optimizer = getattr(self, "optimizer", None)  # Keras gives a model none before `compile`
             step = 0 if optimizer is None else optimizer.iterations.value
@@ -312,14 +426,27 @@ class ScoreModel(keras.Model):
         self.build()
 
     def save_assets(self, dir_path: str) -> None:
-        """Write the encoder beside the weights; a run's `model.keras` has none, as its folder holds the encoder."""
+        """Write the encoder beside the weights; a run's `model.keras` has none, as its folder holds the encoder.
+
+        Args:
+            dir_path: The folder of the model's assets.
+
+        """
         if self.encoder is not None and not are_aside():
             folder = Path(dir_path) / "encoder"
             folder.mkdir()
             self.encoder.write(folder)
 
     def load_assets(self, dir_path: str) -> None:
-        """Read the encoder, whose schema has to be the model's."""
+        """Read the encoder, if there is one beside the weights.
+
+        Args:
+            dir_path: The folder of the model's assets.
+
+        Raises:
+            ValueError: If the encoder's schema is not that of the model.
+
+        """
         if (Path(dir_path) / "encoder").exists():
             encoder = Encoder.load(Path(dir_path) / "encoder")
             if encoder.schema != self.schema:

@@ -38,6 +38,14 @@ def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) 
     Raises:
         UserError: The row cannot be read, or holds none of the groups' columns.
 
+    Returns:
+        The entry of each group, [1, width].
+
+    Example:
+        >>> row = feat2vec.explain.row_of(run.fitted, films, index=2)
+        >>> {name: entry.shape for name, entry in row.items()}
+        {'director': (1, 1), 'genre': (1, 1), 'year': (1, 1)}
+
     """
     row_option, index_option = ("--to", "--to-index") if to else ("--row", "--index")
     if isinstance(rows, Mapping):
@@ -68,8 +76,8 @@ def _table_of(encoder: Encoder, row: Mapping[str, object], row_option: str) -> p
         reason = f"{str(error).splitlines()[0]:.100}"
         raise UserError(f"{row_option}: a value is of no type that a table has ({reason})") from None
     if not any(column in group.columns for group in encoder.schema.groups.values() for column in values):
-        wanted = listed(column for group in encoder.schema.groups.values() for column in group.columns)
-        raise UserError(f"{row_option}: holds no value of the groups' columns: {wanted}")
+        wanted_columns = listed(column for group in encoder.schema.groups.values() for column in group.columns)
+        raise UserError(f"{row_option}: holds no value of the groups' columns: {wanted_columns}")
     return table
 
 
@@ -99,7 +107,7 @@ def score_parts(model: Feat2Vec, extracted: Sequence[Extracted]) -> Iterator[Con
             linear = float(group.linear[0])
             if linear != 0:
                 yield Contribution("linear", (name,), linear)
-    vectors = {name: _LevelVectors.of(model, group) for name, group in zip(model.groups, extracted, strict=True)}
+    vectors = {name: _LevelVectors.of_group(model, group) for name, group in zip(model.groups, extracted, strict=True)}
     present = [name for name in model.groups if vectors[name].present]
     together = {name: names for names in model.schema.partners for name in names}  # these add up to one vector
     for name, other_name in combinations(present, 2):
@@ -116,7 +124,7 @@ def class_score_parts(
     truncate = model.schema.model.levels.nested
     top = len(class_vectors) - 1
     for name, group in zip(model.groups, extracted, strict=True):
-        vectors = _LevelVectors.of(model, group)
+        vectors = _LevelVectors.of_group(model, group)
         if not vectors.present:
             continue
         total = 0.0
@@ -136,7 +144,7 @@ class _LevelVectors(NamedTuple):
     dependent: list[Floats]
 
     @classmethod
-    def of(cls, model: Feat2Vec, extracted: Extracted) -> _LevelVectors:
+    def of_group(cls, model: Feat2Vec, extracted: Extracted) -> _LevelVectors:
         free, dependent = [], []
         for level in extracted.levels:
             level_free = level.free.numpy()[0].astype(np.float64)
@@ -154,10 +162,10 @@ class _LevelVectors(NamedTuple):
         """Whether the row has a value of the group."""
         return any(vector.any() for vector in (*self.free, *self.dependent))
 
-    def dot(self, other: _LevelVectors) -> float:
+    def dot(self, partner: _LevelVectors) -> float:
         """The sum over levels of f . f' + f . d' + d . f': two values meet at the lower of their levels."""
         total = 0.0
-        for f, d, other_f, other_d in zip(self.free, self.dependent, other.free, other.dependent, strict=True):
+        for f, d, other_f, other_d in zip(self.free, self.dependent, partner.free, partner.dependent, strict=True):
             total += float(f @ other_f + f @ other_d + d @ other_f)
         return total
 
@@ -216,6 +224,11 @@ def explain(
     Raises:
         UserError: A row cannot be read, or an argument is not for this model.
 
+    Example:
+        >>> similarity = feat2vec.explain.explain(run.model, run.fitted, films, index=1, to_index=2)
+        >>> similarity.what, len(similarity.parts)
+        ('similarity', 9)
+
     """
     row = row_of(encoder, rows, index)
     if to is None and to_index is None:
@@ -229,7 +242,27 @@ def explain(
 
 
 def explain_score(model: Feat2Vec, encoder: Encoder, row: Row, class_name: str | None = None) -> Explanation:
-    """A row's score, `model.call`, as the sum of its parts."""
+    """A row's score, `model.call`, as the sum of its parts.
+
+    Args:
+        model: A trained model.
+        encoder: Its encoder.
+        row: The entries of the row, as `row_of` returns them.
+        class_name: The class of a softmax whose score is explained; by default the likeliest.
+
+    Returns:
+        The parts, the largest first, and what the row holds.
+
+    Raises:
+        UserError: The model has no such class, or no classes.
+
+    Example:
+        >>> row = feat2vec.explain.row_of(run.fitted, {"director": "Tati", "genre": "comedy"})
+        >>> score = feat2vec.explain.explain_score(run.model, run.fitted, row)
+        >>> [part.name for part in score.parts], score.rows[0]["year"]
+        (['director x genre'], None)
+
+    """
     inputs = {name: tf.constant(np.ascontiguousarray(row[name])) for name in model.groups}
     extracted = model.extract(inputs)
     scores = model.call(inputs).numpy()[0]
@@ -251,7 +284,27 @@ def explain_score(model: Feat2Vec, encoder: Encoder, row: Row, class_name: str |
 def explain_similarity(
     model: Feat2Vec, encoder: Encoder, row: Row, other_row: Row, level: int | None = None
 ) -> Explanation:
-    """The cosine of two rows' vectors as the sum over pairs of a group of the one and a group of the other."""
+    """The cosine of two rows' vectors as the sum over pairs of a group of the one row and a group of the other row.
+
+    Args:
+        model: A trained model.
+        encoder: Its encoder.
+        row: The entries of a row, as `row_of` returns them.
+        other_row: The entries of the row to compare with.
+        level: In a model with `ranks`, the level of the vectors.
+
+    Returns:
+        The parts, the largest first, and what the rows hold.
+
+    Raises:
+        UserError: There is no such level.
+
+    Example:
+        >>> row = feat2vec.explain.row_of(run.fitted, {"director": "Ozu"})
+        >>> round(feat2vec.explain.explain_similarity(run.model, run.fitted, row, row).total, 3)
+        1.0
+
+    """
     level, _ = level_and_dim(encoder.schema.model, level)
     cosine, parts = similarity_parts(model, row, other_row, level)
     texts = [row_texts(encoder, row), row_texts(encoder, other_row)]

@@ -12,7 +12,19 @@ from feat2vec.terminal import printable, shortened
 
 @dataclass(frozen=True)
 class Contribution:
-    """A part of a score or of a similarity: its value, and the groups that it comes from."""
+    """A part of a score or of a similarity.
+
+    Args:
+        kind: "bias", "linear", "pair" or "head".
+        groups: The groups that the part comes from: none, one or two.
+        value: What it adds.
+
+    Example:
+        >>> part = feat2vec.explain.Part("pair", ("director", "genre"), 0.25)
+        >>> part.name
+        'director x genre'
+
+    """
 
     kind: Literal["bias", "linear", "pair", "head"]
     groups: tuple[str, ...]
@@ -26,7 +38,27 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A score or a similarity, its parts from the largest on, and what each row holds of each group."""
+    """A score or a similarity as the sum of its parts.
+
+    Args:
+        what: What is explained: "score", "score of genre = drama" or "similarity".
+        total: Its value.
+        parts: Its parts, the largest first.
+        rows: What each row holds of each group, None where the group is missing.
+
+    Example:
+        >>> part = feat2vec.explain.Part("pair", ("director", "genre"), 0.25)
+        >>> explanation = feat2vec.explain.Explanation("score", 0.25, [part], [{"director": "Ozu", "genre": "drama"}])
+        >>> print(explanation.text())
+        director:         Ozu
+        genre:            drama
+        <BLANKLINE>
+        director x genre     +0.2500
+        score                +0.2500
+        >>> explanation.facts()["total"]
+        0.25
+
+    """
 
     what: str
     total: float
@@ -34,12 +66,22 @@ class Explanation:
     rows: Sequence[Mapping[str, str | None]]
 
     def facts(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """The explanation as plain data, as `feat2vec explain --json` prints it.
+
+        Returns:
+            The fields of the explanation, made of mappings, lists, texts and numbers.
+
+        """
         parts = [{**asdict(part), "groups": list(part.groups)} for part in self.parts]
         return {"what": self.what, "total": self.total, "parts": parts, "rows": [dict(row) for row in self.rows]}
 
     def text(self) -> str:
-        """Tables for a terminal."""
+        """The explanation as tables for a terminal.
+
+        Returns:
+            Lines with what the rows hold, the parts and the total.
+
+        """
         names = [f"{_cut(name)}:" for name in self.rows[0]]
         width = max([len(name) for name in names] + [len(_cut(part.name)) for part in self.parts])
         lines = []
@@ -51,11 +93,21 @@ class Explanation:
         return "\n".join([*lines, *parts, f"{_cut(self.what):{width}}  {self.total:+10.4f}"])
 
     def svg(self) -> str:
-        """Bars."""
+        """The explanation as a chart of bars.
+
+        Returns:
+            An SVG image.
+
+        """
         return charts.bars(self.what, [*((part.name, part.value) for part in self.parts), (self.what, self.total)])
 
     def page(self) -> str:
-        """The bars and what the rows hold, as a page of HTML."""
+        """The chart, the parts and what the rows hold, as a page.
+
+        Returns:
+            A complete HTML document.
+
+        """
         has_two_rows = len(self.rows) > 1
         columns = ["group", *([f"row {i + 1}" for i in range(len(self.rows))] if has_two_rows else ["value"])]
         row_values = [(name, *(row[name] or "missing" for row in self.rows)) for name in self.rows[0]]

@@ -33,7 +33,7 @@ def report(
     out: str | Path,
     data: object = None,
     label: str | None = None,
-    other: TrainedRun | None = None,
+    other_run: TrainedRun | None = None,
     *,
     force: bool = False,
 ) -> Facts:
@@ -44,7 +44,7 @@ def report(
         out: The file.
         data: Rows to measure a supervised run on, and for `label`.
         label: A column of `data`, for whose classes the bound of Proposition 3.3 (Arora et al., 2019) is computed.
-        other: A run of the same schema with another seed: the page says how many nearest neighbours both share.
+        other_run: A run of the same schema with another seed: the page says how many nearest neighbours both share.
         force: Replace the file if it is there.
 
     Returns:
@@ -58,12 +58,14 @@ def report(
     if label is not None and data is None:
         raise UserError("--label: is a column of --data; name the rows too")
     file_place(out, force=force)
-    facts = facts_of(run, data, label, other)
+    facts = facts_of(run, data, label, other_run)
     write_text(out, page(facts), force=force)
     return facts
 
 
-def facts_of(run: TrainedRun, data: object = None, label: str | None = None, other: TrainedRun | None = None) -> Facts:
+def facts_of(
+    run: TrainedRun, data: object = None, label: str | None = None, other_run: TrainedRun | None = None
+) -> Facts:
     """What the page says, as plain data."""
     facts: Facts = {
         "name": run.schema.name,
@@ -78,14 +80,16 @@ def facts_of(run: TrainedRun, data: object = None, label: str | None = None, oth
     if label is not None:
         bounds = dict.fromkeys(class_bounds(run.model, run.fitted, data, label, BOUND_CASES, DRAWS))  # each once
         facts["bounds"] = [{**class_bound._asdict(), "bound": class_bound.bound._asdict()} for class_bound in bounds]
-    if other is not None:
+    if other_run is not None:
         overlaps = {}
         for name in run.schema.groups:
-            if is_keyed(run.model, name) and name in other.schema.groups:
-                overlaps[name] = stability(run, other, name)._asdict()
+            if is_keyed(run.model, name) and name in other_run.schema.groups:
+                overlaps[name] = stability(run, other_run, name)._asdict()
         if not overlaps:
-            raise UserError(f"--other: {other.folder} has no lookup group of this run; name a run of the same schema")
-        facts["stability"] = {"seeds": [run.manifest["seed"], other.manifest["seed"]], "groups": overlaps}
+            raise UserError(
+                f"--other: {other_run.folder} has no lookup group of this run; name a run of the same schema"
+            )
+        facts["stability"] = {"seeds": [run.manifest["seed"], other_run.manifest["seed"]], "groups": overlaps}
     return facts
 
 

@@ -60,7 +60,7 @@ class Corpus:
         corpus = cls(np.concatenate(tokens), np.concatenate(lengths), words, np.zeros(len(words), np.int64))
         return corpus._sorted(min_count, f"{table.name}: column {column!r}")
 
-    def _sorted(self, min_count: int, where: str) -> Corpus:
+    def _sorted(self, min_count: int, source: str) -> Corpus:
         counts = np.bincount(self.tokens, minlength=len(self.words))
         spelled = np.array(self.words.to_pylist(), object)
         order = np.lexsort((spelled, -counts))
@@ -68,7 +68,7 @@ class Corpus:
         if len(order) < 2:
             most = int(counts.max())
             raise UserError(
-                f"{where}: {len(order)} words are there {min_count} times or more (the most frequent {most} times); "
+                f"{source}: {len(order)} words are there {min_count} times or more (the most frequent {most} times); "
                 "lower `min_count`, or give more texts"
             )
         number = np.full(len(self.words), -1, np.int32)

@@ -47,8 +47,8 @@ def _names_of_no_file(recipe: Recipe, findings: Findings) -> Iterator[Problem]:
     names += [(("finetune", name), name) for name in recipe.finetune]
     for path, name in names:
         if findings.sound(path[0]) and not is_component(name):
-            what = "expected one part of a path, of letters, digits, spaces, `-`, `_` or `.`"
-            yield path, f"names files or folders of the run; {what}; received {name!r}"
+            rule = "expected one part of a path, of letters, digits, spaces, `-`, `_` or `.`"
+            yield path, f"names files or folders of the run; {rule}; received {name!r}"
 
 
 def _names_of_one_file(recipe: Recipe, findings: Findings) -> Iterator[Problem]:

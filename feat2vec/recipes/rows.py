@@ -53,8 +53,8 @@ def sources_of(recipe: Recipe, given: Sequence[str]) -> dict[str, str]:
     for name, recipe_source in recipe.data.items():
         if isinstance(recipe_source, Ask) and name not in sources:
             option = "--data PATH" if len(tables_asked_for) == 1 else f"--data {name}=PATH"
-            what = " ".join(recipe_source.ask.split())
-            problems.append(f"{recipe.name}: the recipe asks for a table, {name}: {what}; give it by {option}")
+            description = " ".join(recipe_source.ask.split())
+            problems.append(f"{recipe.name}: the recipe asks for a table, {name}: {description}; give it by {option}")
         elif not isinstance(recipe_source, Ask):
             sources.setdefault(name, recipe_source)
     if problems:

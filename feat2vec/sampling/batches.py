@@ -215,14 +215,14 @@ class Batches:
 
 def _take(array: Array, block: Block) -> Array:
     """The rows of a block; what was read of a memory-mapped array leaves memory."""
-    taken = np.empty((len(block), *array.shape[1:]), array.dtype)
+    rows = np.empty((len(block), *array.shape[1:]), array.dtype)
     start = 0
     for part in block.slices:
         end = start + part.stop - part.start
-        taken[start:end] = array[part]
+        rows[start:end] = array[part]
         release_pages(array)
         start = end
-    return taken if block.order is None else taken[block.order]
+    return rows if block.order is None else rows[block.order]
 
 
 def _cut_block(batch_bounds: tf.Tensor, arrays: tuple[tf.Tensor, ...]) -> tf.data.Dataset:

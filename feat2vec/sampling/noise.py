@@ -60,9 +60,10 @@ def alias_table(probability: Floats) -> tuple[Floats, Ints]:
 def _running_sum(numbers: Floats, bits: int) -> Ints:
     """The running sum, as fixed-point numbers with `bits` binary places."""
     scaled = np.ldexp(numbers, bits)
-    whole = np.floor(scaled)
-    fraction = np.ldexp(scaled - whole, 31).astype(np.int64)  # summed separately, then rounded into the last bit
-    total: Ints = np.cumsum(whole.astype(np.int64)) + ((np.cumsum(fraction) + (1 << 30)) >> 31)
+    integer_parts = np.floor(scaled)
+    # The fractions are summed separately, then rounded into the last bit.
+    fractions = np.ldexp(scaled - integer_parts, 31).astype(np.int64)
+    total: Ints = np.cumsum(integer_parts.astype(np.int64)) + ((np.cumsum(fractions) + (1 << 30)) >> 31)
     return total
 
 

@@ -139,7 +139,7 @@ def _together_conflicts(schema: Schema, findings: Findings, group_names: Sequenc
 def _noise_target_conflicts(
     targets: Sequence[str] | Mapping[str, float], joint_sets: Sequence[Sequence[str]], group_names: Sequence[str]
 ) -> Iterator[Problem]:
-    """Check `noise.targets`: known groups, each once, with all groups that are drawn together with it."""
+    """Check `noise.targets`: known groups, each once, with all groups that are drawn jointly with it."""
     seen: set[str] = set()
     for i, name in enumerate(targets):
         path = ("noise", "targets", name if isinstance(targets, Mapping) else i)

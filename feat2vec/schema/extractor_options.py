@@ -23,32 +23,69 @@ Many = Field(strict=False)  # for tuples: YAML has lists, which are taken too
 
 
 class ExtractorSpec(Spec):
-    """The base of the options of every extractor."""
+    """The base of the options of every extractor.
+
+    Args:
+        type: The name of the extractor.
+        gain: The factor of the group's vectors. A sum of many items is long, and outweighs other groups unless it is
+            reduced.
+
+    Example:
+        >>> year = feat2vec.read_schema(schema).groups["year"].extractor
+        >>> isinstance(year, feat2vec.specs.ExtractorSpec), year.type, year.gain
+        (True, 'numeric', 1.0)
+
+    """
 
     encoding: ClassVar[Literal["items", "tokens", "numbers", "vector"]]  # how the columns become entries
     type: str
-    # The factor of the group's vectors. A sum of many items is long, and outweighs other groups unless it is reduced.
     gain: Annotated[float, Field(gt=0)] = 1.0
 
     def conflicts(self, columns: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
-        """Yield what is wrong although each key is right by itself: a path below the extractor, and a message."""
+        """Yield what is wrong with the options, although each key is right by itself.
+
+        Args:
+            columns: The columns of the group.
+
+        Yields:
+            The path of a key below the extractor, and a message.
+
+        """
         if self.encoding != "numbers" and len(columns) > 1:
             yield (), f"{self.type} takes one column, received {len(columns)}; make a group for each"
 
 
 class ItemsSpec(ExtractorSpec):
-    """A group that is one key, or a bag of keys."""
+    """A group that is one key, or a bag of keys.
+
+    Args:
+        multi: Whether the column holds lists.
+        split: The separator of keys in a text; `words` for its words.
+        max_items: The most items of a row; further ones are left out.
+        min_count: Rarer keys are unseen.
+        max_size: The most keys of the vocabulary.
+        max_share: More frequent keys are left out; 1 is once a row.
+        weights: The column with a weight for each item.
+        bins: The number of bins of a column of numbers, which become keys.
+        parts: The parts of a column of dates, each a key.
+
+    Example:
+        >>> class Postcode(feat2vec.specs.ItemsSpec):
+        ...     type: Literal["postcode"] = "postcode"
+        >>> Postcode(split=" ").bag, list(Postcode(bins=5, split=" ").conflicts(["place"]))
+        (True, [(('bins',), 'cannot be combined with `split`; keep one of them')])
+
+    """
 
     encoding = "items"
-    multi: bool = False  # whether the column holds lists
-    split: Text | None = None  # the separator of keys in a text; `words` for its words
-    max_items: Count = 16  # of a row; further ones are left out
-    min_count: Count = 1  # rarer keys are unseen
-    max_size: Count | None = None  # of the vocabulary
-    max_share: Annotated[float, Field(gt=0, le=1)] = 1.0  # more frequent keys are left out; 1 is once a row
-    weights: Text | None = None  # the column with a weight for each item
-    bins: Annotated[int, Field(ge=2, le=10_000)] | None = None  # of a column of numbers, which become keys
-    # The parts of a column of dates, each a key.
+    multi: bool = False
+    split: Text | None = None
+    max_items: Count = 16
+    min_count: Count = 1
+    max_size: Count | None = None
+    max_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    weights: Text | None = None
+    bins: Annotated[int, Field(ge=2, le=10_000)] | None = None
     parts: Annotated[tuple[Literal["year", "quarter", "month", "day", "weekday", "hour"], ...], Many] = ()
 
     @property
@@ -70,16 +107,41 @@ class ItemsSpec(ExtractorSpec):
 
 
 class TokensSpec(ExtractorSpec):
-    """A group that is a text, as a sequence of tokens."""
+    """A group that is a text, as a sequence of tokens.
+
+    Args:
+        max_tokens: The most tokens of a text; further ones are left out.
+        min_count: Rarer tokens are unseen.
+        max_size: The most tokens of the vocabulary.
+
+    Example:
+        >>> class Title(feat2vec.specs.TokensSpec):
+        ...     type: Literal["title"] = "title"
+        >>> Title().max_tokens
+        32
+
+    """
 
     encoding = "tokens"
-    max_tokens: Count = 32  # of a text; further ones are left out
-    min_count: Count = 1  # rarer tokens are unseen
-    max_size: Count | None = None  # of the vocabulary
+    max_tokens: Count = 32
+    min_count: Count = 1
+    max_size: Count | None = None
 
 
 class NumbersSpec(ExtractorSpec):
-    """A group that is one or more numbers."""
+    """A group that is one or more numbers.
+
+    Args:
+        scale: How numbers are scaled.
+        nan: Whether NaN is an error or a missing value.
+
+    Example:
+        >>> class Price(feat2vec.specs.NumbersSpec):
+        ...     type: Literal["price"] = "price"
+        >>> Price(scale="log1p").scale
+        'log1p'
+
+    """
 
     encoding = "numbers"
     scale: Literal["standard", "minmax", "log1p", "quantile", "none"] = "standard"
@@ -87,7 +149,15 @@ class NumbersSpec(ExtractorSpec):
 
 
 class VectorSpec(ExtractorSpec):
-    """A group that is a vector of one size."""
+    """A group that is a vector of one size.
+
+    Example:
+        >>> class Image(feat2vec.specs.VectorSpec):
+        ...     type: Literal["image"] = "image"
+        >>> list(Image().conflicts(["left", "right"]))
+        [((), 'image takes one column, received 2; make a group for each')]
+
+    """
 
     encoding = "vector"
 
@@ -142,16 +212,38 @@ def extractor(name: str) -> Callable[[type[SpecClass]], type[SpecClass]]:
 
 @extractor("lookup")
 class Lookup(ItemsSpec):
-    """A vector for each key; the vectors of a bag are combined."""
+    """A vector for each key; the vectors of a bag are combined.
+
+    Args:
+        combiner: How the vectors of a bag are combined.
+        item_dropout: The share of items that training leaves out at random.
+
+    Example:
+        >>> feat2vec.specs.Lookup(multi=True, combiner="mean").bag
+        True
+
+    """
 
     type: Literal["lookup"] = "lookup"
     combiner: Literal["sum", "mean", "sqrtn"] = "sum"
-    item_dropout: Share = 0.0  # the share of items that training leaves out at random
+    item_dropout: Share = 0.0
 
 
 @extractor("text_cnn")
 class TextCnn(TokensSpec):
-    """Convolutions over token vectors, the maximum over time, and a projection (Kim, 2014)."""
+    """Convolutions over token vectors, the maximum over time, and a projection (Kim, 2014).
+
+    Args:
+        token_dim: The dimensions of a token's vector.
+        filters: The number of filters of each width.
+        widths: The widths of the windows, in tokens.
+        dropout: The share of features that training drops.
+
+    Example:
+        >>> feat2vec.specs.TextCnn(widths=[2, 3]).widths
+        (2, 3)
+
+    """
 
     type: Literal["text_cnn"] = "text_cnn"
     token_dim: Dim = 64
@@ -167,7 +259,16 @@ class TextCnn(TokensSpec):
 
 @extractor("numeric")
 class Numeric(NumbersSpec):
-    """An MLP over the group's scaled numbers; no hidden layer is a linear map."""
+    """An MLP over the group's scaled numbers; no hidden layer is a linear map.
+
+    Args:
+        hidden: The units of each hidden layer.
+
+    Example:
+        >>> feat2vec.specs.Numeric(hidden=[16]).hidden
+        (16,)
+
+    """
 
     type: Literal["numeric"] = "numeric"
     hidden: Annotated[tuple[Dim, ...], Many] = ()
@@ -175,6 +276,12 @@ class Numeric(NumbersSpec):
 
 @extractor("vector")
 class Vector(VectorSpec):
-    """A projection of a pretrained vector."""
+    """A projection of a pretrained vector.
+
+    Example:
+        >>> feat2vec.specs.Vector().gain
+        1.0
+
+    """
 
     type: Literal["vector"] = "vector"

@@ -162,7 +162,7 @@ class Noise(Spec):
     alpha_values: Annotated[float, Field(ge=0, le=10)] = 0.75  # the exponent of the values' counts in Q2
     negatives: Annotated[int, Field(ge=1, le=1_000_000)] = 5  # for each row; those that a batch shares, for each unit
     sharing: Literal["record", "batch"] = "record"  # whether a row has its own negatives, or a batch shares them
-    joint: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()  # groups that are replaced together
+    joint: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()  # groups that are replaced jointly
     # The groups that may be replaced; empty for all. With a number for each, Q1 is in proportion to these.
     targets: Targets = ()
 
@@ -231,12 +231,35 @@ def _refuse_equals_of_one(value: object) -> object:
 
 
 class Schema(Spec):
-    """The groups of a table, and how their vectors are learnt."""
+    """The groups of a table, and how their vectors are learnt.
+
+    Args:
+        version: The version of the schema's format, 1.
+        name: The name of the schema, for reports.
+        id: The column that names rows.
+        plugins: Modules that register extractors and objectives; reading a schema file imports them.
+        model: The space: its dimensions or ranks, and whether scores have linear terms.
+        groups: By name, the columns of each group and their extractor.
+        noise: How negatives are drawn.
+        objective: What is learnt.
+        head: What is added to the score of the pairs.
+        training: How long the model is trained, in which steps, and how it is regularized.
+
+    Example:
+        >>> films_schema = feat2vec.read_schema(schema)
+        >>> list(films_schema.groups), films_schema.objective.type, films_schema.model.dim
+        (['director', 'genre', 'year'], 'nce', 4)
+        >>> films_schema.columns()["year"]
+        ('groups', 'year', 'columns')
+        >>> feat2vec.read_schema(films_schema.resolved()) == films_schema
+        True
+
+    """
 
     version: Annotated[Literal[1], BeforeValidator(_refuse_equals_of_one)]
     name: Text = "table"
-    id: Text | None = None  # the column that names rows
-    plugins: Annotated[tuple[Text, ...], Many] = ()  # modules that register extractors
+    id: Text | None = None
+    plugins: Annotated[tuple[Text, ...], Many] = ()
     model: ModelSpec = ModelSpec()
     groups: Annotated[dict[Text, Group], Field(min_length=1)]
     noise: Noise = Noise()
@@ -283,7 +306,12 @@ class Schema(Spec):
         return text
 
     def columns(self) -> dict[str, KeyPath]:
-        """Every column that the schema names, with the path of the first key that names it."""
+        """Every column that the schema names.
+
+        Returns:
+            For each column the path of the first key that names it.
+
+        """
         mentions: list[tuple[str | None, KeyPath]] = []
         for name, group in self.groups.items():
             mentions += [(column, ("groups", name, "columns")) for column in group.columns]

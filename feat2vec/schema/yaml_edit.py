@@ -95,19 +95,19 @@ def edited(text: str, values: Mapping[Keys, Data], texts_of_keys: Mapping[str, s
     'model: {dim: 8}  # small\n'
 
     """
-    wanted = _wanted_data(text, values, texts_of_keys or {})
+    wanted_data = _wanted_data(text, values, texts_of_keys or {})
     try:
         new_text = text
         for key, inner_text in (texts_of_keys or {}).items():
             node, _ = _find_node(new_text, (key,))
             new_text = _replace_node(new_text, node, "\n" + textwrap.indent(inner_text.strip("\n"), "  "))
         for path, value in values.items():
-            new_text = _put(new_text, path, value)
-        if parse_document(new_text).data == wanted:
+            new_text = _text_with_value(new_text, path, value)
+        if parse_document(new_text).data == wanted_data:
             return new_text
     except (UserError, yaml.YAMLError):
         pass
-    return dump_document(wanted)
+    return dump_document(wanted_data)
 
 
 def _wanted_data(text: str, values: Mapping[Keys, Data], texts_of_keys: Mapping[str, str]) -> dict[str, Data]:
@@ -132,7 +132,7 @@ def _find_node(text: str, path: Keys) -> tuple[yaml.Node, Keys]:
     return node, ()
 
 
-def _put(text: str, path: Keys, value: Data) -> str:
+def _text_with_value(text: str, path: Keys, value: Data) -> str:
     """The text with a value at a path, which may be new."""
     node, missing_keys = _find_node(text, path)
     if not missing_keys:

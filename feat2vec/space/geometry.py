@@ -91,10 +91,10 @@ class Queries(NamedTuple):
         dependent = [part * np.float32(factor) for part, factor in zip(self.dependent, factors, strict=True)]
         return Queries(free, dependent)
 
-    def plus(self, more: Queries) -> Queries:
+    def plus(self, queries: Queries) -> Queries:
         """The sums of the vectors of these queries and of others."""
-        free = [a + b for a, b in zip(self.free, more.free, strict=True)]
-        dependent = [a + b for a, b in zip(self.dependent, more.dependent, strict=True)]
+        free = [a + b for a, b in zip(self.free, queries.free, strict=True)]
+        dependent = [a + b for a, b in zip(self.dependent, queries.dependent, strict=True)]
         return Queries(free, dependent)
 
     def towards(self, level: int) -> list[Floats]:
@@ -218,8 +218,8 @@ def _queries_of(free: list[Floats], dependent: list[Floats], *, truncate: bool) 
     """Parts of vectors as queries; with truncation every part is free."""
     if not truncate:
         return Queries(free, dependent)
-    whole = [free_part + dependent_part for free_part, dependent_part in zip(free, dependent, strict=True)]
-    return Queries(whole, [np.zeros_like(part) for part in whole])
+    vectors = [free_part + dependent_part for free_part, dependent_part in zip(free, dependent, strict=True)]
+    return Queries(vectors, [np.zeros_like(part) for part in vectors])
 
 
 def similarities(queries: Queries, values: Candidates, similarity: VectorSimilarity) -> Floats:

@@ -50,8 +50,10 @@ def level_and_dim(model: ModelSpec, level: int | None) -> tuple[int, int]:
     if level is None:
         level = levels.default
     if not levels.has(level):
-        there = f"the levels are 1 to {len(levels)}" if len(levels) > 1 else "a model without `ranks` has level 1 only"
-        raise UserError(f"level: there is no level {level!r}; {there}")
+        available_levels = f"the levels are 1 to {len(levels)}"
+        if len(levels) == 1:
+            available_levels = "a model without `ranks` has level 1 only"
+        raise UserError(f"level: there is no level {level!r}; {available_levels}")
     return level, levels.ranks[level - 1]
 
 

@@ -43,6 +43,13 @@ class GroupVectors(keras.layers.Layer):
         shapes: The `Shape` of each group's extractor.
         level: The level whose space the vectors are in; None is the default of the model.
 
+    Example:
+        >>> shapes = {name: run.model.shapes[name] for name in ("director", "genre")}
+        >>> layer = feat2vec.keras.GroupVectors(run.schema.resolved(), shapes)
+        >>> vectors = layer({"director": np.array([[2], [3]]), "genre": np.array([[2], [0]])})
+        >>> sorted(vectors), vectors["row"].shape
+        (['director', 'genre', 'row'], TensorShape([2, 4]))
+
     """
 
     def __init__(
@@ -90,7 +97,16 @@ class GroupVectors(keras.layers.Layer):
                     table_or_head.trainable = False
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
-        """The vectors of a batch."""
+        """The vectors of a batch.
+
+        Args:
+            inputs: The entries of each group, [batch, width].
+            training: Whether what training drops is dropped; a frozen layer drops nothing.
+
+        Returns:
+            The vectors of each group and their sum, `row`, [batch, dim].
+
+        """
         drops = bool(training) and self.trainable
         vectors = {}
         for name, extractor in zip(self.names, self.extractors, strict=True):
@@ -102,7 +118,16 @@ class GroupVectors(keras.layers.Layer):
         return tf.cast(self.seeds.next(), tf.int64)
 
     def compute_output_spec(self, inputs: Mapping[str, Any], training: bool = False) -> dict[str, Any]:
-        """The shapes of the outputs: one vector for each group, and the row's."""
+        """The shapes of the outputs: one vector for each group, and the row's.
+
+        Args:
+            inputs: Symbolic entries of each group.
+            training: Not used.
+
+        Returns:
+            Symbolic vectors by name, [batch, dim].
+
+        """
         del training
         batch = next(iter(inputs.values())).shape[0]
         return {name: keras.KerasTensor((batch, self.dim), self.compute_dtype) for name in (*self.names, ROW)}

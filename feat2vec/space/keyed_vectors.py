@@ -96,7 +96,18 @@ class KeyedVectors:
         return self._space.dim
 
     def get_index(self, key: object) -> int:
-        """The position of a key; for an unknown one a KeyError names the nearest keys."""
+        """The position of a key.
+
+        Args:
+            key: A key.
+
+        Returns:
+            Its position among the keys, from 0.
+
+        Raises:
+            UnknownKeyError: There is no such key; the message names the nearest ones.
+
+        """
         position = self._names.find(key)
         if 0 <= position < len(self):
             return position
@@ -107,14 +118,39 @@ class KeyedVectors:
         raise UnknownKeyError(f"{self._owner} has no {key!r}{nearest(str(key), self._names, len(self))}")
 
     def get_vector(self, key: object, norm: bool = False) -> Floats:
-        """A copy of a key's vector; with `norm`, of length 1."""
+        """A copy of a key's vector.
+
+        Args:
+            key: A key.
+            norm: Whether to scale the vector to length 1.
+
+        Returns:
+            The vector, [dim].
+
+        Raises:
+            UnknownKeyError: There is no such key.
+
+        """
         vector: Floats = self.vectors[self.get_index(key)].copy()
         if norm:
             vector /= max(float(np.linalg.norm(vector)), 1e-30)
         return vector
 
     def get_vecattr(self, key: object, attr: str) -> int:
-        """A key's "count" among the training rows, or its "level"."""
+        """What is known of a key.
+
+        Args:
+            key: A key.
+            attr: "count", how often the key comes among the training rows, or "level".
+
+        Returns:
+            The count or the level.
+
+        Raises:
+            UnknownKeyError: There is no such key.
+            UserError: The attribute is neither of these.
+
+        """
         attributes = {"count": self._counts, "level": self._levels}
         if attr not in list(attributes):  # a list, as what is given may have no hash
             raise UserError(f"a vector has a 'count' and a 'level'; received {attr!r}{suggest(attr, attributes)}")

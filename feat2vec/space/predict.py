@@ -61,8 +61,8 @@ class Predictor:
         self.encoder, self.objective = encoder, model.schema.objective
         levels, submodels = model.schema.model.levels, model.schema.model.levels.submodels
         if level is not None and not (levels.has(level) and level <= submodels):
-            there = f"the levels are 1 to {submodels}" if submodels > 1 else "this model has one level"
-            raise UserError(f"--level: there is no level {level!r}; {there}")
+            available_levels = f"the levels are 1 to {submodels}" if submodels > 1 else "this model has one level"
+            raise UserError(f"--level: there is no level {level!r}; {available_levels}")
         self.submodel = len(levels) if level is None or submodels == 1 else level  # counted from 1
         self.stored: StoredModel | None = None
         if isinstance(model, StoredModel) and model.has_scores():

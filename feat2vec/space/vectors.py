@@ -26,7 +26,20 @@ VALUES_PER_BLOCK = 1 << 16  # whose similarities are computed at a time
 
 @dataclass(frozen=True)
 class Hit:
-    """A value that a search found."""
+    """A value that a search found.
+
+    Args:
+        group: The group that was searched.
+        key: The key of the value.
+        score: Its similarity to what was searched for.
+        count: How often the key comes among the training rows.
+
+    Example:
+        >>> (hit,) = run.vectors("director").search("Ozu", topn=1, to="genre")
+        >>> hit.group, hit.key in films["genre"].unique()
+        ('genre', True)
+
+    """
 
     group: str
     key: str
@@ -94,6 +107,9 @@ class Vectors(KeyedVectors):
             UnknownKeyError: A group does not have the key.
             UserError: There is no such group or similarity.
 
+        Returns:
+            The similarity.
+
         >>> round(run.vectors("director").similarity("Ozu", "Ozu"), 3)
         1.0
 
@@ -160,10 +176,26 @@ class Vectors(KeyedVectors):
         similarity: Similarity = "cosine",
         index: IndexKind = "exact",
     ) -> list[Hit]:
-        """What `most_similar` finds, with groups and counts.
+        """Find what `most_similar` finds, with groups and counts.
+
+        Args:
+            positive: As for `most_similar`.
+            negative: As for `most_similar`.
+            topn: How many keys to find.
+            to: The group to search in; None is this one.
+            similarity: "cosine", "dot" or "score".
+            index: "exact", "hnsw" or "ivf", as for `most_similar`.
+
+        Returns:
+            The values, the most similar first.
+
+        Raises:
+            UnknownKeyError: The group does not have a key.
+            UserError: There is no such group, similarity or index, or nothing is given.
 
         >>> [(hit.group, hit.count) for hit in run.vectors("director").search("Ozu", topn=1)]
         [('director', 20)]
+
         """
         _check_choice("index", index, INDEX_KINDS)
         terms, searched = _terms(positive, negative, similarity), self._vectors_of(to)
@@ -181,10 +213,22 @@ class Vectors(KeyedVectors):
         return [Hit(searched.name, key, score, int(counts[i])) for key, (i, score) in zip(keys, kept, strict=True)]
 
     def nearest(self, positions: Array, topn: int = 10, *, to: str | None = None) -> Hits:
-        """The positions in `to` of what is most similar, by cosine, to each of the keys at some positions.
+        """The most similar values, by cosine, of many keys at once.
 
-        A single key gets what `search` finds. Many are multiplied together, and so summed in another order: candidates
+        A single key gets what `search` finds. Many are multiplied at once, and so summed in another order: candidates
         whose similarities differ only in the last bits may change places.
+
+        Args:
+            positions: The positions of keys of this group, [keys].
+            topn: How many values to find for each key.
+            to: The group to search in; None is this one.
+
+        Returns:
+            The positions in `to` and the similarities, [keys, topn] both, the most similar first.
+
+        Raises:
+            UserError: There is no such group.
+
         """
         searched = self._vectors_of(to)
         query = self._space.query_of_values(positions, searched._space)
@@ -196,11 +240,38 @@ class Vectors(KeyedVectors):
         return Hits(np.take_along_axis(hits.ids, order, 1), np.take_along_axis(hits.scores, order, 1))
 
     def similar_by_key(self, key: object, topn: int | None = 10, **options: Any) -> Any:
-        """`most_similar` of one key."""
+        """The keys that are most similar to one key.
+
+        Args:
+            key: A key.
+            topn: As for `most_similar`.
+            **options: The other arguments of `most_similar`.
+
+        Returns:
+            As `most_similar`.
+
+        Raises:
+            UnknownKeyError: The group does not have the key.
+            UserError: As from `most_similar`.
+
+        """
         return self.most_similar([key], topn=topn, **options)
 
     def similar_by_vector(self, vector: Any, topn: int | None = 10, **options: Any) -> Any:
-        """`most_similar` of one vector; in a model with ranks, and without a level, it is one of level 1."""
+        """The keys that are most similar to one vector.
+
+        Args:
+            vector: A vector, [dim]; in a model with ranks, and without a level, it is one of level 1.
+            topn: As for `most_similar`.
+            **options: The other arguments of `most_similar`.
+
+        Returns:
+            As `most_similar`.
+
+        Raises:
+            UserError: The vector has another size, or as from `most_similar`.
+
+        """
         return self.most_similar([np.asarray(vector, np.float32)], topn=topn, **options)
 
     # --- queries ----------------------------------------------------------------------------------------------------

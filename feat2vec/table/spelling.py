@@ -102,13 +102,13 @@ def respell_rounded(keys: pa.StringArray) -> pa.StringArray:
     return _replace(keys, pc.match_substring_regex(keys, MANY_DIGITS), _shortest_spelling)
 
 
-def _replace(keys: pa.StringArray, where: pa.BooleanArray, spell: Callable[[str], str]) -> pa.StringArray:
+def _replace(keys: pa.StringArray, mask: pa.BooleanArray, spell: Callable[[str], str]) -> pa.StringArray:
     """Return keys with those at some places spelled by a function."""
-    if not pc.any(where).as_py():
+    if not pc.any(mask).as_py():
         return keys
-    where = pc.fill_null(where, False)
-    spelled = [spell(key) for key in keys.filter(where).to_pylist()]
-    return pc.replace_with_mask(keys, where, pa.array(spelled, pa.string()))
+    mask = pc.fill_null(mask, False)
+    spelled = [spell(key) for key in keys.filter(mask).to_pylist()]
+    return pc.replace_with_mask(keys, mask, pa.array(spelled, pa.string()))
 
 
 def _all_digits(text: str) -> str | None:

@@ -51,7 +51,15 @@ class Batch:
     first_row: int
 
     def row(self, i: int) -> str:
-        """Say where row `i` of the batch is; the first row of a source is row 1, and a header is no row."""
+        """Say where a row of the batch is, for messages.
+
+        Args:
+            i: the row, from 0.
+
+        Returns:
+            The source and the number of the row in it. The first row of a source is row 1, and a header is no row.
+
+        """
         return f"{self.source}: row {self.first_row + i + 1}"
 
 
@@ -67,6 +75,11 @@ class Table:
     with or without a time zone, decimals that neither int64 nor float64 holds, null, list<any of these> and
     fixed_size_list<float32 or float64>. A column of another type (struct, map, duration, ...) keeps its type, and
     reading it raises a UserError.
+
+    Args:
+        name: what the table is called in messages.
+        parts: its files or objects, with the same columns.
+        typed: whether columns have types; in a CSV file all values are text.
 
     Example:
         >>> table = open_table(pa.table({"title": ["Eve", "Kes"], "length": pa.array([112, 110], pa.int16())}))
@@ -308,18 +321,18 @@ def stages(
 
     """
     most_rows = STAGE_ROWS if max_rows is None else max_rows
-    held: list[Batch] = []
-    held_bytes = held_rows = 0
+    stage_batches: list[Batch] = []
+    stage_bytes = stage_rows = 0
     for batch in table.batches(columns):
         data = batch.data
-        if held and (held_bytes + data.nbytes > max_bytes or held_rows + data.num_rows > most_rows):
-            yield Stage(table, held)
-            held, held_bytes, held_rows = [], 0, 0
-        held.append(batch)
-        held_bytes += data.nbytes
-        held_rows += data.num_rows
-    if held:
-        yield Stage(table, held)
+        if stage_batches and (stage_bytes + data.nbytes > max_bytes or stage_rows + data.num_rows > most_rows):
+            yield Stage(table, stage_batches)
+            stage_batches, stage_bytes, stage_rows = [], 0, 0
+        stage_batches.append(batch)
+        stage_bytes += data.nbytes
+        stage_rows += data.num_rows
+    if stage_batches:
+        yield Stage(table, stage_batches)
 
 
 def refuse_unless_text(stage: Stage, column: str, values: pa.ChunkedArray, message: str) -> None:

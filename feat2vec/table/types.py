@@ -96,9 +96,9 @@ def batch_rows(row_bytes: float) -> int:
     return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(row_bytes, 1))))
 
 
-def unsupported(what: str) -> pa.DataType:
-    """Return a type for a column that exists but cannot be read; `what` describes it in messages."""
-    return pa.opaque(pa.null(), what, "feat2vec")
+def unsupported(description: str) -> pa.DataType:
+    """Return a type for a column that exists but cannot be read; `description` is for messages."""
+    return pa.opaque(pa.null(), description, "feat2vec")
 
 
 def describe(type_: pa.DataType) -> str:

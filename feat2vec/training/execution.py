@@ -17,8 +17,8 @@ from feat2vec.schema.options import Schema
 class ExecutionLimits:
     """Sizes by which a way of execution is chosen.
 
-    A step of many groups can read all of them at once (`Feat2Vec.batches(together=True)`), whose graph is smaller and
-    made faster than one with operations for each group.
+    A step of many groups can read all of them at once (`Feat2Vec.batches(groups_at_once=True)`). Its graph is smaller,
+    and made faster, than one with operations for each group.
 
     Args:
         short_training_rows: Up to so many rows in all epochs, making a graph for each group takes longer than the

@@ -167,8 +167,9 @@ def _chosen_groups(first: Schema, target: str, groups: Sequence[str] | None) -> 
         if "item_dropout" in chosen[name]["extractor"]:
             chosen[name]["extractor"]["item_dropout"] = 0.0
     if not chosen:
-        which, remedy = ("every group", "train another run") if groups is None else ("each of --groups", "name others")
-        raise UserError(f"--target: {which} holds {target!r} itself; {remedy}")
+        if groups is None:
+            raise UserError(f"--target: every group holds {target!r} itself; train another run")
+        raise UserError(f"--target: each of --groups holds {target!r} itself; name others")
     return chosen
 
 

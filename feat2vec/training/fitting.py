@@ -61,12 +61,12 @@ class Fitting:
         self.options = rows.encoder.schema.training
         self.model = _new_model(rows, start)
         self.is_short = len(rows) * self.options.epochs <= limits.short_training_rows
-        together = self.is_short or len(self.model.groups) >= limits.separate_groups
+        groups_at_once = self.is_short or len(self.model.groups) >= limits.separate_groups
         self.model.learn_from(rows)
-        self.batches = self.model.batches(rows, together=together)
+        self.batches = self.model.batches(rows, groups_at_once=groups_at_once)
         self.validation_batches: Batches | None = None
         if validation_rows is not None:
-            self.validation_batches = self.model.batches(validation_rows, shuffle=False, together=together)
+            self.validation_batches = self.model.batches(validation_rows, shuffle=False, groups_at_once=groups_at_once)
         self._compile(limits.eager_steps)
         self.reporter = Reporter(self.batches.steps, self.options.epochs, quiet=quiet)
         self._make_callbacks(checkpoint, origin, began)
@@ -85,7 +85,7 @@ class Fitting:
         optimizer = optimizers.named(options.type, learning_rate, rows_per_step)
         self.model.compile(optimizer, steps_per_execution=self.batches.steps_at_once)
         # Not an argument of `compile`, as these are saved with the model.
-        self.model.run_eagerly = self.has_groups_together and self._steps_of_all_epochs() <= eager_steps
+        self.model.run_eagerly = self.reads_groups_at_once and self._steps_of_all_epochs() <= eager_steps
         self.model.optimizer.build(self.model.trainable_variables)
 
     def _make_callbacks(self, checkpoint: Path, origin: Mapping[str, Any], began: float) -> None:
@@ -107,7 +107,7 @@ class Fitting:
         ]
 
     @property
-    def has_groups_together(self) -> bool:
+    def reads_groups_at_once(self) -> bool:
         """Whether a step reads all groups at once."""
         return self.batches.starts is not None
 
@@ -159,7 +159,7 @@ class Fitting:
         first_epoch, first_step = self.progress.epoch, self.progress.step
         self.batches.start_at(first_epoch, first_step)
         graph_options: AbstractContextManager[None] = nullcontext()
-        if self.is_short and self.has_groups_together:
+        if self.is_short and self.reads_groups_at_once:
             graph_options = without_graph_optimization()
         with graph_options:
             self.model.fit(

@@ -67,13 +67,13 @@ class MemoryUse(NamedTuple):
     """Something that takes memory.
 
     Args:
-        what: What it is, for messages.
+        description: What it is, for messages.
         size: Its bytes.
         remedy: What makes it smaller; empty if nothing does.
 
     """
 
-    what: str
+    description: str
     size: int
     remedy: str
 
@@ -98,7 +98,7 @@ def check_room(uses: Sequence[MemoryUse], *, free: int | None, resident: int) ->
     largest = max((use for use in uses if use.remedy), key=lambda use: use.size)
     raise UserError(
         f"training needs at least {spelled(needed)} of memory, and {spelled(free)} are free: "
-        f"{largest.what} take {spelled(largest.size)}",
+        f"{largest.description} take {spelled(largest.size)}",
         largest.remedy,
     )
 
@@ -131,13 +131,13 @@ def _smaller_model(schema: Schema) -> str:
 def _group(name: str, codec: Codec, schema: Schema) -> MemoryUse:
     """The weights of a group's extractor, with their slots and averages."""
     spec = schema.groups[name].extractor
-    weights, what, options = group_weights(spec, codec, schema, schema.model.levels.dims)
+    weights, parts_in_words, options = group_weights(spec, codec, schema, schema.model.levels.dims)
     size = BYTES_OF_WEIGHT * weights * _copies_of_weights(schema)
     if schema.training.optimizer.type == "adam" and isinstance(codec, ItemsCodec):
         table_rows = key_sizes(codec, schema) if spec.encoding == "items" else [len(codec.vocabulary)]
         size += BYTES_PER_STEP_COUNT * sum(table_rows)
     remedy = f"{_smaller_model(schema)}, or groups.{name}.extractor.{options}"
-    return MemoryUse(f"the group {name!r}, {what},", size, remedy)
+    return MemoryUse(f"the group {name!r}, {parts_in_words},", size, remedy)
 
 
 def _classes(classes: int, schema: Schema) -> MemoryUse:

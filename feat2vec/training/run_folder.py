@@ -51,7 +51,15 @@ class TrainedRun:
 
     @classmethod
     def of_model(cls, model: Feat2Vec) -> Self:
-        """A model that no folder holds, such as one in training, to be measured as a run is."""
+        """A model that no folder holds, such as one in training, to be measured as a run is.
+
+        Args:
+            model: The model, with its encoder.
+
+        Returns:
+            A run without a folder.
+
+        """
         return cls(Path(), {}, {}, in_training=model)
 
     @cached_property
@@ -85,21 +93,47 @@ class TrainedRun:
         return self.model if is_in_memory or self.in_training is not None else self._stored_model
 
     def reads_lookups(self, groups: Iterable[str] | None = None) -> bool:
-        """Whether vectors of rows of these groups, or of all, are computed from the model's file without TensorFlow."""
+        """Whether vectors of rows of these groups, or of all, are computed from the model's file without TensorFlow.
+
+        Args:
+            groups: Their names; all groups of the run by default.
+
+        Returns:
+            Whether the model's file is enough.
+
+        """
         source = self.vector_source
         return isinstance(source, StoredModel) and source.has_lookups(source.groups if groups is None else groups)
 
     def reads_scores(self) -> bool:
-        """Whether scores of rows are computed from the model's file without TensorFlow."""
+        """Whether scores of rows are computed from the model's file without TensorFlow.
+
+        Returns:
+            Whether the model's file is enough.
+
+        """
         source = self.vector_source
         return isinstance(source, StoredModel) and source.has_scores()
 
     def model_for_scores(self) -> Feat2Vec | StoredModel:
-        """What computes scores of rows: the model's file where it is enough, else the model."""
+        """What computes scores of rows: the model's file where it is enough, else the model.
+
+        Returns:
+            The reader of the model's file, or the model.
+
+        """
         return self.vector_source if self.reads_scores() else self.model
 
     def model_for_rows(self, groups: Iterable[str] | None = None) -> Feat2Vec | StoredModel:
-        """What computes vectors of rows: the model's file where it is enough for these groups, else the model."""
+        """What computes vectors of rows: the model's file where it is enough for these groups, else the model.
+
+        Args:
+            groups: Their names; all groups of the run by default.
+
+        Returns:
+            The reader of the model's file, or the model.
+
+        """
         return self.vector_source if self.reads_lookups(groups) else self.model
 
     @cached_property
@@ -147,12 +181,12 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     refuse_stray_bytes(folder)
     if not (folder / "manifest.json").is_file():
-        what = "is no run (it has no manifest.json)" if folder.exists() else "does not exist"
+        problem = "is no run (it has no manifest.json)" if folder.exists() else "does not exist"
         partial = partial_folder(folder)
         hint = ""
         if partial.exists():
             hint = f"; {partial} was not finished, `feat2vec train ... --resume` goes on with it"
-        raise UserError(f"{folder}: {what}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{hint}")
+        raise UserError(f"{folder}: {problem}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{hint}")
     try:
         manifest = read_json(folder / "manifest.json")
         if manifest["format"] != FORMAT:

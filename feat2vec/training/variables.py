@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import keras
 
 from feat2vec.encode.arrays_on_disk import Array
-from feat2vec.model.large_variables import pieces, put
+from feat2vec.model.large_variables import assign_rows, pieces
 from feat2vec.model.optimizers import is_by_row, resource_of
 from feat2vec.training.checkpoint_file import CheckpointReader, Streamed
 
@@ -26,6 +26,6 @@ def restore_variable(checkpoint: CheckpointReader, name: str, variable: keras.Va
     """Write an array of a checkpoint into a variable, in place."""
     if is_by_row(variable):
         for rows, values in checkpoint.pieces(name):
-            put(variable, rows, values)
+            assign_rows(variable, rows, values)
     else:
-        put(variable, slice(None), checkpoint.array(name))
+        assign_rows(variable, slice(None), checkpoint.array(name))

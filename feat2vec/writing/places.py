@@ -57,12 +57,12 @@ def refuse_bad_folder(out: str | Path) -> Path:
     return out
 
 
-def _named(out: str | Path, what: str) -> Path:
-    """The path of a `what`, file or folder, after a check that its last part is a name, and no link."""
+def _named(out: str | Path, kind: str) -> Path:
+    """The path of a new file or folder, after a check that its last part is a name, and no link."""
     text, out = os.fspath(out), Path(out)
     if not text or "\0" in text or out.name in ("", "..") or not out.absolute().name:
-        example = "runs/films" if what == "folder" else "out/films"
-        raise UserError(f"{text!r} names no new {what}; give a name, such as {example}")
+        example = "runs/films" if kind == "folder" else "out/films"
+        raise UserError(f"{text!r} names no new {kind}; give a name, such as {example}")
     try:
         out.lstat()
     except OSError as error:
@@ -70,7 +70,7 @@ def _named(out: str | Path, what: str) -> Path:
             raise UserError(f"{out}: {error.strerror}; choose another name") from None
     if out.is_symlink():
         raise UserError(
-            f"{out}: is a link to {os.readlink(out)}; feat2vec neither follows nor replaces it: name the {what} itself"
+            f"{out}: is a link to {os.readlink(out)}; feat2vec neither follows nor replaces it: name the {kind} itself"
         )
     return out
 

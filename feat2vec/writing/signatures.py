@@ -41,7 +41,7 @@ def signed_text(text: str, suffix: str) -> bytes:
         return content
     if not content.endswith(b"\n"):
         content += b"\n"
-    comment = COMMENTS[suffix.lower()].format(f"{SIGNATURE}, blake2b {_Digest().of(content)}")
+    comment = COMMENTS[suffix.lower()].format(f"{SIGNATURE}, blake2b {_Digest().of_content(content)}")
     return content + comment.encode() + b"\n"
 
 
@@ -118,7 +118,7 @@ class _Digest:
         """The digest of all content so far, in hexadecimal."""
         return self.hash.hexdigest()
 
-    def of(self, content: bytes) -> str:
+    def of_content(self, content: bytes) -> str:
         """The digest of a content."""
         self.update(content)
         return self.text()

@@ -17,12 +17,12 @@ from feat2vec.model.large_variables import (
     Kept,
     TableStart,
     assign,
+    assign_rows,
     copies,
     copy_to,
     empty,
     keep,
     pieces,
-    put,
     swap,
     swap_average,
     tables_aside,
@@ -121,7 +121,7 @@ def test_tables_aside_hold_no_numbers() -> None:
 def test_what_is_kept_is_never_copied_whole() -> None:
     piece = 1 << 18
     table = by_row(keras.Variable(np.zeros((100_000, 16), np.float32)))  # 6.4 MB
-    put(table, slice(0, 1), np.ones((1, 16), np.float32))
+    assign_rows(table, slice(0, 1), np.ones((1, 16), np.float32))
     kept = copies([table], piece)
     tracemalloc.start()
     keep([table], kept, piece)
@@ -162,7 +162,7 @@ def table(size):
     optimizer = SparseAdagrad(0.1)
     optimizer.build([made])
     for some in (made, optimizer._accumulators[0]):
-        pieces.put(some, slice(0, 1), np.ones((1, 64), np.float32))
+        pieces.assign_rows(some, slice(0, 1), np.ones((1, 64), np.float32))
     kept = pieces.copies([made])
     pieces.swap_average([made], kept, 0.5)
     pieces.swap([made], kept)

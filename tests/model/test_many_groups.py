@@ -43,17 +43,18 @@ def encoded(case: dict[str, Any], groups: str = "abcd", **training: Any) -> Enco
     return feat2vec.fit(schema, pa.table({**columns, "hit": [i % 2 for i in range(60)]}))
 
 
-def trained(rows: Encoded, together: bool) -> tuple[list[Any], dict[str, list[float]]]:
+def trained(rows: Encoded, groups_at_once: bool) -> tuple[list[Any], dict[str, list[float]]]:
     """The weights after two epochs, and the losses."""
     model = Feat2Vec.from_encoder(rows.encoder)
     model.min_many_groups = 4
     model.compile(optimizers.named(rows.encoder.schema.training.optimizer.type, 0.1))
     model.optimizer.min_tables = 4
     model.learn_from(rows)
-    batches, held = (model.batches(rows, shuffle=some, together=together) for some in (True, False))
-    assert (list(batches.tables) == [ENTRIES]) == together
-    done = model.fit(batches.dataset(), validation_data=held.dataset(), epochs=2, verbose=0)
-    return [weight.numpy() for weight in model.weights], done.history
+    batches = model.batches(rows, groups_at_once=groups_at_once)
+    validation_batches = model.batches(rows, shuffle=False, groups_at_once=groups_at_once)
+    assert (list(batches.tables) == [ENTRIES]) == groups_at_once
+    history = model.fit(batches.dataset(), validation_data=validation_batches.dataset(), epochs=2, verbose=0).history
+    return [weight.numpy() for weight in model.weights], history
 
 
 @pytest.mark.parametrize(
@@ -61,37 +62,38 @@ def trained(rows: Encoded, together: bool) -> tuple[list[Any], dict[str, list[fl
 )
 def test_what_is_learnt_at_once_is_what_is_learnt_one_by_one(name: str) -> None:
     rows = encoded(CASES[name], optimizer="adam" if name == "regression" else "adagrad")
-    one, many = (trained(rows, together) for together in (False, True))
-    for ours, theirs in zip(many[0], one[0], strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
-    for key, losses in one[1].items():
-        np.testing.assert_allclose(many[1][key], losses, rtol=1e-4)
+    weights, history = trained(rows, groups_at_once=False)
+    weights_at_once, history_at_once = trained(rows, groups_at_once=True)
+    for variable, variable_at_once in zip(weights, weights_at_once, strict=True):
+        np.testing.assert_allclose(variable_at_once, variable, rtol=2e-4, atol=2e-5)
+    for key, losses in history.items():
+        np.testing.assert_allclose(history_at_once[key], losses, rtol=1e-4)
 
 
 def test_only_plain_lookups_are_many() -> None:
-    def has_many(case: dict[str, Any], **options: Any) -> bool:
+    def is_read_at_once(case: dict[str, Any], **options: Any) -> bool:
         groups = {name: {"column": name} for name in "abcd"} | {"a": {"column": "a", "extractor": options}}
         data = pa.table({name: [f"{name}{i % 5}" for i in range(20)] for name in "abcd"})
         schema = {"version": 1, "noise": RECORD, "groups": groups, **case}
         model = Feat2Vec.from_encoder(feat2vec.fit(schema, data).encoder)
         model.min_many_groups = 4
-        return model.has_many
+        return model.has_many_groups
 
     lookup = {"type": "lookup"}
-    assert has_many({}, **lookup)
-    assert not has_many({}, **lookup, gain=2.0)
-    assert not has_many({}, **lookup, multi=True, split="3", max_items=2)
-    assert not has_many({"noise": {**RECORD, "joint": [["a", "b"]]}}, **lookup)
-    assert not has_many({"model": {"ranks": [2, 3]}}, **lookup)
-    assert not has_many({"training": {"l2": 0.1, "l2_over": "tables"}}, **lookup)
+    assert is_read_at_once({}, **lookup)
+    assert not is_read_at_once({}, **lookup, gain=2.0)
+    assert not is_read_at_once({}, **lookup, multi=True, split="3", max_items=2)
+    assert not is_read_at_once({"noise": {**RECORD, "joint": [["a", "b"]]}}, **lookup)
+    assert not is_read_at_once({"model": {"ranks": [2, 3]}}, **lookup)
+    assert not is_read_at_once({"training": {"l2": 0.1, "l2_over": "tables"}}, **lookup)
     model = Feat2Vec.from_encoder(encoded(CASES["nce"]).encoder)
     model.min_many_groups = 4
-    before = model.has_many
+    before = model.has_many_groups
     model.extractors[0].trainable = False
-    assert (before, model.has_many) == (True, False)
+    assert (before, model.has_many_groups) == (True, False)
     few_groups = Feat2Vec.from_encoder(encoded(CASES["nce"], groups="abc").encoder)
     few_groups.min_many_groups = 4
-    assert not few_groups.has_many
+    assert not few_groups.has_many_groups
 
 
 @pytest.mark.slow
@@ -109,7 +111,7 @@ def test_operations_grow_with_the_groups_and_slowly(target: str) -> None:
         model.compile()
         model.optimizer.build(model.trainable_variables)
         model.learn_from(rows)
-        batch = next(iter(model.batches(rows, together=True).dataset()))
+        batch = next(iter(model.batches(rows, groups_at_once=True).dataset()))
         graph = tf.function(model.train_step).get_concrete_function(batch).graph.as_graph_def()
         return len(graph.node) + sum(len(function.node_def) for function in graph.library.function)
 

@@ -63,7 +63,7 @@ def tables_of(model: Feat2Vec) -> list[Any]:
 def test_the_estimate_is_little_less_than_the_weights_and_slots(case: str, optimizer: str, copies: int) -> None:
     rows = encoded(**CASES[case], training={"optimizer": optimizer})
     weights = ("the group", "the head", "6 classes")
-    estimated = sum(use.size for use in estimate(rows) if use.what.startswith(weights))
+    estimated = sum(use.size for use in estimate(rows) if use.description.startswith(weights))
     if optimizer == "adam":  # beside the slots each row of a table has a count of its steps
         estimated -= 8 * sum(int(weight.shape[0]) for weight in tables_of(Feat2Vec.from_encoder(rows.encoder)))
     weight_count = sum(int(np.prod(weight.shape)) for weight in Feat2Vec.from_encoder(rows.encoder).weights)
@@ -91,7 +91,7 @@ def test_what_has_no_room_is_refused_with_what_is_largest() -> None:
 
 def test_the_estimate_counts_each_copy_and_what_is_beside_the_model() -> None:
     def size(what: str, **options: Any) -> int:
-        return sum(use.size for use in estimate(encoded(**options)) if use.what.startswith(what))
+        return sum(use.size for use in estimate(encoded(**options)) if use.description.startswith(what))
 
     plain = size("the group", training={})
     assert size("the group", training={"averaging": 0.9}) == plain * 3 // 2  # weights and slots, and the average

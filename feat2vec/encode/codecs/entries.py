@@ -26,11 +26,11 @@ class Tally:
     unseen: int = 0  # items that are no key of the vocabulary
     filled: int = 0  # missing numbers that count as the training mean
 
-    def add(self, other: Tally) -> None:
-        self.missing += other.missing
-        self.truncated += other.truncated
-        self.unseen += other.unseen
-        self.filled += other.filled
+    def add(self, tally: Tally) -> None:
+        self.missing += tally.missing
+        self.truncated += tally.truncated
+        self.unseen += tally.unseen
+        self.filled += tally.filled
 
 
 @dataclass(frozen=True)

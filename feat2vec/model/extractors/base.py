@@ -44,6 +44,10 @@ class Shape(NamedTuple):
         sizes: |F_k|, the number of keys that reach level k, for each level; the unseen key is one of F_1.
         weighted: whether the second half of an entry is the weights of the items in the first.
 
+    Example:
+        >>> feat2vec.extractors.Shape(width=1, sizes=(4,))
+        Shape(width=1, sizes=(4,), weighted=False)
+
     """
 
     width: int
@@ -61,6 +65,11 @@ class Extracted(NamedTuple):
             of tokens. Not dense weights, which all rows share.
         linear_square: what `l2_linear` counts: the squares of linear terms over their occurrences.
         key_vectors: in place of levels, what `by_key` returns: vectors that are read once a key.
+
+    Example:
+        >>> genre = run.model.vectors("genre", np.array([[2], [0]]))
+        >>> len(genre.levels), genre.levels[0].free.shape, genre.linear is None
+        (1, TensorShape([2, 4]), True)
 
     """
 
@@ -81,6 +90,13 @@ class Extractor(keras.layers.Layer):
         bias: whether there is a linear term.
         scale: the standard deviation of keys' vectors at the start.
         **kwargs: those of `keras.layers.Layer`.
+
+    Example:
+        >>> from feat2vec.specs import Lookup
+        >>> shape = feat2vec.extractors.Shape(width=1, sizes=(4,))
+        >>> genre = feat2vec.extractors.build_extractor(Lookup(), shape, [3], bias=True, name="genre")
+        >>> genre(np.array([[2], [3]])).levels[0].free.shape, genre.params()  # 4 vectors, 4 linear terms
+        (TensorShape([2, 3]), 16)
 
     """
 
@@ -108,16 +124,34 @@ class Extractor(keras.layers.Layer):
             seed: two integers for the random numbers of a training step, so that it can be repeated; None outside of
                 training, or if the extractor is not `is_random`.
 
+        Returns:
+            The vectors of each level, [batch, D_k].
+
         """
         raise NotImplementedError(f"{type(self).__name__} needs a method `call`")
 
     def by_key(self, entries: Tensor, training: bool = False, seed: Tensor | None = None) -> Extracted:
-        """Return what `call` does; with `key_vectors` in place of levels if the vectors can be read once a key."""
+        """Return what `call` does; with `key_vectors` in place of levels if the vectors can be read once a key.
+
+        Args:
+            entries: as in `call`.
+            training: as in `call`.
+            seed: as in `call`.
+
+        Returns:
+            The vectors of the batch, or those of its distinct keys.
+
+        """
         extracted: Extracted = self(entries, training=training, seed=seed)
         return extracted
 
     def params(self) -> int:
-        """Count every weight, frozen ones too."""
+        """Count every weight, frozen ones too.
+
+        Returns:
+            The number of weights.
+
+        """
         return int(self.count_params())
 
     def get_config(self) -> dict[str, Any]:
@@ -128,7 +162,18 @@ class Extractor(keras.layers.Layer):
         return {**super().get_config(), **arguments, "scale": self.scale}
 
     def needed(self, seed: Tensor | None) -> Tensor:
-        """Return the seed; raise a ValueError if there is none."""
+        """Return a seed that dropout cannot do without.
+
+        Args:
+            seed: the argument of `call`.
+
+        Returns:
+            The seed.
+
+        Raises:
+            ValueError: if it is None.
+
+        """
         if seed is None:
             raise ValueError(f"{self.name}: dropout needs a `seed` of two integers. Received: seed=None")
         return seed
@@ -139,16 +184,45 @@ class Extractor(keras.layers.Layer):
         """Add a table [size, dim] to gather rows from; the first row is zero if it is the unseen key's.
 
         The table is never cast as a whole, as autocasting would.
+
+        Args:
+            size: the number of rows.
+            dim: the number of columns.
+            name: the variable's name.
+            unseen: whether the first row is the unseen key's.
+            scale: the standard deviation of the rows at the start.
+
+        Returns:
+            The variable, which optimizers update by rows.
+
         """
         start = TableStart(scale, unseen)
         return by_row(self.add_weight(shape=(size, dim), initializer=start, name=name, autocast=False))
 
     def gather(self, table: Variable, rows: Tensor) -> Tensor:
-        """Read rows of a table: ResourceGather on the variable, whose gradient is a `tf.IndexedSlices`."""
+        """Read rows of a table: ResourceGather on the variable, whose gradient is a `tf.IndexedSlices`.
+
+        Args:
+            table: what `add_table` returned.
+            rows: the numbers of rows, [n].
+
+        Returns:
+            The rows, [n, dim].
+
+        """
         return tf.cast(tf.gather(table.value, rows), self.compute_dtype)
 
     def gather_distinct(self, table: Variable, rows: Tensor) -> Tensor:
-        """Read rows that do not repeat: the optimizer need not look for repeated ones."""
+        """Read rows that do not repeat: the optimizer need not look for repeated ones.
+
+        Args:
+            table: what `add_table` returned.
+            rows: the numbers of rows, [n], no two of them the same.
+
+        Returns:
+            The rows, [n, dim].
+
+        """
         return tf.cast(read_rows(table, rows), self.compute_dtype)
 
     # --- saving -----------------------------------------------------------------------------------------------------
@@ -167,7 +241,12 @@ class Extractor(keras.layers.Layer):
                 variable.assign(store[key])
 
     def saved_tables(self) -> dict[str, Variable]:
-        """Return the tables that are saved and loaded in pieces, by the keys that Keras has for them."""
+        """Return the tables that are saved and loaded in pieces, by the keys that Keras has for them.
+
+        Returns:
+            The variables by key; none for a layer that saves its variables in its own way.
+
+        """
         saves_so = type(self).save_own_variables is Extractor.save_own_variables
         loads_so = type(self).load_own_variables is Extractor.load_own_variables
         if not (saves_so and loads_so):  # a layer of the user's that saves in its own way
@@ -244,6 +323,9 @@ def build_extractor(
     Raises:
         ValueError: if no layer is registered for the extractor.
 
+    Returns:
+        The layer.
+
     Example:
         >>> from feat2vec.specs import Vector
         >>> feat2vec.extractors.build_extractor(Vector(), Shape(width=5), [2], bias=False, name="image").name
@@ -260,6 +342,21 @@ class Headed(Extractor):
     """The base of extractors whose features meet every level through an output head of its own.
 
     Their values have the top level: below it they are dependent. Its arguments are those of `Extractor`.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> class Halved(feat2vec.extractors.Headed):
+        ...     def build(self, input_shape=None):
+        ...         self.build_heads(self.shape.width, use_bias=False)
+        ...         super().build(input_shape)
+        ...
+        ...     def call(self, entries, training=False, seed=None):
+        ...         present = tf.cast(~tf.math.is_nan(entries[:, :1]), entries.dtype)
+        ...         return self.finish(tf.where(present > 0, entries / 2, 0), present)
+        >>> halved = Halved({"type": "halved"}, feat2vec.extractors.Shape(width=1), dims=[3])
+        >>> halved(np.array([[1.0], [np.nan]], "float32")).levels[0].free[1].numpy()  # a missing group
+        array([0., 0., 0.], dtype=float32)
+
     """
 
     def build_heads(self, features: int, *, use_bias: bool) -> None:
@@ -287,6 +384,9 @@ class Headed(Extractor):
         Args:
             features: [batch, features].
             present: [batch, 1], 0 where the group is missing and 1 elsewhere.
+
+        Returns:
+            The vectors of each level, [batch, D_k], and the linear term.
 
         """
         vectors = [head(features) * present for head in self.heads]  # each [batch, D_k]

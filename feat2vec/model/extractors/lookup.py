@@ -112,6 +112,14 @@ class LookupExtractor(Extractor):
     of the sum of their squares. Its arguments are those of `Extractor`.
 
     A table is read once a call, at its distinct keys: so what the optimizer gets is summed by key already.
+
+    Example:
+        >>> spec = {**feat2vec.specs.Lookup(multi=True).model_dump(), "combiner": "mean"}
+        >>> shape = feat2vec.extractors.Shape(width=2, sizes=(5,))
+        >>> cast = feat2vec.extractors.LookupExtractor(spec, shape, dims=[3])
+        >>> cast(np.array([[2, 3], [0, 0]])).levels[0].free[1].numpy()  # a bag without items
+        array([0., 0., 0.], dtype=float32)
+
     """
 
     is_random = True

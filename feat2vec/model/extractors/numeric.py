@@ -14,6 +14,13 @@ class NumericExtractor(Headed):
     """An MLP over scaled numbers and missing indicators; with no hidden layer, the linear map x W.
 
     Its arguments are those of `Extractor`.
+
+    Example:
+        >>> spec = feat2vec.specs.Numeric(hidden=[8]).model_dump()
+        >>> year = feat2vec.extractors.NumericExtractor(spec, feat2vec.extractors.Shape(width=1), dims=[3])
+        >>> year(np.array([[0.5], [-1.0]], "float32")).levels[0].free.shape
+        TensorShape([2, 3])
+
     """
 
     def build(self, input_shape: object = None) -> None:

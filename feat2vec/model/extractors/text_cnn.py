@@ -15,6 +15,14 @@ class TextCnnExtractor(Headed):
 
     A window counts where it lies inside the text; of a text shorter than the window, the first one does. So padding
     changes nothing. Its arguments are those of `Extractor`.
+
+    Example:
+        >>> spec = feat2vec.specs.TextCnn(token_dim=4, filters=2, widths=[2]).model_dump()
+        >>> shape = feat2vec.extractors.Shape(width=3, sizes=(5,))
+        >>> title = feat2vec.extractors.TextCnnExtractor(spec, shape, dims=[3])
+        >>> title(np.array([[2, 4, 0]])).levels[0].free.shape
+        TensorShape([1, 3])
+
     """
 
     is_random = True

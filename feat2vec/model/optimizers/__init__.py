@@ -44,6 +44,9 @@ def named(name: str, learning_rate: Any, batch_size: int = 1, **arguments: Any) 
     Raises:
         ValueError: if there is no optimizer of that name, or an argument has no meaning.
 
+    Returns:
+        The optimizer.
+
     Example:
         >>> named("adagrad", 0.05, batch_size=100).row_scale
         0.01

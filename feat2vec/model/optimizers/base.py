@@ -112,6 +112,12 @@ def distinct(ids: tf.Tensor) -> tf.Tensor:
     It used to mark ids that do not repeat. `read_rows` does so now; `tf.gather(table, distinct(ids))` gives the same
     numbers, a little slower.
 
+    Args:
+        ids: integers [n], no two of them the same.
+
+    Returns:
+        The same integers.
+
     Example:
         >>> distinct(tf.constant([2, 0])).numpy()
         array([2, 0], dtype=int32)
@@ -328,7 +334,18 @@ class RowSparse(keras.optimizers.Optimizer):
         return pairs
 
     def index(self, variable: Variable) -> int:
-        """Return the place of a variable in the flat list that the optimizer was built on."""
+        """Return the place of a variable in the flat list that the optimizer was built on.
+
+        Args:
+            variable: a variable, or a shard of one.
+
+        Returns:
+            Its place, from 0.
+
+        Raises:
+            ValueError: if the optimizer was not built on the variable.
+
+        """
         try:
             return int(self._get_variable_index(variable))
         except KeyError:
@@ -343,9 +360,10 @@ class RowSparse(keras.optimizers.Optimizer):
         if self.clipnorm and self.clipnorm > 0:
             bounds = {}
             for number in dict.fromkeys(table_numbers):
-                shards = [value for value, of in zip(values, table_numbers, strict=True) if of == number]
+                shards = [values[i] for i, table_number in enumerate(table_numbers) if table_number == number]
                 bounds[number] = tf.maximum(_norm(shards), self.clipnorm)
-            return [value * self.clipnorm / bounds[of] for value, of in zip(values, table_numbers, strict=True)]
+            bound_of_value = [bounds[number] for number in table_numbers]
+            return [value * self.clipnorm / bound for value, bound in zip(values, bound_of_value, strict=True)]
         if self.global_clipnorm and self.global_clipnorm > 0:
             norm = _norm(values)
             # norm - norm: a norm that is not finite makes NaN, not zero

@@ -23,6 +23,12 @@ class ObjectiveSpec(Spec):
 
     Derive an objective from `NoiseObjective`, and define `noise_loss`, or from `SupervisedObjective`, and define
     `label_loss`. Override what else differs from the defaults.
+
+    Example:
+        >>> options = feat2vec.read_schema(schema).objective
+        >>> isinstance(options, feat2vec.objectives.ObjectiveSpec), options.needs_noise, options.target_column
+        (True, True, None)
+
     """
 
     if TYPE_CHECKING:
@@ -93,21 +99,54 @@ class ObjectiveSpec(Spec):
     # --- targets ---
 
     def is_valid_target(self, numbers: Array) -> Array:
-        """Return which numbers are targets, bool [rows]."""
+        """Return which numbers are targets, bool [rows].
+
+        Args:
+            numbers: The numbers of a target column, [rows].
+
+        Returns:
+            Whether each is a target, bool [rows].
+
+        """
         valid: Array = numbers == numbers  # all but NaN
         return valid
 
     def problem_of_targets(self, targets: Array | None, class_names: Sequence[str] | None) -> str | None:
-        """Return why nothing can be learnt from the targets of all training rows, None if something can be."""
+        """Return why nothing can be learnt from the targets of all training rows, None if something can be.
+
+        Args:
+            targets: The targets of all training rows, [rows].
+            class_names: The names of the classes, if targets are classes.
+
+        Returns:
+            A message, or None.
+
+        """
         del targets, class_names
         return None
 
     def link(self, targets: Array) -> Array:
-        """Return targets on the scale of scores, on which metrics compare them; labels and classes stay as they are."""
+        """Return targets on the scale of scores, on which metrics compare them; labels and classes stay as they are.
+
+        Args:
+            targets: Targets, [rows].
+
+        Returns:
+            What the scores should be, [rows].
+
+        """
         return targets
 
     def starting_bias(self, targets: Array) -> float:
-        """Return the score that fits targets best if it is the same in every row, 0 if scores have no such meaning."""
+        """Return the score that fits targets best if it is the same in every row, 0 if scores have no such meaning.
+
+        Args:
+            targets: The targets of the training rows, [rows].
+
+        Returns:
+            The score.
+
+        """
         del targets
         return 0.0
 
@@ -125,6 +164,9 @@ class ObjectiveSpec(Spec):
             offset: The target group's constant, or [rows] of them, if the objective `has_offsets`.
             above: Scores of the level above, if the loss is taken against their probabilities.
 
+        Returns:
+            The loss of each row, [rows].
+
         """
         raise NotImplementedError(f"the objective {self.type} learns from targets")
 
@@ -136,13 +178,25 @@ class ObjectiveSpec(Spec):
             label: The targets, [rows].
             above: Scores of the level above, if the loss is taken against those.
 
+        Returns:
+            The loss of each row, [rows].
+
         """
         raise NotImplementedError(f"the objective {self.type} learns from noise")
 
     # --- predictions ---
 
     def prediction_columns(self, scores: Array, class_names: Sequence[str] | None) -> Mapping[str, Array]:
-        """Return what is predicted from scores, by the names of columns; class names are an Arrow array."""
+        """Return what is predicted from scores.
+
+        Args:
+            scores: The scores, [rows] or [rows, classes].
+            class_names: The names of the classes, as an Arrow array, if targets are classes.
+
+        Returns:
+            For each column of predictions its name and values, [rows].
+
+        """
         del class_names
         return {"score": scores}
 
@@ -272,6 +326,17 @@ class NoiseObjective(ObjectiveSpec):
     """An objective without a target: a row is told from copies of it in which a group is drawn anew.
 
     Its `noise_loss` has to be defined.
+
+    Example:
+        >>> class Margin(feat2vec.objectives.NoiseObjective):
+        ...     type: Literal["margin"] = "margin"
+        ...
+        ...     def noise_loss(self, scores, log_q, hits, offset, above=None):
+        ...         return abs(scores.positive - scores.negatives.max(axis=1) - 1)
+        >>> scores = feat2vec.objectives.Noisy(np.array([3.0]), np.array([[1.0, 2.5]]))
+        >>> feat2vec.objectives.self_supervised(Margin(), scores, log_q=scores, hits=None, offset=0.0)
+        array([0.5])
+
     """
 
     @property
@@ -289,6 +354,23 @@ class SupervisedObjective(ObjectiveSpec):
     """An objective with a target, by default a number, in a column of the table.
 
     Its `label_loss` has to be defined, and `link` and `inverse_link` where scores are not on the scale of targets.
+
+    Args:
+        target: The column that is learnt.
+        weight: The column with a weight for each row, if there is one.
+
+    Example:
+        >>> class AbsoluteError(feat2vec.objectives.SupervisedObjective):
+        ...     type: Literal["absolute_error"] = "absolute_error"
+        ...
+        ...     def label_loss(self, scores, label, above=None):
+        ...         return abs(scores - (label if above is None else above))
+        >>> options = AbsoluteError(target="price")
+        >>> feat2vec.objectives.supervised(options, np.array([1.0]), np.array([3.0]))
+        array([2.])
+        >>> options.starting_bias(np.array([2.0, 4.0]))
+        3.0
+
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = ("rmse", "mae")
@@ -305,7 +387,15 @@ class SupervisedObjective(ObjectiveSpec):
         return self.weight
 
     def inverse_link(self, scores: Array) -> Array:
-        """Return the targets that scores stand for, so that `inverse_link(link(y))` is y."""
+        """Return the targets that scores stand for, so that `inverse_link(link(y))` is y.
+
+        Args:
+            scores: The scores, [rows].
+
+        Returns:
+            The predicted targets, [rows].
+
+        """
         return scores
 
     def starting_bias(self, targets: Array) -> float:

@@ -18,10 +18,21 @@ Tensor = Any  # a tensor of Keras' backend, which has no static type, or a NumPy
 
 
 class Noisy(NamedTuple):
-    """A number for a row and one for each of its negatives: scores, logits, or log Q2 of their values."""
+    """A number for a row and one for each of its negatives: scores, logits, or log Q2 of their values.
 
-    positive: Tensor  # [rows]
-    negatives: Tensor  # [rows, k], or [k] where the rows share them
+    Args:
+        positive: The number of each row, [rows].
+        negatives: Those of its negatives, [rows, k], or [k] where the rows share them.
+
+    Example:
+        >>> scores = feat2vec.objectives.Noisy(np.array([3.0]), np.array([[1.0, 2.5]]))
+        >>> scores.positive.shape, scores.negatives.shape
+        ((1,), (1, 2))
+
+    """
+
+    positive: Tensor
+    negatives: Tensor
 
 
 # --- losses of tensors ----------------------------------------------------------------------------------------------

@@ -27,19 +27,19 @@ def name_groups(choices: Sequence[Choice]) -> dict[str, Choice]:
     merged = _merge_numbers(choices)
     named = [(choice.columns[0], choice) for choice in choices] if merged is None else merged
     groups: dict[str, Choice] = {}
-    taken: set[str] = set()  # names of files are made of them, in which some systems do not tell case apart
+    taken_names: set[str] = set()  # names of files are made of them, in which some systems do not tell case apart
     for name, choice in named:
-        unique = _unique_name(readable_name(name), taken)
-        taken.add(unique.casefold())
-        groups[unique] = choice
+        unique_name = _unique_name(readable_name(name), taken_names)
+        taken_names.add(unique_name.casefold())
+        groups[unique_name] = choice
     return groups
 
 
-def _unique_name(name: str, taken: set[str]) -> str:
-    if name.casefold() not in taken:
+def _unique_name(name: str, taken_names: set[str]) -> str:
+    if name.casefold() not in taken_names:
         return name
     numbered = (f"{name}_{i}" for i in count(2))
-    return next(candidate for candidate in numbered if candidate.casefold() not in taken)
+    return next(candidate for candidate in numbered if candidate.casefold() not in taken_names)
 
 
 def _merge_numbers(choices: Sequence[Choice]) -> list[tuple[str, Choice]] | None:

@@ -232,15 +232,15 @@ def _reader(file: CsvFile, rows: _RowBytes, columns: list[str]) -> Iterator[pa.R
 
 
 def _without_last_row(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    held = None
+    previous_batch = None
     for batch in batches:
         if batch.num_rows:
-            if held is not None:
-                yield held
-            held = batch
-    if held is None or held.column(0)[-1].as_py() != LAST_FIELD:
+            if previous_batch is not None:
+                yield previous_batch
+            previous_batch = batch
+    if previous_batch is None or previous_batch.column(0)[-1].as_py() != LAST_FIELD:
         raise pa.ArrowInvalid("a quote is opened and never closed")
-    yield held.slice(0, held.num_rows - 1)
+    yield previous_batch.slice(0, previous_batch.num_rows - 1)
 
 
 def _unreadable(file: CsvFile, error: Exception) -> UserError:
