@@ -373,7 +373,7 @@ class StoredModel:
         return file.lookup_layer(f"group_{self.groups.index(group)}")
 
     def model_of_group(self, group: str) -> Feat2Vec:
-        """A model that has the tables of this group, and no other_variables."""
+        """A model that has the tables of this group, and no others."""
         if group not in self._models:
             self._models[group] = read_model(self.path, self.encoder, sealed=self.sealed, groups=[group])
         return self._models[group]
@@ -384,8 +384,8 @@ class StoredModel:
 
     def model_without_tables(self, groups: Sequence[str]) -> Feat2Vec:
         """The model with the tables of all groups but these, whose tables hold nothing."""
-        other_variables = [name for name in self.groups if name not in groups]
-        return read_model(self.path, self.encoder, sealed=self.sealed, groups=other_variables)
+        other_groups = [name for name in self.groups if name not in groups]
+        return read_model(self.path, self.encoder, sealed=self.sealed, groups=other_groups)
 
     def table(self, group: str, level: int) -> tf.Tensor:
         """A lookup's table at a level, counted from 0, read into memory that is TensorFlow's."""

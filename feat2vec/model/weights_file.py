@@ -318,10 +318,10 @@ class StoredArrays(Mapping[str, Array]):
             first, end = np.searchsorted(numbers, [start, start + rows_per_read])
             if first == end:
                 continue
-            here = numbers[first:end]
-            below, above = int(here[0]), int(here[-1]) + 1  # of this piece no more is read
+            piece_numbers = numbers[first:end]
+            below, above = int(piece_numbers[0]), int(piece_numbers[-1]) + 1  # of this piece no more is read
             dataset.read_direct(buffer, np.s_[below:above], np.s_[: above - below])
-            np.take(buffer, here - below, axis=0, out=rows[first:end], mode="clip")  # the fastest mode
+            np.take(buffer, piece_numbers - below, axis=0, out=rows[first:end], mode="clip")  # the fastest mode
             self._refuse_not_finite(rows[first:end])
         return rows
 
