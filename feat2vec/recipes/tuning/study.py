@@ -114,8 +114,10 @@ def opened_study(
     import optuna
 
     with _storage_errors(path):
-        # the path goes to SQLite itself: a URL would end at a `?`, and Optuna fills in what is in braces
-        options = {"creator": lambda: sqlite3.connect(path, timeout=30, check_same_thread=False)}
+        # The path goes to SQLite itself: a URL would end at a `?`, and Optuna fills in what is in braces. It is absolute,
+        # as SQLite takes one that begins with `file:` for a URI.
+        database = path.absolute()
+        options = {"creator": lambda: sqlite3.connect(database, timeout=30, check_same_thread=False)}
         try:
             storage = optuna.storages.RDBStorage(f"sqlite:///{path.name}", engine_kwargs=options)
         except RuntimeError:  # of another version of Optuna

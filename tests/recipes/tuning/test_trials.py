@@ -381,7 +381,7 @@ def test_a_study_deletes_no_recipe_that_it_is_made_of_and_writes_through_no_link
     assert (folder / "mine.db").read_bytes() == b""
 
 
-@pytest.mark.parametrize("name", ["a?b%{SCHEMA_VERSION} #"])
+@pytest.mark.parametrize("name", ["a?b%{SCHEMA_VERSION} #", "file:t"])
 def test_a_study_of_any_name_lies_in_its_folder(folder: Path, untrained: Any, name: str) -> None:
     untrained(lambda values: values[RATE])
     before = {path.name for path in folder.iterdir()}
