@@ -114,8 +114,8 @@ def opened_study(
     import optuna
 
     with _storage_errors(path):
-        # The path goes to SQLite itself: a URL would end at a `?`, and Optuna fills in what is in braces. It is absolute,
-        # as SQLite takes one that begins with `file:` for a URI.
+        # The path goes to SQLite itself: a URL would end at a `?`, and Optuna fills in what is in braces. SQLite takes
+        # a path that begins with `file:` for a URI.
         database = path.absolute()
         options = {"creator": lambda: sqlite3.connect(database, timeout=30, check_same_thread=False)}
         try:
