@@ -29,7 +29,7 @@ from feat2vec.writing.places import (
     refuse_links_inside,
 )
 from feat2vec.writing.signatures import SIGNATURE, is_signed, signed_parquet
-from feat2vec.writing.training_folder import CHECKPOINT, partial_folder, run_place, work_folder
+from feat2vec.writing.training_folder import CHECKPOINT, partial_folder, refuse_backslash, run_place, work_folder
 
 __all__ = [
     "CHECKPOINT",
@@ -54,6 +54,7 @@ __all__ = [
     "read_mark",
     "record",
     "record_all",
+    "refuse_backslash",
     "refuse_bad_folder",
     "refuse_foreign",
     "refuse_inputs_inside",

@@ -57,8 +57,7 @@ def run_place(out: Path, *, resume: bool = False, force: bool = False) -> Folder
     if resume and force:
         raise UserError("--resume goes on with a run, --force starts anew: give one of them")
     is_there = refuse_bad_folder(out).exists()
-    if "\\" in out.absolute().as_posix():  # Keras would make folders at the path with `/` instead
-        raise UserError(f"{out}: a run's path has no backslash, which Keras takes for a `/`; choose another name")
+    refuse_backslash(out)
     partial = refuse_bad_folder(partial_folder(out))  # its name is longer
     if not resume or not is_there:
         return folder_place(out, "run", force=force)
@@ -68,6 +67,15 @@ def run_place(out: Path, *, resume: bool = False, force: bool = False) -> Folder
     if mark is not None and mark.id == _replaced_id(partial):
         return folder_place(out, "run", force=True)
     return None
+
+
+def refuse_backslash(out: Path) -> None:
+    """Raise if a run's path, or that of a folder in which runs are trained, has a backslash.
+
+    Keras would make folders at the path with `/` instead.
+    """
+    if "\\" in out.absolute().as_posix():
+        raise UserError(f"{out}: a path has no backslash, which Keras takes for a `/`; choose another name")
 
 
 def _replaced_id(partial: Path) -> str | None:

@@ -113,5 +113,5 @@ def test_a_name_too_long_for_the_folder_to_train_in_is_a_mistake() -> None:
 
 @pytest.mark.parametrize("out", [r"a\b", r"a\b/run", r"..\up"])
 def test_a_path_that_keras_takes_for_another_one_is_refused(out: str) -> None:
-    with pytest.raises(UserError, match="a run's path has no backslash"):
+    with pytest.raises(UserError, match="a path has no backslash"):
         run_place(Path(out))
