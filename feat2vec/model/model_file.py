@@ -34,7 +34,7 @@ from feat2vec.model.weights_file import (
     extractor_groups,
 )
 from feat2vec.writing import scratch_folder
-from feat2vec.writing.digests import BLOCK_BYTES
+from feat2vec.writing.signatures import BLOCK_BYTES
 
 if TYPE_CHECKING:
     import keras

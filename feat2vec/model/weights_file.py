@@ -24,7 +24,7 @@ from feat2vec.encode.arrays_on_disk import Array, is_finite
 from feat2vec.errors import RESTORE, UserError, in_a_line
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import schema_of
-from feat2vec.writing.digests import BLOCK_BYTES
+from feat2vec.writing.signatures import BLOCK_BYTES
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -24,8 +24,8 @@ from feat2vec.table.sources.registry import scheme_of
 from feat2vec.table.table import Table, open_table
 from feat2vec.table.types import is_list, is_supported
 from feat2vec.writing import remove_inside, replacing_file
-from feat2vec.writing.digests import digest_of
 from feat2vec.writing.files import read_json
+from feat2vec.writing.signatures import digest_of
 
 LEARNING_PARTS = ("train", "validation")  # that trainings see
 

@@ -20,7 +20,17 @@ from feat2vec.writing.folders import (
     temporary_folder,
 )
 from feat2vec.writing.locks import LOCK_FILES, locked
-from feat2vec.writing.marks import MARK, Mark, new_id, read_mark, record, record_all, why_unmarked, write_mark
+from feat2vec.writing.marks import (
+    MARK,
+    Mark,
+    new_id,
+    read_mark,
+    record,
+    record_all,
+    record_files,
+    why_unmarked,
+    write_mark,
+)
 from feat2vec.writing.places import (
     file_place,
     is_component,
@@ -54,6 +64,7 @@ __all__ = [
     "read_mark",
     "record",
     "record_all",
+    "record_files",
     "refuse_backslash",
     "refuse_bad_folder",
     "refuse_foreign",

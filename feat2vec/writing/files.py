@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from feat2vec.errors import FailedError, UserError, writing
-from feat2vec.writing.marks import read_mark, record, why_unmarked
+from feat2vec.writing.marks import make_parents, read_mark, record, record_files, why_unmarked
 from feat2vec.writing.places import file_place, hidden_name, named_instead, refuse_links_inside
 from feat2vec.writing.signatures import is_signed, signed_text
 
@@ -77,13 +77,20 @@ def file_in(folder: Path, name: str) -> Iterator[Path]:
     if mark is None:
         raise UserError(f"{folder}: {why_unmarked(folder)}; nothing is added to it")
     out = refuse_links_inside(folder, name)
-    if out.exists() and not mark.covers(name) and not is_signed(out):
+    if out.exists() and not mark.is_as_written(folder, name) and not is_signed(out):
         raise UserError(f"{out}: is in the way, and feat2vec did not write it; move it elsewhere")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_parents(out)
+    is_known_by_name = name in mark.names and name not in mark.files
+
+    def publish(hidden: Path) -> None:
+        if not is_known_by_name:
+            record_files(folder, {name: hidden})
+        hidden.replace(out)
+
     hidden = _hidden_path(out)
-    with writing(out), _written_aside(out, hidden, lambda hidden: hidden.replace(out)):
+    with writing(out), _written_aside(out, hidden, publish):
         # Before the file is there: a process that is killed may leave it, and it must be known as feat2vec's.
-        record(folder, name, hidden.relative_to(folder).as_posix())
+        record(folder, hidden.relative_to(folder).as_posix())
         yield hidden
 
 

@@ -15,7 +15,17 @@ from pathlib import Path
 
 from feat2vec.errors import FailedError, UserError, refuse_stray_bytes, writing
 from feat2vec.writing.locks import is_locked
-from feat2vec.writing.marks import TEMPORARY, foreign_paths, new_id, read_mark, record_all, why_unmarked, write_mark
+from feat2vec.writing.marks import (
+    TEMPORARY,
+    foreign_paths,
+    make_parents,
+    new_id,
+    read_mark,
+    record_all,
+    was_written,
+    why_unmarked,
+    write_mark,
+)
 from feat2vec.writing.places import hidden_name, named_instead, refuse_bad_folder
 
 
@@ -83,7 +93,8 @@ def refuse_foreign(folder: Path) -> None:
     foreign_path = next(foreign_paths(folder), None)
     if foreign_path is not None:
         name = foreign_path.relative_to(folder)
-        raise UserError(f"{folder}: holds {name}, which feat2vec did not write; move it elsewhere first")
+        what = "was changed after feat2vec wrote it" if was_written(foreign_path) else "feat2vec did not write"
+        raise UserError(f"{folder}: holds {name}, which {what}; move it elsewhere first")
     for parent, subfolder_names, _ in os.walk(folder):
         for subfolder in [Path(parent, name) for name in subfolder_names]:
             if read_mark(subfolder) is not None and is_locked(subfolder):
@@ -102,7 +113,7 @@ def mark_folder(folder: Path, kind: str, names: Sequence[str]) -> None:
         UserError: Something is there already.
 
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_parents(folder)
     if os.path.lexists(folder):
         if folder.is_symlink() or not _is_empty(folder):
             raise UserError(f"{folder}: {why_unmarked(folder)}; move it elsewhere, or choose another --out")
@@ -138,7 +149,7 @@ def new_folder(place: FolderPlace | None) -> Iterator[Path]:
     hidden = parent / hidden_name("feat2vec" if out is None else out.name)
     is_made = False
     try:  # an interrupt leaves nothing behind, whenever it comes
-        parent.mkdir(parents=True, exist_ok=True)
+        make_parents(hidden)
         with named_instead(hidden, hidden if place is None else place.path):
             hidden.mkdir(mode=0o700 if out is None else 0o777)
         is_made = True
@@ -230,9 +241,16 @@ def remove_inside(folder: Path, name: str) -> None:
     path, mark = folder / name, read_mark(folder)
     if not os.path.lexists(path):
         return
-    if mark is None or not mark.covers(name):
+    is_folder = path.is_dir() and not path.is_symlink()
+    if mark is None:
+        is_removable = False
+    elif is_folder:
+        is_removable = mark.covers_all_below(name)
+    else:
+        is_removable = mark.covers(name) if path.is_symlink() else mark.is_as_written(folder, name)
+    if not is_removable:
         raise UserError(f"{path}: feat2vec did not write it, and does not remove it; move it elsewhere")
-    if path.is_dir() and not path.is_symlink():
+    if is_folder:
         shutil.rmtree(path)
     else:
         path.unlink()

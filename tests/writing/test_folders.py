@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +104,44 @@ def test_what_a_user_put_into_a_folder_stays(name: str) -> None:
     assert texts_below(Path("out"))["inside"] == "ours"
 
 
+@pytest.mark.parametrize("case", ["another size", "the same size", "a folder", "an empty folder", "below a folder"])
+def test_what_a_user_put_under_a_name_of_ours_stays(case: str) -> None:
+    folder = make_folder("out")
+    make_folder("out/exports/npz", "export")
+    path = folder / ("exports/npz/inside" if case == "below a folder" else "inside")
+    what = "which was changed after feat2vec wrote it"
+    if case == "an empty folder":
+        path, what = folder / "mine", "which feat2vec did not write"
+        path.mkdir()
+    elif case == "a folder":
+        path.unlink()
+        path.mkdir()
+        (path / "notes").write_text("mine")
+        path, what = path / "notes", "which feat2vec did not write"
+    else:
+        path.write_text("mine" if case == "the same size" else "what is mine")
+    with pytest.raises(UserError, match=f"out: holds {path.relative_to(folder)}, {what}; move it elsewhere first"):
+        make_folder("out", force=True)
+    with pytest.raises(UserError, match=f"out: holds {path.relative_to(folder)}, {what}; move it elsewhere first"):
+        remove_folder(folder, "thing")
+    assert path.is_dir() or "mine" in path.read_text()
+
+
+def test_a_copy_of_a_folder_is_as_feat2vec_wrote_it() -> None:
+    make_folder("out")
+    shutil.copytree("out", "copy", copy_function=shutil.copyfile)  # the files get times of their own
+    os.utime("copy/inside", (1, 1))
+    make_folder("copy", force=True)
+
+
 def test_what_feat2vec_added_later_goes_with_the_folder() -> None:
     make_folder("out")
     with file_in(Path("out"), "index/a.faiss") as file:
         file.write_text("ours")
     make_folder("out/exports/npz", "export")
     write_text("out/page.html", "<p>ours</p>")
-    Path("out/nothing").mkdir()
+    with pytest.raises(RuntimeError):
+        write_and_fail(new_folder(folder_place("out/finetuned/a", "run")), RuntimeError, "inside")
     make_folder("out", force=True)
     assert set(texts_below(Path("out"))) == {MARK, "inside"}
 
@@ -171,15 +203,17 @@ def test_only_what_feat2vec_wrote_is_removed() -> None:
 
 
 def test_an_entry_is_removed_if_the_mark_names_it_and_a_link_is_not_followed() -> None:
-    mark_folder(Path("work"), "training", ["rows/", "data/"])
+    mark_folder(Path("work"), "training", ["rows/", "data/", "best"])
     Path("work/rows/deep").mkdir(parents=True)
     Path("work/data").symlink_to("../full")
     Path("work/mine").mkdir()
+    Path("work/best").mkdir()
     for name in ("rows", "data", "none"):
         remove_inside(Path("work"), name)
-    with pytest.raises(UserError, match="work/mine: feat2vec did not write it"):
-        remove_inside(Path("work"), "mine")
-    assert sorted(os.listdir("work")) == [MARK, "mine"]
+    for name in ("mine", "best"):  # a file of ours is no folder
+        with pytest.raises(UserError, match=f"work/{name}: feat2vec did not write it"):
+            remove_inside(Path("work"), name)
+    assert sorted(os.listdir("work")) == [MARK, "best", "mine"]
     assert Path("full/of/notes").read_text() == "mine"
 
 
