@@ -17,11 +17,15 @@ from feat2vec.errors import FailedError, UserError, refuse_stray_bytes, writing
 from feat2vec.writing.locks import is_locked
 from feat2vec.writing.marks import (
     TEMPORARY,
+    TRAINING,
     foreign_paths,
+    is_foreign_below,
     make_parents,
     new_id,
     read_mark,
+    record,
     record_all,
+    record_folder_in,
     was_written,
     why_unmarked,
     write_mark,
@@ -150,6 +154,8 @@ def new_folder(place: FolderPlace | None) -> Iterator[Path]:
     is_made = False
     try:  # an interrupt leaves nothing behind, whenever it comes
         make_parents(hidden)
+        if is_in_work_folder := _is_work_folder(parent):
+            record(parent, f"{hidden.name}/")  # a process that is killed leaves it
         with named_instead(hidden, hidden if place is None else place.path):
             hidden.mkdir(mode=0o700 if out is None else 0o777)
         is_made = True
@@ -160,6 +166,8 @@ def new_folder(place: FolderPlace | None) -> Iterator[Path]:
         if place is not None:
             if place.kind is not None:
                 record_all(hidden)
+            elif is_in_work_folder:
+                record_folder_in(parent, place.path.name, hidden)
             publish_folder(hidden, place)
     except BaseException as error:
         if is_made:
@@ -168,6 +176,11 @@ def new_folder(place: FolderPlace | None) -> Iterator[Path]:
             remedy = "make room, or choose another folder" + (" by TMPDIR" if out is None else "")
             raise OSError(error.errno, f"{error.strerror or error}; {remedy}", str(parent)) from error
         raise
+
+
+def _is_work_folder(folder: Path) -> bool:
+    mark = read_mark(folder)
+    return mark is not None and mark.kind == TRAINING
 
 
 def publish_folder(folder: Path, place: FolderPlace) -> None:
@@ -245,7 +258,7 @@ def remove_inside(folder: Path, name: str) -> None:
     if mark is None:
         is_removable = False
     elif is_folder:
-        is_removable = mark.covers_all_below(name)
+        is_removable = not is_foreign_below(folder, name)
     else:
         is_removable = mark.covers(name) if path.is_symlink() else mark.is_as_written(folder, name)
     if not is_removable:

@@ -22,7 +22,7 @@ from feat2vec.writing.signatures import digest_of, is_signed
 
 MARK = ".feat2vec"
 FORMAT = 1
-TEMPORARY = "temporary"
+TEMPORARY, TRAINING = "temporary", "training"  # kinds of folders
 MAX_MARK_BYTES = 1 << 26
 
 
@@ -152,7 +152,7 @@ def record_files(folder: Path, paths: Mapping[str, Path], digests: Mapping[str, 
     Args:
         folder: The folder.
         paths: Where the file of each name is now, which may be another place.
-        digests: The SHA-256 of files, by their names, where it is known already.
+        digests: The SHA-256 of files, by their names, where it is known already; "" where none is needed.
 
     Raises:
         UserError: The folder has no mark.
@@ -162,7 +162,7 @@ def record_files(folder: Path, paths: Mapping[str, Path], digests: Mapping[str, 
     lines: list[list[str | int]] = []
     for name, path in paths.items():
         status = path.stat()
-        digest = (digests or {}).get(name) or digest_of(path)
+        digest = digest_of(path) if digests is None or name not in digests else digests[name]
         written = WrittenFile(status.st_size, status.st_mtime_ns, digest)
         if written not in mark.files.get(name, ()):
             lines.append([name, *written])
@@ -184,6 +184,23 @@ def record_all(folder: Path) -> None:
                 paths[name] = path
     record(folder, *sorted(empty_folders))
     record_files(folder, dict(sorted(paths.items())))
+
+
+def record_folder_in(root: Path, name: str, folder: Path) -> None:
+    """Record the files of a folder in the mark of another one, in which it gets a name.
+
+    They have no digest, as there may be many gigabytes of them and nobody copies them.
+
+    Args:
+        root: The folder with the mark.
+        name: The name below it that the folder gets.
+        folder: The folder, which nobody else could write to until now.
+
+    """
+    paths = {f"{name}/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*")}
+    record(root, *(name for name, path in paths.items() if path.is_dir()))
+    files = {name: path for name, path in paths.items() if path.is_file()}
+    record_files(root, files, dict.fromkeys(files, ""))
 
 
 def make_parents(path: Path) -> None:
@@ -239,6 +256,18 @@ def foreign_paths(folder: Path) -> Iterator[Path]:
         yield folder
         return
     yield from _foreign_below(folder, mark, "")
+
+
+def is_foreign_below(root: Path, name: str) -> bool:
+    """Whether a folder in a marked one holds what feat2vec did not write, or what was changed since."""
+    mark = read_mark(root)
+    if mark is None:
+        return True
+    if mark.covers_all_below(name):
+        return False
+    if read_mark(root / name) is not None:
+        return next(foreign_paths(root / name), None) is not None
+    return next(_foreign_below(root, mark, f"{name}/"), None) is not None
 
 
 def _foreign_below(root: Path, mark: Mark, prefix: str) -> Iterator[Path]:

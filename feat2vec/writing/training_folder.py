@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from feat2vec.errors import UserError
@@ -22,14 +22,14 @@ from feat2vec.writing.folders import (
     remove_inside,
 )
 from feat2vec.writing.locks import LOCK_FILES, locked
-from feat2vec.writing.marks import foreign_paths, read_mark, why_unmarked
+from feat2vec.writing.marks import TRAINING, foreign_paths, read_mark, why_unmarked
 from feat2vec.writing.places import refuse_bad_folder
 
 CHECKPOINT = "checkpoint.npz"
-KIND = "training"
 REPLACED = "replaced.json"  # the id of the run that --force replaces when the new one is complete
 KEPT = (CHECKPOINT, REPLACED)  # the entries that a later session goes on with
-ENTRIES = (*KEPT, f"{CHECKPOINT}.new", "best", "rows/", "validation/", "data/", "run/")  # all that it may hold
+ENTRIES = (*KEPT, f"{CHECKPOINT}.new", "best", "data/")  # what it holds, by name
+FOLDERS = ("rows", "validation", "run")  # that are recorded, or marked, when they are whole
 
 
 def partial_folder(out: Path) -> Path:
@@ -81,7 +81,7 @@ def refuse_backslash(out: Path) -> None:
 def _replaced_id(partial: Path) -> str | None:
     """The id of the run that an interrupted training was to replace."""
     mark = read_mark(partial)
-    if mark is None or mark.kind != KIND or not (partial / CHECKPOINT).exists():
+    if mark is None or mark.kind != TRAINING or not (partial / CHECKPOINT).exists():
         return None
     try:
         replaced_id = json.loads((partial / REPLACED).read_text(encoding="utf-8"))["replaced"]
@@ -112,7 +112,7 @@ def work_folder(out: Path, *, resume: bool = False, force: bool = False, replace
     """
     partial = partial_folder(out)
     if not os.path.lexists(partial) or (partial.is_dir() and not any(partial.iterdir())):
-        mark_folder(partial, KIND, [*ENTRIES, *LOCK_FILES])
+        mark_folder(partial, TRAINING, [*ENTRIES, *LOCK_FILES])
     _refuse_foreign_folder(partial)
     with locked(partial, "another training"):
         _refuse_foreign_folder(partial)  # again: the process that held it may have ended, and removed it
@@ -120,9 +120,9 @@ def work_folder(out: Path, *, resume: bool = False, force: bool = False, replace
         if (partial / CHECKPOINT).exists() and not resume and not force:
             remedy = "add --resume to go on with it, or --force to start anew"
             raise UserError(f"{partial}: holds a run that was not finished; {remedy}")
-        for name in ENTRIES:
+        for name in _work_in(partial):
             if name not in KEPT or not resume:
-                remove_inside(partial, name.rstrip("/"))
+                remove_inside(partial, name)
         if replaces is not None:
             with file_in(partial, REPLACED) as file:
                 file.write_text(json.dumps({"replaced": replaces}) + "\n", encoding="utf-8")
@@ -137,16 +137,24 @@ def work_folder(out: Path, *, resume: bool = False, force: bool = False, replace
 
 def _remove_work(partial: Path) -> None:
     """Remove the folder; if somebody else has put files into it, they and the folder stay."""
-    for name in ENTRIES:
-        remove_inside(partial, name.rstrip("/"))
+    for name in _work_in(partial):
+        with suppress(UserError):  # what is not feat2vec's stays
+            remove_inside(partial, name)
     if next(foreign_paths(partial), None) is None:
-        remove_folder(partial, KIND)
+        remove_folder(partial, TRAINING)
+
+
+def _work_in(partial: Path) -> list[str]:
+    """What the folder may hold: also hidden folders that were not whole when a process was killed."""
+    mark = read_mark(partial)
+    names = [] if mark is None else [name.rstrip("/") for name in mark.names if name.startswith(".")]
+    return [*(name.rstrip("/") for name in ENTRIES), *FOLDERS, *names]
 
 
 def _refuse_foreign_folder(partial: Path) -> None:
     """Raise if the folder was not made by a training."""
     mark = read_mark(partial)
-    if mark is None or mark.kind != KIND:
+    if mark is None or mark.kind != TRAINING:
         why = why_unmarked(partial) if mark is None else f"is of the kind {mark.kind!r}"
         raise UserError(
             f"{partial}: is where the run would train, but {why}; move it elsewhere, or choose another --out"

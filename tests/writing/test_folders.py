@@ -207,7 +207,7 @@ def test_an_entry_is_removed_if_the_mark_names_it_and_a_link_is_not_followed() -
     Path("work/rows/deep").mkdir(parents=True)
     Path("work/data").symlink_to("../full")
     Path("work/mine").mkdir()
-    Path("work/best").mkdir()
+    Path("work/best/of").mkdir(parents=True)
     for name in ("rows", "data", "none"):
         remove_inside(Path("work"), name)
     for name in ("mine", "best"):  # a file of ours is no folder
