@@ -23,6 +23,7 @@ from feat2vec.training.train import TrainingRequest, check_finished_run, train_i
 from feat2vec.writing import (
     FolderPlace,
     file_in,
+    finish_replacement,
     folder_place,
     mark_folder,
     partial_folder,
@@ -120,7 +121,8 @@ def run_recipe(
 
 def _checked_place(out: Path, sources: Mapping[str, str], *, resume: bool, force: bool) -> FolderPlace | None:
     """Where the run will be; None if it was finished, and only what follows training is left."""
-    if refuse_bad_folder(out).exists() and not resume and not force:
+    finish_replacement(refuse_bad_folder(out))
+    if out.exists() and not resume and not force:
         raise UserError(f"{out}: is there already; --force replaces it, --resume goes on, --out names another folder")
     place = run_place(out, resume=resume, force=force)
     if place is None and read_mark(out) is None:

@@ -9,7 +9,9 @@ from feat2vec.writing.files import file_in, new_file, replace_durably, replacing
 from feat2vec.writing.folders import (
     FolderPlace,
     discard_temporary,
+    finish_replacement,
     folder_place,
+    hidden_instead,
     mark_folder,
     new_folder,
     publish_folder,
@@ -39,7 +41,14 @@ from feat2vec.writing.places import (
     refuse_links_inside,
 )
 from feat2vec.writing.signatures import SIGNATURE, is_signed, signed_parquet
-from feat2vec.writing.training_folder import CHECKPOINT, partial_folder, refuse_backslash, run_place, work_folder
+from feat2vec.writing.training_folder import (
+    CHECKPOINT,
+    note_finished,
+    partial_folder,
+    refuse_backslash,
+    run_place,
+    work_folder,
+)
 
 __all__ = [
     "CHECKPOINT",
@@ -51,7 +60,9 @@ __all__ = [
     "discard_temporary",
     "file_in",
     "file_place",
+    "finish_replacement",
     "folder_place",
+    "hidden_instead",
     "is_component",
     "is_signed",
     "locked",
@@ -59,6 +70,7 @@ __all__ = [
     "new_file",
     "new_folder",
     "new_id",
+    "note_finished",
     "partial_folder",
     "publish_folder",
     "read_mark",

@@ -18,10 +18,12 @@ from feat2vec.writing.locks import is_locked
 from feat2vec.writing.marks import (
     TEMPORARY,
     TRAINING,
+    Mark,
     foreign_paths,
     is_foreign_below,
     make_parents,
     new_id,
+    note,
     read_mark,
     record,
     record_all,
@@ -71,6 +73,7 @@ def folder_place(out: str | Path, kind: str | None, *, force: bool = False) -> F
 
     """
     out = refuse_bad_folder(out)
+    finish_replacement(out)
     if not out.exists():
         return FolderPlace(out, kind)
     remedy = "choose another folder"
@@ -201,6 +204,8 @@ def publish_folder(folder: Path, place: FolderPlace) -> None:
         if place.replaces is not None and mark is not None and mark.id == place.replaces:
             refuse_foreign(out)
             replaced = out.with_name(hidden_name(out.name))
+            new_mark = read_mark(folder)
+            note(out, **{MOVED: [out.name, replaced.name, "" if new_mark is None else new_mark.id]})
             out.rename(replaced)
         elif place.replaces_empty and not out.is_symlink() and _is_empty(out):
             out.rmdir()
@@ -214,6 +219,54 @@ def publish_folder(folder: Path, place: FolderPlace) -> None:
         raise
     if replaced is not None:
         shutil.rmtree(replaced, ignore_errors=True)  # it was checked to be feat2vec's under its own name
+
+
+MOVED = "moved"  # the note of a folder that is replaced: its name, its hidden name, and the id of the new folder
+
+
+def finish_replacement(out: Path) -> None:
+    """Put right what a process left that was killed while it replaced a folder.
+
+    The new folder gets its name if it is there, else the old one gets its name back.
+
+    Args:
+        out: The place of the folder.
+
+    """
+    for old, new in _unfinished_replacements(out):
+        with suppress(OSError):
+            if not os.path.lexists(out):
+                (old if new is None else new).rename(out)
+            if old.exists() and next(foreign_paths(old), None) is None:
+                shutil.rmtree(old, ignore_errors=True)
+
+
+def hidden_instead(out: Path) -> Path | None:
+    """The folder that `finish_replacement` would give this name; None if there is none."""
+    replacements = [] if os.path.lexists(out) else _unfinished_replacements(out)
+    return next((old if new is None else new for old, new in replacements), None)
+
+
+def _unfinished_replacements(out: Path) -> list[tuple[Path, Path | None]]:
+    """The folders that were moved aside for another one, each with that one, if it is beside it."""
+    marks = _hidden_folders_beside(out)
+    replacements: list[tuple[Path, Path | None]] = []
+    for old, mark in marks.items():
+        match mark.notes.get(MOVED):
+            case [out.name, old.name, str(new_id)]:
+                new = next((path for path, new_mark in marks.items() if new_mark.id == new_id), None)
+                replacements.append((old, new))
+    return replacements
+
+
+def _hidden_folders_beside(out: Path) -> dict[Path, Mark]:
+    """The marked folders whose hidden names are made of a folder's name."""
+    parent, beginning = out.absolute().parent, hidden_name(out.name).rpartition("-")[0]
+    if not parent.is_dir():
+        return {}
+    paths = sorted(path for path in parent.iterdir() if path.name.startswith(f"{beginning}-"))
+    marks = {path: read_mark(path) for path in paths}
+    return {path: mark for path, mark in marks.items() if mark is not None}
 
 
 def remove_folder(folder: Path, *kinds: str) -> None:

@@ -51,6 +51,7 @@ class Mark:
         names: Paths below the folder that feat2vec wrote, with "/" between their parts; a name that ends in "/" stands
             for everything below it.
         files: What is known of those that are finished files. Of one that was replaced, each version.
+        notes: Facts for whoever comes after a process that was killed, by their names.
 
     """
 
@@ -58,6 +59,7 @@ class Mark:
     id: str
     names: frozenset[str] = frozenset()
     files: Mapping[str, Sequence[WrittenFile]] = field(default_factory=dict)
+    notes: Mapping[str, object] = field(default_factory=dict)
 
     def covers(self, path: str) -> bool:
         """Whether a path below the folder was recorded, or lies in a folder that was.
@@ -117,10 +119,11 @@ def read_mark(folder: Path) -> Mark | None:
         return None
 
 
-def _read_entries(lines: Iterable[str]) -> tuple[frozenset[str], dict[str, list[WrittenFile]]]:
-    """The names that lines record, and what they say of files."""
+def _read_entries(lines: Iterable[str]) -> tuple[frozenset[str], dict[str, list[WrittenFile]], dict[str, object]]:
+    """The names that lines record, what they say of files, and notes."""
     names: set[str] = set()
     files: dict[str, list[WrittenFile]] = {}
+    notes: dict[str, object] = {}
     for line in lines:
         try:
             entry = json.loads(line)
@@ -132,7 +135,9 @@ def _read_entries(lines: Iterable[str]) -> tuple[frozenset[str], dict[str, list[
             name, *facts = entry
             names.add(name)
             files.setdefault(name, []).append(WrittenFile(*facts))
-    return frozenset(names), files
+        elif isinstance(entry, dict):
+            notes.update(entry)
+    return frozenset(names), files, notes
 
 
 def record(folder: Path, *names: str) -> None:
@@ -159,7 +164,7 @@ def record_files(folder: Path, paths: Mapping[str, Path], digests: Mapping[str, 
 
     """
     mark = _mark_to_add_to(folder)
-    lines: list[list[str | int]] = []
+    lines: list[list[object]] = []
     for name, path in paths.items():
         status = path.stat()
         digest = digest_of(path) if digests is None or name not in digests else digests[name]
@@ -221,7 +226,12 @@ def _mark_to_add_to(folder: Path) -> Mark:
     return mark
 
 
-def _append(folder: Path, entries: Sequence[str | list[str | int]]) -> None:
+def note(folder: Path, **notes: object) -> None:
+    """Add facts to a folder's mark; each takes the place of an earlier one of its name."""
+    _append(folder, [notes])
+
+
+def _append(folder: Path, entries: Sequence[object]) -> None:
     """Add lines to a folder's mark."""
     if not entries:
         return

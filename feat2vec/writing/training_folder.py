@@ -15,14 +15,15 @@ from feat2vec.errors import UserError
 from feat2vec.writing.files import file_in
 from feat2vec.writing.folders import (
     FolderPlace,
+    finish_replacement,
     folder_place,
     mark_folder,
     refuse_foreign,
     remove_folder,
     remove_inside,
 )
-from feat2vec.writing.locks import LOCK_FILES, locked
-from feat2vec.writing.marks import TRAINING, foreign_paths, read_mark, why_unmarked
+from feat2vec.writing.locks import LOCK_FILES, is_locked, locked
+from feat2vec.writing.marks import TRAINING, foreign_paths, note, read_mark, why_unmarked
 from feat2vec.writing.places import refuse_bad_folder
 
 CHECKPOINT = "checkpoint.npz"
@@ -56,8 +57,11 @@ def run_place(out: Path, *, resume: bool = False, force: bool = False) -> Folder
     """
     if resume and force:
         raise UserError("--resume goes on with a run, --force starts anew: give one of them")
-    is_there = refuse_bad_folder(out).exists()
+    refuse_bad_folder(out)
     refuse_backslash(out)
+    finish_replacement(out)
+    _remove_finished_work(out)
+    is_there = out.exists()
     partial = refuse_bad_folder(partial_folder(out))  # its name is longer
     if not resume or not is_there:
         return folder_place(out, "run", force=force)
@@ -88,6 +92,26 @@ def _replaced_id(partial: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return replaced_id if isinstance(replaced_id, str) else None
+
+
+MADE = "made"  # the note of a folder whose run is about to get its name: the run's id
+
+
+def note_finished(partial: Path) -> None:
+    """Note in a work folder which run was made in it, before the run gets its name."""
+    mark = read_mark(partial / "run")
+    if mark is not None:
+        note(partial, **{MADE: mark.id})
+
+
+def _remove_finished_work(out: Path) -> None:
+    """Remove the folder in which the run that is there was trained, if a process was killed before it could."""
+    partial, run_mark = partial_folder(out), read_mark(out)
+    mark = read_mark(partial)
+    if mark is None or run_mark is None or mark.kind != TRAINING or mark.notes.get(MADE) != run_mark.id:
+        return
+    if not is_locked(partial):
+        _remove_work(partial)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from feat2vec.writing import (
     file_in,
     folder_place,
     folders,
+    hidden_instead,
     mark_folder,
     new_folder,
     publish_folder,
@@ -26,6 +28,7 @@ from feat2vec.writing import (
     temporary_folder,
     write_text,
 )
+from feat2vec.writing.marks import note
 from tests.writing.builders import USER_ENTRIES, make_folder, texts_below, training_in_another_process, write_and_fail
 
 
@@ -162,7 +165,7 @@ def test_a_folder_that_appears_meanwhile_is_not_replaced() -> None:
 
 
 def test_a_folder_that_cannot_get_its_name_leaves_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = texts_below(make_folder("out"))
+    before = read_mark(make_folder("out"))
     place, new_folder_path = folder_place("out", "thing", force=True), make_folder("new")
     rename = Path.rename
 
@@ -174,7 +177,59 @@ def test_a_folder_that_cannot_get_its_name_leaves_the_one_before(monkeypatch: py
     monkeypatch.setattr(Path, "rename", fail)
     with pytest.raises(OSError, match="No space left"):
         publish_folder(new_folder_path, place)
-    assert texts_below(Path("out")) == before
+    after = read_mark(Path("out"))
+    assert before is not None
+    assert after is not None
+    assert (before.id, texts_below(Path("out"))["inside"]) == (after.id, "ours")
+
+
+class _Killed(BaseException):
+    """What no handler expects."""
+
+
+@pytest.mark.parametrize("moment", ["before the first rename", "between the renames", "before the old one goes"])
+@pytest.mark.parametrize("name", ["out", "n" * 120])
+def test_a_kill_while_a_folder_is_replaced_leaves_the_place_in_order(
+    moment: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = make_folder(name)
+    before = read_mark(out)
+    with monkeypatch.context() as patched:  # a kill cleans nothing up
+        rename, renamed = Path.rename, []
+
+        def killed_rename(path: Path, target: Path) -> Path:
+            renamed.append(path)
+            if len(renamed) > ["before the first rename", "between the renames"].index(moment):
+                raise _Killed
+            return rename(path, target)
+
+        if moment != "before the old one goes":
+            patched.setattr(Path, "rename", killed_rename)
+        patched.setattr(shutil, "rmtree", lambda *_, **__: None)
+        with pytest.raises(_Killed) if moment != "before the old one goes" else nullcontext():
+            make_folder(name, force=True)
+    assert out.exists() == (moment != "between the renames")
+    assert (hidden_instead(out) is None) == out.exists()
+    folder_place(name, "thing", force=True)
+    after = read_mark(out)
+    assert before is not None
+    assert after is not None
+    assert (before.id == after.id) == (moment == "before the first rename")
+    assert texts_below(out)["inside"] == "ours"
+    hidden = [path for path in Path().iterdir() if path.name.startswith(".")]
+    assert len(hidden) == (moment == "before the first rename")  # the new one, of which nothing is known
+
+
+def test_a_folder_that_was_moved_aside_gets_its_name_back() -> None:
+    out = make_folder("out")
+    out.rename(".out-0123")
+    folder_place("out", "thing")
+    assert not out.exists()  # as it does not say so
+    note(Path(".out-0123"), moved=["out", ".out-0123", "5e"])
+    make_folder(".out-4567").joinpath("inside").write_text("half")
+    with pytest.raises(UserError, match="out: exists already"):
+        folder_place("out", "thing")
+    assert sorted(os.listdir()) == [".out-4567", *USER_ENTRIES, "out"]
 
 
 @pytest.mark.parametrize("name", ["new", "new.html"])

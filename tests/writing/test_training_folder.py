@@ -16,7 +16,9 @@ from feat2vec.writing import (
     folder_place,
     mark_folder,
     new_folder,
+    note_finished,
     partial_folder,
+    publish_folder,
     run_place,
     work_folder,
 )
@@ -42,6 +44,31 @@ def test_a_work_folder_is_kept_as_long_as_it_has_a_checkpoint() -> None:
         assert (folder / CHECKPOINT).exists()
         assert not (folder / "rows").exists()
     assert not partial.exists()
+
+
+@pytest.mark.parametrize("options", AGAIN)
+def test_a_kill_after_a_run_got_its_name_leaves_nothing_to_go_on_with(options: dict[str, Any]) -> None:
+    def killed() -> None:
+        with work_folder(Path("run")) as partial:
+            (partial / CHECKPOINT).write_text("state")
+            make_folder(partial / "run", "run")
+            note_finished(partial)
+            publish_folder(partial / "run", folder_place("run", "run"))
+            raise KeyboardInterrupt  # the folder stays as it has a checkpoint, as after a kill
+
+    with pytest.raises(KeyboardInterrupt):
+        killed()
+    assert Path("run.partial").exists()
+    if options:
+        run_place(Path("run"), **options)
+    else:
+        with pytest.raises(UserError, match="run: exists already"):
+            run_place(Path("run"))
+    assert not Path("run.partial").exists()
+    with pytest.raises(KeyboardInterrupt):
+        write_and_fail(work_folder(Path("run")), KeyboardInterrupt, CHECKPOINT)
+    run_place(Path("run"), force=True)
+    assert Path("run.partial").exists()  # of another run
 
 
 def test_a_training_that_was_to_replace_a_run_is_gone_on_with() -> None:
