@@ -59,12 +59,14 @@ def write_text(out: str | Path, text: str, *, force: bool = False) -> None:
 
 
 @contextmanager
-def file_in(folder: Path, name: str) -> Iterator[Path]:
+def file_in(folder: Path, name: str, *, whatever_it_holds: bool = False) -> Iterator[Path]:
     """Write a file of a folder that feat2vec made, where there is none or one that feat2vec wrote.
 
     Args:
         folder: A marked folder.
         name: The file's path below it, with "/" between its parts.
+        whatever_it_holds: Whether the file is recorded by its name alone, so that it is replaced also if it was
+            changed or damaged: for what is computed again at any time.
 
     Yields:
         The path to write to.
@@ -80,7 +82,9 @@ def file_in(folder: Path, name: str) -> Iterator[Path]:
     if out.exists() and not mark.is_as_written(folder, name) and not is_signed(out):
         raise UserError(f"{out}: is in the way, and feat2vec did not write it; move it elsewhere")
     make_parents(out)
-    is_known_by_name = name in mark.names and name not in mark.files
+    if whatever_it_holds:
+        record(folder, name)
+    is_known_by_name = whatever_it_holds or (name in mark.names and name not in mark.files)
 
     def publish(hidden: Path) -> None:
         if not is_known_by_name:
