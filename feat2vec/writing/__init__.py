@@ -5,7 +5,7 @@ folder by its mark (`marks.py`), a file by its signature (`signatures.py`). No l
 outside of the place. Open `places.py` first.
 """
 
-from feat2vec.writing.files import file_in, new_file, replace_durably, replacing_file, write_text
+from feat2vec.writing.files import check_file_in, file_in, new_file, replace_durably, replacing_file, write_text
 from feat2vec.writing.folders import (
     FolderPlace,
     discard_temporary,
@@ -57,6 +57,7 @@ __all__ = [
     "SIGNATURE",
     "FolderPlace",
     "Mark",
+    "check_file_in",
     "discard_temporary",
     "file_in",
     "file_place",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from feat2vec.errors import FailedError, UserError, writing
-from feat2vec.writing.marks import make_parents, read_mark, record, record_files, why_unmarked
+from feat2vec.writing.marks import Mark, make_parents, read_mark, record, record_files, why_unmarked
 from feat2vec.writing.places import file_place, hidden_name, named_instead, refuse_links_inside
 from feat2vec.writing.signatures import is_signed, signed_text
 
@@ -75,12 +75,7 @@ def file_in(folder: Path, name: str, *, whatever_it_holds: bool = False) -> Iter
         UserError: The folder has no mark, the way to the file leads over a link, or another file has its name.
 
     """
-    mark = read_mark(folder)
-    if mark is None:
-        raise UserError(f"{folder}: {why_unmarked(folder)}; nothing is added to it")
-    out = refuse_links_inside(folder, name)
-    if out.exists() and not mark.is_as_written(folder, name) and not is_signed(out):
-        raise UserError(f"{out}: is in the way, and feat2vec did not write it; move it elsewhere")
+    out, mark = check_file_in(folder, name)
     make_parents(out)
     if whatever_it_holds:
         record(folder, name)
@@ -96,6 +91,17 @@ def file_in(folder: Path, name: str, *, whatever_it_holds: bool = False) -> Iter
         # Before the file is there: a process that is killed may leave it, and it must be known as feat2vec's.
         record(folder, hidden.relative_to(folder).as_posix())
         yield hidden
+
+
+def check_file_in(folder: Path, name: str) -> tuple[Path, Mark]:
+    """Check the place of a file of a marked folder, as `file_in` does; return it and the folder's mark."""
+    mark = read_mark(folder)
+    if mark is None:
+        raise UserError(f"{folder}: {why_unmarked(folder)}; nothing is added to it")
+    out = refuse_links_inside(folder, name)
+    if out.exists() and not mark.is_as_written(folder, name) and not is_signed(out):
+        raise UserError(f"{out}: is in the way, and feat2vec did not write it; move it elsewhere")
+    return out, mark
 
 
 @contextmanager
