@@ -272,6 +272,8 @@ class StoredArrays(Mapping[str, Array]):
         if dataset.attrs.get("dtype") == "bfloat16":  # stored as bytes, as HDF5 has no such type
             import ml_dtypes
 
+            if array.dtype != np.dtype("V2"):
+                raise ValueError(f"{name} holds {array.dtype} in place of bfloat16")
             array = array.view(ml_dtypes.bfloat16)
         elif array.dtype.kind not in "fiu":
             raise ValueError(f"{name} holds {array.dtype}, no numbers")
