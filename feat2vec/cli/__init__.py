@@ -13,7 +13,14 @@ import click
 
 from feat2vec.cli.explore import explore
 from feat2vec.cli.measuring import evaluate, explain, report
-from feat2vec.cli.process import drop_output, exit_code, noted_signals, open_closed_streams, refuse_removed_folder
+from feat2vec.cli.process import (
+    drop_output,
+    exit_code,
+    noted_signals,
+    open_closed_streams,
+    refuse_null_characters,
+    refuse_removed_folder,
+)
 from feat2vec.cli.tables import check, init
 from feat2vec.cli.training import finetune, run, train, tune
 from feat2vec.cli.vectors import embed, export, predict, similar
@@ -71,6 +78,7 @@ def main() -> None:
     open_closed_streams()
     with noted_signals() as signals:
         try:
+            refuse_null_characters(sys.argv)
             feat2vec(standalone_mode=False)
             sys.stdout.flush()
         except BaseException as error:

@@ -115,6 +115,13 @@ def refuse_removed_folder() -> None:
         raise UserError("the current folder does not exist any more; change to one that does (cd)") from None
 
 
+def refuse_null_characters(words: Sequence[str]) -> None:
+    """Raise for a word with a null character, which no path has; only a program can give one."""
+    for word in words:
+        if "\0" in word:
+            raise UserError(f"{word!r}: has a null character, which no path or value has; remove it")
+
+
 def drop_output() -> None:
     """Lose what is still to be written, where it cannot be: the interpreter would try again and print a traceback."""
     try:

@@ -155,8 +155,10 @@ class Vocabulary:
             raise ValueError(f"no kind of keys: {kind!r}")
         if not is_count(unseen) or not is_list_of(too_frequent, str):
             raise ValueError("`unseen` is a count, and `too_frequent` lists keys")
+        if any(table[name].null_count for name in ("key", "id", "count")):
+            raise ValueError("the vocabulary lacks a key, an id or a count")
         keys, counts = table["key"].combine_chunks().cast(pa.string()), table["count"].to_numpy()
-        if not np.array_equal(table["id"].to_numpy(), np.arange(FIRST, len(keys) + FIRST)) or keys.null_count:
+        if not np.array_equal(table["id"].to_numpy(), np.arange(FIRST, len(keys) + FIRST)):
             raise ValueError("the vocabulary's keys are not in the order of their ids")
         if len(counts) and (counts[-1] < 0 or (counts[1:] > counts[:-1]).any()):
             raise ValueError("the vocabulary's counts do not descend")

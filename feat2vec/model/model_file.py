@@ -40,7 +40,7 @@ from feat2vec.model.weights_file import (
 from feat2vec.schema.extractor_options import Lookup as LookupOptions
 from feat2vec.schema.options import Mlp
 from feat2vec.writing import scratch_folder
-from feat2vec.writing.digests import BLOCK_BYTES
+from feat2vec.writing.signatures import BLOCK_BYTES
 
 if TYPE_CHECKING:
     import keras

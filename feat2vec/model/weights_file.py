@@ -25,7 +25,7 @@ from feat2vec.encode.arrays_on_disk import Array, is_finite
 from feat2vec.errors import RESTORE, UserError, in_a_line
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import schema_of
-from feat2vec.writing.digests import BLOCK_BYTES
+from feat2vec.writing.signatures import BLOCK_BYTES
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -273,6 +273,8 @@ class StoredArrays(Mapping[str, Array]):
         if dataset.attrs.get("dtype") == "bfloat16":  # stored as bytes, as HDF5 has no such type
             import ml_dtypes
 
+            if array.dtype != np.dtype("V2"):
+                raise ValueError(f"{name} holds {array.dtype} in place of bfloat16")
             array = array.view(ml_dtypes.bfloat16)
         elif array.dtype.kind not in "fiu":
             raise ValueError(f"{name} holds {array.dtype}, no numbers")

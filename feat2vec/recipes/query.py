@@ -11,13 +11,16 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from feat2vec.errors import UserError
 from feat2vec.table.database import connect
 from feat2vec.writing import replacing_file
+
+if TYPE_CHECKING:
+    from duckdb.sqltypes import DuckDBPyType
 
 Json = Any  # whatever JSON can hold
 JsonObject = Mapping[str, Any]
@@ -50,10 +53,10 @@ def write_query(query: str, tables: Mapping[str, Path], path: Path, where: str) 
         # One thread: a join keeps the order of its rows, and a split its parts.
         opened = [str(new.absolute())]
         for name, file in tables.items():
-            quoted, pattern = name.replace('"', '""'), glob.escape(str(file.absolute()))
+            pattern = glob.escape(str(file.absolute()))
             # A path is a pattern to DuckDB.
             database.execute(
-                f'CREATE VIEW "{quoted}" AS FROM read_parquet({_sql_text(pattern)}, hive_partitioning = false)'
+                f"CREATE VIEW {_sql_name(name)} AS FROM read_parquet({_sql_text(pattern)}, hive_partitioning = false)"
             )
             opened += [str(file.absolute()), pattern]
         database.execute(f"SET allowed_paths = [{', '.join(map(_sql_text, opened))}]")
@@ -68,16 +71,32 @@ def write_query(query: str, tables: Mapping[str, Path], path: Path, where: str) 
 
 
 def _without_hugeints(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """Integers of 128 bits as decimals: a Parquet file would hold them as float64, in which long ids become one."""
-    kinds = [kind.id for kind in rows.types]
-    if not {"hugeint", "uhugeint"} & set(kinds):
-        return rows
+    """Integers of 128 bits as decimals, also within lists and structs.
+
+    A Parquet file would hold them as float64, in which long ids become one.
+    """
     columns = []
-    for i, (name, kind) in enumerate(zip(rows.columns, kinds, strict=True), start=1):
-        value = f"#{i}::DECIMAL({DECIMAL_DIGITS}, 0)" if kind in ("hugeint", "uhugeint") else f"#{i}"
-        quoted = name.replace('"', '""')
-        columns.append(f'{value} AS "{quoted}"')
+    for i, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True), start=1):
+        new_type = _type_without_hugeints(kind)
+        value = f"#{i}" if new_type == str(kind) else f"#{i}::{new_type}"
+        columns.append(f"{value} AS {_sql_name(name)}")
     return rows.project(", ".join(columns))
+
+
+def _type_without_hugeints(kind: DuckDBPyType) -> str:
+    """A type in words of SQL, with decimals in place of integers of 128 bits."""
+    if kind.id in ("hugeint", "uhugeint"):
+        return f"DECIMAL({DECIMAL_DIGITS}, 0)"
+    if kind.id not in ("list", "array", "struct", "tuple", "map"):
+        return str(kind)
+    children: list[tuple[str, Any]] = kind.children  # names and types; the last of an array is its size
+    if kind.id in ("list", "array"):
+        size = children[1][1] if kind.id == "array" else ""
+        return f"{_type_without_hugeints(children[0][1])}[{size}]"
+    types = [_type_without_hugeints(child) for _, child in children]
+    if kind.id == "struct":
+        types = [f"{_sql_name(name)} {child}" for (name, _), child in zip(children, types, strict=True)]
+    return f"{kind.id.upper()}({', '.join(types)})"
 
 
 def _refuse_other_than_select(
@@ -139,6 +158,11 @@ def _nodes(parsed: Json) -> Iterator[JsonObject]:
             todo += node.values()
         elif isinstance(node, list):
             todo += node
+
+
+def _sql_name(name: str) -> str:
+    """A name in quotes of SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _sql_text(value: str) -> str:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,10 @@ from feat2vec.table.sources.registry import scheme_of
 from feat2vec.table.table import Table, open_table
 from feat2vec.table.types import is_list, is_supported
 from feat2vec.writing import remove_inside, replacing_file
+from feat2vec.writing.files import read_json
+from feat2vec.writing.signatures import digest_of
+
+LEARNING_PARTS = ("train", "validation")  # that trainings see
 
 
 @dataclass(frozen=True)
@@ -90,22 +95,35 @@ def learning_parts(
         remove_inside(folder.parent, folder.name)
         folder.mkdir()
         parts = make_parts(recipe, sources, folder, rows).tables
-        facts = {
-            name: {"file": Path(parts[name].name).name, "typed": parts[name].typed}
-            if Path(parts[name].name).parent == folder
-            else {"source": parts[name].name}
-            for name in ("train", "validation")
-        }
+        facts = {name: _part_facts(name, parts[name], folder) for name in LEARNING_PARTS}
         with replacing_file(index_file) as partial:
             partial.write_text(json.dumps(facts), encoding="utf-8")
-    tables: dict[str, Table] = {}
-    for name, part_facts in json.loads(index_file.read_text(encoding="utf-8")).items():
-        if "source" in part_facts:
-            tables[name] = open_table(part_facts["source"])
-        else:
-            path = str(folder / part_facts["file"])
-            tables[name] = Table(path, [open_parquet(path)], part_facts["typed"])
-    return tables
+    try:
+        facts = read_json(index_file)
+    except (OSError, ValueError):
+        facts = {}
+    if set(facts) != set(LEARNING_PARTS):
+        raise UserError(f"{index_file}: does not say what the parts of the rows are; --force starts anew")
+    return {name: _read_part(name, facts[name], sources, folder) for name in LEARNING_PARTS}
+
+
+def _part_facts(name: str, part: Table, folder: Path) -> dict[str, Any]:
+    """What tells where a part is, and that it is still the same: a file of the folder, or one of the sources."""
+    path = folder / f"{name}.parquet"
+    if part.name == str(path):
+        return {"typed": part.typed, "digest": digest_of(path)}
+    return {"source": part.name}
+
+
+def _read_part(name: str, facts: Any, sources: Mapping[str, str], folder: Path) -> Table:
+    """The part that `_part_facts` told of; `UserError` if it is another one now."""
+    if isinstance(facts, dict) and facts.keys() == {"source"} and facts["source"] in sources.values():
+        return open_table(facts["source"])
+    path = folder / f"{name}.parquet"
+    is_of_folder = isinstance(facts, dict) and facts.keys() == {"typed", "digest"} and isinstance(facts["typed"], bool)
+    if not is_of_folder or path.is_symlink() or not path.is_file() or digest_of(path) != facts["digest"]:
+        raise UserError(f"{path}: is not the part that this study began with; --force starts anew")
+    return Table(str(path), [open_parquet(str(path))], facts["typed"])
 
 
 def digests(sources: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,10 @@ from feat2vec.terminal import printable, shortened
 from feat2vec.training.train import TrainingRequest, check_finished_run, train_in_work_folder
 from feat2vec.writing import (
     FolderPlace,
+    check_file_in,
     file_in,
+    file_place,
+    finish_replacement,
     folder_place,
     mark_folder,
     partial_folder,
@@ -89,7 +92,7 @@ def run_recipe(
     recipe, schema = read_recipe(path, settings)
     sources = sources_of(recipe, data)
     out = Path("runs", recipe.name) if out is None else Path(out)
-    place = _checked_place(out, sources, resume=resume, force=force)
+    place = _checked_place(recipe, out, sources, resume=resume, force=force)
     began = time.perf_counter()
     if quiet:
         print_lines = print_nothing
@@ -118,16 +121,33 @@ def run_recipe(
     return results
 
 
-def _checked_place(out: Path, sources: Mapping[str, str], *, resume: bool, force: bool) -> FolderPlace | None:
+def _checked_place(
+    recipe: Recipe, out: Path, sources: Mapping[str, str], *, resume: bool, force: bool
+) -> FolderPlace | None:
     """Where the run will be; None if it was finished, and only what follows training is left."""
-    if refuse_bad_folder(out).exists() and not resume and not force:
+    finish_replacement(refuse_bad_folder(out))
+    if out.exists() and not resume and not force:
         raise UserError(f"{out}: is there already; --force replaces it, --resume goes on, --out names another folder")
     place = run_place(out, resume=resume, force=force)
-    if place is None and read_mark(out) is None:
-        raise UserError(f"{out}: {why_unmarked(out)}, so that nothing is added to it; choose another --out")
+    if place is None:
+        if read_mark(out) is None:
+            raise UserError(f"{out}: {why_unmarked(out)}, so that nothing is added to it; choose another --out")
+        _refuse_taken_places(recipe, out)
     files = [file for source in sources.values() for file in open_table(source).files]
     refuse_inputs_inside([out, partial_folder(out)], files)
     return place
+
+
+def _refuse_taken_places(recipe: Recipe, out: Path) -> None:
+    """Raise before any work is done if something of the user's is where a finished run gets what it lacks."""
+    check_file_in(out, "results.json")
+    folder_place(refuse_links_inside(out, "data"), "data", force=True)
+    for name in recipe.named_exports():
+        folder_place(refuse_links_inside(out, f"exports/{name}"), "export", force=True)
+    for name in recipe.finetune:
+        run_place(refuse_links_inside(out, f"finetuned/{name}"), force=True)
+    if recipe.page is not None:
+        file_place(refuse_links_inside(out, "map.html"), force=True)
 
 
 def _write_parts(

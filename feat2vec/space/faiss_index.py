@@ -104,7 +104,7 @@ def save_index(faiss: Any, index: Any, path: Path, vectors_digest: bytes) -> Non
     arrays = [np.ascontiguousarray(array, "<i4") for array in _arrays_of(faiss, index)]
     with (
         suppress(OSError, UserError),
-        file_in(path.parents[1], f"{path.parent.name}/{path.name}") as new_path,
+        file_in(path.parents[1], f"{path.parent.name}/{path.name}", whatever_it_holds=True) as new_path,
         new_path.open("xb") as file,
     ):
         for array in arrays:

@@ -39,6 +39,8 @@ class ExpectedCheckpoint:
         weights: The model's weights, in the order of the arrays `best 0`, ... and `aside 0`, ...
         epochs: The number of epochs of the training.
         steps: The number of steps of an epoch.
+        averages: Whether epochs are averaged, so that there are weights aside from the first epoch on.
+        validates: Whether an epoch has a validation loss.
 
     """
 
@@ -46,13 +48,21 @@ class ExpectedCheckpoint:
     weights: Sequence[Shaped]
     epochs: int
     steps: int
+    averages: bool = False
+    validates: bool = False
 
 
 def check_checkpoint(checkpoint: CheckpointReader, expected: ExpectedCheckpoint) -> None:
     """Raise `UserError` if this training cannot have written these facts and arrays."""
-    problem = _problem_of_facts(checkpoint.facts, expected) or _problem_of_arrays(checkpoint.headers, expected)
-    if problem:
-        raise UserError(f"{checkpoint.path}: was altered or belongs to another training ({problem}); {START_ANEW}")
+    facts, headers = checkpoint.facts, checkpoint.headers
+    problem = _problem_of_facts(facts, expected) or _problem_of_arrays(facts, headers, expected)
+    if problem or (problem := _problem_of_numbers(checkpoint, expected)):
+        raise altered(checkpoint.path, problem)
+
+
+def altered(path: Path, problem: str) -> UserError:
+    """The error of a checkpoint that this training cannot have written."""
+    return UserError(f"{path}: was altered or belongs to another training ({problem}); {START_ANEW}")
 
 
 def _problem_of_facts(facts: Mapping[str, Any], expected: ExpectedCheckpoint) -> str | None:
@@ -70,8 +80,11 @@ def _problem_of_facts(facts: Mapping[str, Any], expected: ExpectedCheckpoint) ->
     history = facts.get("history")
     if not isinstance(history, list) or len(history) != facts["epoch"]:
         return "`history` has not as many rows as epochs"
-    if not all(_is_history_row(row) for row in history):
-        return "`history` holds no numbers"
+    columns = {"epoch", "loss", "seconds", "rows_per_second"} | ({"val_loss"} if expected.validates else set())
+    if not all(_is_history_row(row, columns) for row in history):
+        return "`history` holds no numbers, or other ones than this training's"
+    if [row["epoch"] for row in history] != list(range(1, facts["epoch"] + 1)):
+        return "`history` does not count the epochs"
     return None
 
 
@@ -83,10 +96,8 @@ def _has_times(facts: Mapping[str, Any]) -> bool:
     return all(_is_number(time) and 0 <= time < 2**63 for time in times)
 
 
-def _is_history_row(row: object) -> bool:
-    if not isinstance(row, dict) or not {"epoch", "loss", "rows_per_second"} <= set(row):
-        return False
-    return all(_is_number(value) for value in row.values())
+def _is_history_row(row: object, columns: set[str]) -> bool:
+    return isinstance(row, dict) and set(row) == columns and all(_is_number(value) for value in row.values())
 
 
 def _is_number(value: object) -> bool:
@@ -94,10 +105,13 @@ def _is_number(value: object) -> bool:
     return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
 
 
-def _problem_of_arrays(headers: Mapping[str, Header], expected: ExpectedCheckpoint) -> str | None:
+def _problem_of_arrays(
+    facts: Mapping[str, Any], headers: Mapping[str, Header], expected: ExpectedCheckpoint
+) -> str | None:
     expected_arrays = {f"state {i}": variable for i, variable in enumerate(expected.state)}
+    has_kind = {"best": facts["best"] is not None, "aside": expected.averages and facts["epoch"] > 0}
     for kind in ("best", "aside"):
-        if f"{kind} 0" in headers:
+        if has_kind[kind]:
             expected_arrays |= {f"{kind} {i}": weight for i, weight in enumerate(expected.weights)}
     if set(headers) != set(expected_arrays):
         return f"{len(headers)} arrays in place of {len(expected_arrays)}"
@@ -105,6 +119,20 @@ def _problem_of_arrays(headers: Mapping[str, Header], expected: ExpectedCheckpoi
         shape, dtype = headers[name]
         if shape != tuple(variable.shape) or dtype.name != str(variable.dtype):
             return f"{name} is {dtype} {shape} in place of {variable.dtype} {tuple(variable.shape)}"
+    return None
+
+
+def _problem_of_numbers(checkpoint: CheckpointReader, expected: ExpectedCheckpoint) -> str | None:
+    """Weights that are not finite: training stops before it keeps any, and a run with them can be used for nothing."""
+    weight_ids = {id(weight) for weight in expected.weights}
+    names = [f"state {i}" for i, variable in enumerate(expected.state) if id(variable) in weight_ids]
+    names += [name for name in checkpoint.headers if not name.startswith("state ")]
+    for name in names:
+        if checkpoint.headers[name].dtype.kind != "f":
+            continue
+        for _, values in checkpoint.pieces(name):
+            if not np.isfinite(values).all():
+                return f"{name} holds a number that is not finite"
     return None
 
 

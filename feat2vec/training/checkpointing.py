@@ -155,8 +155,16 @@ class Checkpointing(keras.callbacks.Callback):
         with open_checkpoint(self.path) as checkpoint:
             origin_before = {key: checkpoint.facts.get(key) for key in self.origin}
             refuse_other_origin(self.path.parent, origin_before, self.origin)
-            epochs = self.model.schema.training.epochs
-            check_checkpoint(checkpoint, ExpectedCheckpoint(variables, self.model.weights, epochs, self.steps))
+            options = self.model.schema.training
+            expected = ExpectedCheckpoint(
+                variables,
+                self.model.weights,
+                options.epochs,
+                self.steps,
+                averages=bool(options.averaging),
+                validates=self.origin["validation"] is not None,
+            )
+            check_checkpoint(checkpoint, expected)
             for i, variable in enumerate(variables):
                 restore_variable(checkpoint, f"state {i}", variable)
             for part in self.parts:

@@ -11,7 +11,7 @@ import keras
 from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import Kept
-from feat2vec.training.checkpoint_file import CheckpointReader, Streamed
+from feat2vec.training.checkpoint_file import CheckpointReader, Streamed, altered
 from feat2vec.training.variables import streamed
 
 
@@ -41,19 +41,23 @@ class Patience(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Compare the validation loss, if there is one, with the best one."""
-        loss = (logs or {}).get("val_loss")
-        if loss is None or not self.patience:
-            return
-        if self.best_loss is None or loss < self.best_loss:
-            self.best_loss, self.epochs_since_best = float(loss), 0
+        if self._is_best((logs or {}).get("val_loss")):
             self.best_weights.keep()
-            return
-        self.epochs_since_best += 1
-        if self.epochs_since_best >= self.patience:
-            self.has_stopped = True
+        elif self.has_stopped:
             self.model.stop_training = True
             best_epoch = epoch + 1 - self.epochs_since_best
             self.say(f"no better for {self.epochs_since_best} epochs: back to epoch {best_epoch}")
+
+    def _is_best(self, loss: float | None) -> bool:
+        """Count an epoch with this validation loss, and return whether it is the best one until now."""
+        if loss is None or not self.patience:
+            return False
+        if self.best_loss is None or loss < self.best_loss:
+            self.best_loss, self.epochs_since_best = float(loss), 0
+            return True
+        self.epochs_since_best += 1
+        self.has_stopped = self.epochs_since_best >= self.patience
+        return False
 
     def restore_best_weights(self) -> None:
         """Put the weights of the best epoch into the model, if there is one."""
@@ -78,9 +82,12 @@ class Patience(keras.callbacks.Callback):
         return {f"best {i}": streamed(weight, values) for i, (weight, values) in enumerate(pairs)}
 
     def restore(self, checkpoint: CheckpointReader) -> None:
-        """Read the best weights back into their file."""
-        facts = checkpoint.facts
-        self.best_loss, self.epochs_since_best, self.has_stopped = facts["best"], facts["waited"], facts["stopped"]
+        """Count the epochs of the history again, and read the best weights back into their file."""
+        for row in checkpoint.facts["history"]:
+            self._is_best(row.get("val_loss"))
+        for name, value in self.facts().items():
+            if repr(value) != repr(checkpoint.facts[name]):  # NaN is no different one
+                raise altered(checkpoint.path, f"`{name}` is not what its history says")
         if "best 0" in checkpoint.headers:
             self.best_weights.write(self._stored_weights(checkpoint))
 

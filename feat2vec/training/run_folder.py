@@ -17,7 +17,7 @@ from feat2vec.errors import RESTORE, UserError, in_a_line, refuse_stray_bytes
 from feat2vec.model.model_file import StoredModel, read_model, write_model
 from feat2vec.model.weights_file import holds_encoder
 from feat2vec.schema.options import Schema
-from feat2vec.writing import folder_place, new_folder, partial_folder
+from feat2vec.writing import folder_place, hidden_instead, new_folder, partial_folder, record_files
 from feat2vec.writing.digests import PARTS, check_manifest, check_parts, sealed
 from feat2vec.writing.files import read_json
 
@@ -184,7 +184,9 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         problem = "is no run (it has no manifest.json)" if folder.exists() else "does not exist"
         partial = partial_folder(folder)
         hint = ""
-        if partial.exists():
+        if (hidden := hidden_instead(folder)) is not None:
+            hint = f"; a process that replaced it was killed: rename {hidden}"
+        elif partial.exists():
             hint = f"; {partial} was not finished, `feat2vec train ... --resume` goes on with it"
         raise UserError(f"{folder}: {problem}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{hint}")
     try:
@@ -234,7 +236,10 @@ def write_run(
             writer = csv.DictWriter(file, list(history[-1]) if history else ["epoch"])
             writer.writeheader()
             writer.writerows(history)
-        _write_json(new_run / "manifest.json", sealed(manifest, new_run))
+        sealed_manifest = sealed(manifest, new_run)
+        _write_json(new_run / "manifest.json", sealed_manifest)
+        digests = sealed_manifest[PARTS]
+        record_files(new_run, {name: new_run / name for name in digests}, digests)
 
 
 def _write_json(path: Path, facts: Mapping[str, Any]) -> None:

@@ -32,6 +32,7 @@ from feat2vec.training.warm_start import WarmStart
 from feat2vec.writing import (
     CHECKPOINT,
     FolderPlace,
+    note_finished,
     partial_folder,
     publish_folder,
     refuse_inputs_inside,
@@ -164,6 +165,7 @@ def train_in_work_folder(request: TrainingRequest, partial: Path, place: FolderP
 
 def _publish(partial: Path, place: FolderPlace) -> None:
     """Give the run that is in the work folder its name."""
+    note_finished(partial)
     try:
         publish_folder(partial / "run", place)
     except (FailedError, UserError) as error:

@@ -5,11 +5,13 @@ folder by its mark (`marks.py`), a file by its signature (`signatures.py`). No l
 outside of the place. Open `places.py` first.
 """
 
-from feat2vec.writing.files import file_in, new_file, replace_durably, replacing_file, write_text
+from feat2vec.writing.files import check_file_in, file_in, new_file, replace_durably, replacing_file, write_text
 from feat2vec.writing.folders import (
     FolderPlace,
     discard_temporary,
+    finish_replacement,
     folder_place,
+    hidden_instead,
     mark_folder,
     new_folder,
     publish_folder,
@@ -20,7 +22,17 @@ from feat2vec.writing.folders import (
     temporary_folder,
 )
 from feat2vec.writing.locks import LOCK_FILES, locked
-from feat2vec.writing.marks import MARK, Mark, new_id, read_mark, record, record_all, why_unmarked, write_mark
+from feat2vec.writing.marks import (
+    MARK,
+    Mark,
+    new_id,
+    read_mark,
+    record,
+    record_all,
+    record_files,
+    why_unmarked,
+    write_mark,
+)
 from feat2vec.writing.places import (
     file_place,
     is_component,
@@ -29,7 +41,14 @@ from feat2vec.writing.places import (
     refuse_links_inside,
 )
 from feat2vec.writing.signatures import SIGNATURE, is_signed, signed_parquet
-from feat2vec.writing.training_folder import CHECKPOINT, partial_folder, run_place, work_folder
+from feat2vec.writing.training_folder import (
+    CHECKPOINT,
+    note_finished,
+    partial_folder,
+    refuse_backslash,
+    run_place,
+    work_folder,
+)
 
 __all__ = [
     "CHECKPOINT",
@@ -38,10 +57,13 @@ __all__ = [
     "SIGNATURE",
     "FolderPlace",
     "Mark",
+    "check_file_in",
     "discard_temporary",
     "file_in",
     "file_place",
+    "finish_replacement",
     "folder_place",
+    "hidden_instead",
     "is_component",
     "is_signed",
     "locked",
@@ -49,11 +71,14 @@ __all__ = [
     "new_file",
     "new_folder",
     "new_id",
+    "note_finished",
     "partial_folder",
     "publish_folder",
     "read_mark",
     "record",
     "record_all",
+    "record_files",
+    "refuse_backslash",
     "refuse_bad_folder",
     "refuse_foreign",
     "refuse_inputs_inside",

@@ -14,20 +14,10 @@ from typing import Any
 
 from feat2vec.errors import RESTORE, UserError
 from feat2vec.writing.marks import MARK
+from feat2vec.writing.signatures import digest_of
 
 PARTS, SEAL = "parts", "digest"  # keys of manifest.json: the digest of each file, and that of the manifest itself
-BLOCK_BYTES = 1 << 20  # that are read at a time
 DIGEST_LENGTH = 64  # hexadecimal digits of SHA-256
-
-
-def digest_of(path: Path) -> str:
-    """The SHA-256 of a file, which is read in blocks."""
-    digest, block = hashlib.sha256(), bytearray(BLOCK_BYTES)
-    view = memoryview(block)
-    with path.open("rb", buffering=0) as file:
-        while count := file.readinto(block):
-            digest.update(view[:count])
-    return digest.hexdigest()
 
 
 def digests_of(folder: Path) -> dict[str, str]:

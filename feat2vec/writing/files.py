@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from feat2vec.errors import FailedError, UserError, writing
-from feat2vec.writing.marks import read_mark, record, why_unmarked
+from feat2vec.writing.marks import Mark, make_parents, read_mark, record, record_files, why_unmarked
 from feat2vec.writing.places import file_place, hidden_name, named_instead, refuse_links_inside
 from feat2vec.writing.signatures import is_signed, signed_text
 
@@ -59,12 +59,14 @@ def write_text(out: str | Path, text: str, *, force: bool = False) -> None:
 
 
 @contextmanager
-def file_in(folder: Path, name: str) -> Iterator[Path]:
+def file_in(folder: Path, name: str, *, whatever_it_holds: bool = False) -> Iterator[Path]:
     """Write a file of a folder that feat2vec made, where there is none or one that feat2vec wrote.
 
     Args:
         folder: A marked folder.
         name: The file's path below it, with "/" between its parts.
+        whatever_it_holds: Whether the file is recorded by its name alone, so that it is replaced also if it was
+            changed or damaged: for what is computed again at any time.
 
     Yields:
         The path to write to.
@@ -73,18 +75,33 @@ def file_in(folder: Path, name: str) -> Iterator[Path]:
         UserError: The folder has no mark, the way to the file leads over a link, or another file has its name.
 
     """
+    out, mark = check_file_in(folder, name)
+    make_parents(out)
+    if whatever_it_holds:
+        record(folder, name)
+    is_known_by_name = whatever_it_holds or (name in mark.names and name not in mark.files)
+
+    def publish(hidden: Path) -> None:
+        if not is_known_by_name:
+            record_files(folder, {name: hidden})
+        hidden.replace(out)
+
+    hidden = _hidden_path(out)
+    with writing(out), _written_aside(out, hidden, publish):
+        # Before the file is there: a process that is killed may leave it, and it must be known as feat2vec's.
+        record(folder, hidden.relative_to(folder).as_posix())
+        yield hidden
+
+
+def check_file_in(folder: Path, name: str) -> tuple[Path, Mark]:
+    """Check the place of a file of a marked folder, as `file_in` does; return it and the folder's mark."""
     mark = read_mark(folder)
     if mark is None:
         raise UserError(f"{folder}: {why_unmarked(folder)}; nothing is added to it")
     out = refuse_links_inside(folder, name)
-    if out.exists() and not mark.covers(name) and not is_signed(out):
+    if out.exists() and not mark.is_as_written(folder, name) and not is_signed(out):
         raise UserError(f"{out}: is in the way, and feat2vec did not write it; move it elsewhere")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    hidden = _hidden_path(out)
-    with writing(out), _written_aside(out, hidden, lambda hidden: hidden.replace(out)):
-        # Before the file is there: a process that is killed may leave it, and it must be known as feat2vec's.
-        record(folder, name, hidden.relative_to(folder).as_posix())
-        yield hidden
+    return out, mark
 
 
 @contextmanager

@@ -15,7 +15,23 @@ from pathlib import Path
 
 from feat2vec.errors import FailedError, UserError, refuse_stray_bytes, writing
 from feat2vec.writing.locks import is_locked
-from feat2vec.writing.marks import TEMPORARY, foreign_paths, new_id, read_mark, record_all, why_unmarked, write_mark
+from feat2vec.writing.marks import (
+    TEMPORARY,
+    TRAINING,
+    Mark,
+    foreign_paths,
+    is_foreign_below,
+    make_parents,
+    new_id,
+    note,
+    read_mark,
+    record,
+    record_all,
+    record_folder_in,
+    was_written,
+    why_unmarked,
+    write_mark,
+)
 from feat2vec.writing.places import hidden_name, named_instead, refuse_bad_folder
 
 
@@ -57,6 +73,7 @@ def folder_place(out: str | Path, kind: str | None, *, force: bool = False) -> F
 
     """
     out = refuse_bad_folder(out)
+    finish_replacement(out)
     if not out.exists():
         return FolderPlace(out, kind)
     remedy = "choose another folder"
@@ -83,7 +100,8 @@ def refuse_foreign(folder: Path) -> None:
     foreign_path = next(foreign_paths(folder), None)
     if foreign_path is not None:
         name = foreign_path.relative_to(folder)
-        raise UserError(f"{folder}: holds {name}, which feat2vec did not write; move it elsewhere first")
+        what = "was changed after feat2vec wrote it" if was_written(foreign_path) else "feat2vec did not write"
+        raise UserError(f"{folder}: holds {name}, which {what}; move it elsewhere first")
     for parent, subfolder_names, _ in os.walk(folder):
         for subfolder in [Path(parent, name) for name in subfolder_names]:
             if read_mark(subfolder) is not None and is_locked(subfolder):
@@ -102,7 +120,7 @@ def mark_folder(folder: Path, kind: str, names: Sequence[str]) -> None:
         UserError: Something is there already.
 
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_parents(folder)
     if os.path.lexists(folder):
         if folder.is_symlink() or not _is_empty(folder):
             raise UserError(f"{folder}: {why_unmarked(folder)}; move it elsewhere, or choose another --out")
@@ -138,7 +156,9 @@ def new_folder(place: FolderPlace | None) -> Iterator[Path]:
     hidden = parent / hidden_name("feat2vec" if out is None else out.name)
     is_made = False
     try:  # an interrupt leaves nothing behind, whenever it comes
-        parent.mkdir(parents=True, exist_ok=True)
+        make_parents(hidden)
+        if is_in_work_folder := _is_work_folder(parent):
+            record(parent, f"{hidden.name}/")  # a process that is killed leaves it
         with named_instead(hidden, hidden if place is None else place.path):
             hidden.mkdir(mode=0o700 if out is None else 0o777)
         is_made = True
@@ -149,6 +169,8 @@ def new_folder(place: FolderPlace | None) -> Iterator[Path]:
         if place is not None:
             if place.kind is not None:
                 record_all(hidden)
+            elif is_in_work_folder:
+                record_folder_in(parent, place.path.name, hidden)
             publish_folder(hidden, place)
     except BaseException as error:
         if is_made:
@@ -157,6 +179,11 @@ def new_folder(place: FolderPlace | None) -> Iterator[Path]:
             remedy = "make room, or choose another folder" + (" by TMPDIR" if out is None else "")
             raise OSError(error.errno, f"{error.strerror or error}; {remedy}", str(parent)) from error
         raise
+
+
+def _is_work_folder(folder: Path) -> bool:
+    mark = read_mark(folder)
+    return mark is not None and mark.kind == TRAINING
 
 
 def publish_folder(folder: Path, place: FolderPlace) -> None:
@@ -177,6 +204,8 @@ def publish_folder(folder: Path, place: FolderPlace) -> None:
         if place.replaces is not None and mark is not None and mark.id == place.replaces:
             refuse_foreign(out)
             replaced = out.with_name(hidden_name(out.name))
+            new_mark = read_mark(folder)
+            note(out, **{MOVED: [out.name, replaced.name, "" if new_mark is None else new_mark.id]})
             out.rename(replaced)
         elif place.replaces_empty and not out.is_symlink() and _is_empty(out):
             out.rmdir()
@@ -190,6 +219,54 @@ def publish_folder(folder: Path, place: FolderPlace) -> None:
         raise
     if replaced is not None:
         shutil.rmtree(replaced, ignore_errors=True)  # it was checked to be feat2vec's under its own name
+
+
+MOVED = "moved"  # the note of a folder that is replaced: its name, its hidden name, and the id of the new folder
+
+
+def finish_replacement(out: Path) -> None:
+    """Put right what a process left that was killed while it replaced a folder.
+
+    The new folder gets its name if it is there, else the old one gets its name back.
+
+    Args:
+        out: The place of the folder.
+
+    """
+    for old, new in _unfinished_replacements(out):
+        with suppress(OSError):
+            if not os.path.lexists(out):
+                (old if new is None else new).rename(out)
+            if old.exists() and next(foreign_paths(old), None) is None:
+                shutil.rmtree(old, ignore_errors=True)
+
+
+def hidden_instead(out: Path) -> Path | None:
+    """The folder that `finish_replacement` would give this name; None if there is none."""
+    replacements = [] if os.path.lexists(out) else _unfinished_replacements(out)
+    return next((old if new is None else new for old, new in replacements), None)
+
+
+def _unfinished_replacements(out: Path) -> list[tuple[Path, Path | None]]:
+    """The folders that were moved aside for another one, each with that one, if it is beside it."""
+    marks = _hidden_folders_beside(out)
+    replacements: list[tuple[Path, Path | None]] = []
+    for old, mark in marks.items():
+        match mark.notes.get(MOVED):
+            case [out.name, old.name, str(new_id)]:
+                new = next((path for path, new_mark in marks.items() if new_mark.id == new_id), None)
+                replacements.append((old, new))
+    return replacements
+
+
+def _hidden_folders_beside(out: Path) -> dict[Path, Mark]:
+    """The marked folders whose hidden names are made of a folder's name."""
+    parent, beginning = out.absolute().parent, hidden_name(out.name).rpartition("-")[0]
+    if not parent.is_dir():
+        return {}
+    paths = sorted(path for path in parent.iterdir() if path.name.startswith(f"{beginning}-"))
+    marks = {path: read_mark(path) for path in paths}
+    return {path: mark for path, mark in marks.items() if mark is not None}
 
 
 def remove_folder(folder: Path, *kinds: str) -> None:
@@ -230,9 +307,16 @@ def remove_inside(folder: Path, name: str) -> None:
     path, mark = folder / name, read_mark(folder)
     if not os.path.lexists(path):
         return
-    if mark is None or not mark.covers(name):
+    is_folder = path.is_dir() and not path.is_symlink()
+    if mark is None:
+        is_removable = False
+    elif is_folder:
+        is_removable = not is_foreign_below(folder, name)
+    else:
+        is_removable = mark.covers(name) if path.is_symlink() else mark.is_as_written(folder, name)
+    if not is_removable:
         raise UserError(f"{path}: feat2vec did not write it, and does not remove it; move it elsewhere")
-    if path.is_dir() and not path.is_symlink():
+    if is_folder:
         shutil.rmtree(path)
     else:
         path.unlink()

@@ -66,7 +66,8 @@ def is_locked(folder: Path) -> bool:
 
 def _exclusive(folder: Path) -> sqlite3.Connection:
     """A connection that holds the lock of a folder until it is closed."""
-    connection = sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None)
+    # SQLite takes a path that begins with `file:` for a URI, with a place and options of its own.
+    connection = sqlite3.connect((folder / LOCK).absolute(), timeout=0, isolation_level=None)
     try:
         connection.execute("BEGIN EXCLUSIVE")
     except BaseException:

@@ -68,6 +68,10 @@ def _named(out: str | Path, kind: str) -> Path:
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP):
             raise UserError(f"{out}: {error.strerror}; choose another name") from None
+    for count, part in enumerate(out.parts):
+        above = Path(*out.parts[:count])
+        if part == ".." and not above.is_dir():  # to make it would be of no use: the path leads out of it again
+            raise UserError(f"{out}: there is no folder {above}, which `..` leads out of; leave it out of the path")
     if out.is_symlink():
         raise UserError(
             f"{out}: is a link to {os.readlink(out)}; feat2vec neither follows nor replaces it: name the {kind} itself"

@@ -104,6 +104,16 @@ def signed_parquet(path: Path, schema: pa.Schema, **options: Any) -> Iterator[pq
             writer.add_key_value_metadata({SIGNATURE: sink.digest.text()})  # of all but the footer, which follows
 
 
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, which is read in blocks."""
+    digest, block = hashlib.sha256(), bytearray(BLOCK_BYTES)
+    view = memoryview(block)
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(block):
+            digest.update(view[:count])
+    return digest.hexdigest()
+
+
 class _Digest:
     """A BLAKE2b digest of 32 bytes."""
 

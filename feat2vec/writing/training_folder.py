@@ -8,28 +8,29 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from feat2vec.errors import UserError
 from feat2vec.writing.files import file_in
 from feat2vec.writing.folders import (
     FolderPlace,
+    finish_replacement,
     folder_place,
     mark_folder,
     refuse_foreign,
     remove_folder,
     remove_inside,
 )
-from feat2vec.writing.locks import LOCK_FILES, locked
-from feat2vec.writing.marks import foreign_paths, read_mark, why_unmarked
+from feat2vec.writing.locks import LOCK_FILES, is_locked, locked
+from feat2vec.writing.marks import TRAINING, foreign_paths, note, read_mark, why_unmarked
 from feat2vec.writing.places import refuse_bad_folder
 
 CHECKPOINT = "checkpoint.npz"
-KIND = "training"
 REPLACED = "replaced.json"  # the id of the run that --force replaces when the new one is complete
 KEPT = (CHECKPOINT, REPLACED)  # the entries that a later session goes on with
-ENTRIES = (*KEPT, f"{CHECKPOINT}.new", "best", "rows/", "validation/", "data/", "run/")  # all that it may hold
+ENTRIES = (*KEPT, f"{CHECKPOINT}.new", "best", "data/")  # what it holds, by name
+FOLDERS = ("rows", "validation", "run")  # that are recorded, or marked, when they are whole
 
 
 def partial_folder(out: Path) -> Path:
@@ -56,9 +57,11 @@ def run_place(out: Path, *, resume: bool = False, force: bool = False) -> Folder
     """
     if resume and force:
         raise UserError("--resume goes on with a run, --force starts anew: give one of them")
-    is_there = refuse_bad_folder(out).exists()
-    if "\\" in out.absolute().as_posix():  # Keras would make folders at the path with `/` instead
-        raise UserError(f"{out}: a run's path has no backslash, which Keras takes for a `/`; choose another name")
+    refuse_bad_folder(out)
+    refuse_backslash(out)
+    finish_replacement(out)
+    _remove_finished_work(out)
+    is_there = out.exists()
     partial = refuse_bad_folder(partial_folder(out))  # its name is longer
     if not resume or not is_there:
         return folder_place(out, "run", force=force)
@@ -70,16 +73,45 @@ def run_place(out: Path, *, resume: bool = False, force: bool = False) -> Folder
     return None
 
 
+def refuse_backslash(out: Path) -> None:
+    """Raise if a run's path, or that of a folder in which runs are trained, has a backslash.
+
+    Keras would make folders at the path with `/` instead.
+    """
+    if "\\" in out.absolute().as_posix():
+        raise UserError(f"{out}: a path has no backslash, which Keras takes for a `/`; choose another name")
+
+
 def _replaced_id(partial: Path) -> str | None:
     """The id of the run that an interrupted training was to replace."""
     mark = read_mark(partial)
-    if mark is None or mark.kind != KIND or not (partial / CHECKPOINT).exists():
+    if mark is None or mark.kind != TRAINING or not (partial / CHECKPOINT).exists():
         return None
     try:
         replaced_id = json.loads((partial / REPLACED).read_text(encoding="utf-8"))["replaced"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return replaced_id if isinstance(replaced_id, str) else None
+
+
+MADE = "made"  # the note of a folder whose run is about to get its name: the run's id
+
+
+def note_finished(partial: Path) -> None:
+    """Note in a work folder which run was made in it, before the run gets its name."""
+    mark = read_mark(partial / "run")
+    if mark is not None:
+        note(partial, **{MADE: mark.id})
+
+
+def _remove_finished_work(out: Path) -> None:
+    """Remove the folder in which the run that is there was trained, if a process was killed before it could."""
+    partial, run_mark = partial_folder(out), read_mark(out)
+    mark = read_mark(partial)
+    if mark is None or run_mark is None or mark.kind != TRAINING or mark.notes.get(MADE) != run_mark.id:
+        return
+    if not is_locked(partial):
+        _remove_work(partial)
 
 
 @contextmanager
@@ -104,7 +136,7 @@ def work_folder(out: Path, *, resume: bool = False, force: bool = False, replace
     """
     partial = partial_folder(out)
     if not os.path.lexists(partial) or (partial.is_dir() and not any(partial.iterdir())):
-        mark_folder(partial, KIND, [*ENTRIES, *LOCK_FILES])
+        mark_folder(partial, TRAINING, [*ENTRIES, *LOCK_FILES])
     _refuse_foreign_folder(partial)
     with locked(partial, "another training"):
         _refuse_foreign_folder(partial)  # again: the process that held it may have ended, and removed it
@@ -112,9 +144,9 @@ def work_folder(out: Path, *, resume: bool = False, force: bool = False, replace
         if (partial / CHECKPOINT).exists() and not resume and not force:
             remedy = "add --resume to go on with it, or --force to start anew"
             raise UserError(f"{partial}: holds a run that was not finished; {remedy}")
-        for name in ENTRIES:
+        for name in _work_in(partial):
             if name not in KEPT or not resume:
-                remove_inside(partial, name.rstrip("/"))
+                remove_inside(partial, name)
         if replaces is not None:
             with file_in(partial, REPLACED) as file:
                 file.write_text(json.dumps({"replaced": replaces}) + "\n", encoding="utf-8")
@@ -129,16 +161,24 @@ def work_folder(out: Path, *, resume: bool = False, force: bool = False, replace
 
 def _remove_work(partial: Path) -> None:
     """Remove the folder; if somebody else has put files into it, they and the folder stay."""
-    for name in ENTRIES:
-        remove_inside(partial, name.rstrip("/"))
+    for name in _work_in(partial):
+        with suppress(UserError):  # what is not feat2vec's stays
+            remove_inside(partial, name)
     if next(foreign_paths(partial), None) is None:
-        remove_folder(partial, KIND)
+        remove_folder(partial, TRAINING)
+
+
+def _work_in(partial: Path) -> list[str]:
+    """What the folder may hold: also hidden folders that were not whole when a process was killed."""
+    mark = read_mark(partial)
+    names = [] if mark is None else [name.rstrip("/") for name in mark.names if name.startswith(".")]
+    return [*(name.rstrip("/") for name in ENTRIES), *FOLDERS, *names]
 
 
 def _refuse_foreign_folder(partial: Path) -> None:
     """Raise if the folder was not made by a training."""
     mark = read_mark(partial)
-    if mark is None or mark.kind != KIND:
+    if mark is None or mark.kind != TRAINING:
         why = why_unmarked(partial) if mark is None else f"is of the kind {mark.kind!r}"
         raise UserError(
             f"{partial}: is where the run would train, but {why}; move it elsewhere, or choose another --out"

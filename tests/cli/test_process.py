@@ -78,6 +78,15 @@ def test_what_an_error_means(
     assert capsys.readouterr().err == message
 
 
+def test_a_null_character_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["feat2vec", "init", "films.csv", "-o", "a\0b"])
+    monkeypatch.setattr(cli, "open_closed_streams", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "'a\\x00b': has a null character, which no path or value has; remove it\n"
+
+
 @pytest.mark.parametrize("name", cli.feat2vec.commands)
 @pytest.mark.parametrize("as_error", [KeyboardInterrupt, RuntimeError])
 def test_ctrl_c_is_130_and_one_line_whatever_a_library_makes_of_it(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -35,6 +37,27 @@ def test_saved_vocabularies(tmp_path: Path) -> None:
     loaded = Vocabulary.from_table(table, vocabulary.unseen, vocabulary.kind)
     assert counts_of(loaded) == counts_of(vocabulary)
     assert (loaded.unseen, loaded.kind) == (1, "text")
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("key", ["b", None], "lacks a key, an id or a count"),
+        ("count", [2, None], "lacks a key, an id or a count"),
+        ("count", [None, None], "lacks a key, an id or a count"),
+        ("id", [2, None], "lacks a key, an id or a count"),
+        ("id", [3, 2], "not in the order of their ids"),
+        ("count", [2, -1], "do not descend"),
+        ("count", [1, 2], "do not descend"),
+    ],
+)
+def test_a_saved_vocabulary_that_was_altered_is_refused(column: str, values: list[Any], message: str) -> None:
+    vocabulary, _ = fitted([["a", "b", "b"]])
+    table = vocabulary.table([2])
+    position = table.column_names.index(column)
+    altered = table.set_column(position, column, pa.array(values, table.schema.field(column).type))
+    with pytest.raises(ValueError, match=message):
+        Vocabulary.from_table(altered, 0, "text")
 
 
 def test_ids_are_by_count_then_bytes() -> None:

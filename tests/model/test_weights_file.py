@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -275,6 +276,18 @@ def test_a_number_that_a_weight_cannot_hold_is_refused(tmp_path: Path) -> None:
     path = changed(tmp_path / "model.keras", _replace("vars/0", lambda _: np.array(1e300)))
     with pytest.raises(UserError, match="what stands beside the groups has weights that are not finite"):
         read_model(path, encoder_of(model))
+
+
+def test_numbers_that_are_called_bfloat16_are_refused(tmp_path: Path) -> None:
+    def tag(file: Any) -> None:
+        file["vars/0"].attrs["dtype"] = "bfloat16"
+
+    model = random_model("bias")
+    write_model(model, tmp_path / "model.keras")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserError, match="holds float32 in place of bfloat16"):
+            read_model(changed(tmp_path / "model.keras", tag), encoder_of(model))
 
 
 def test_a_model_has_the_same_bytes_whenever_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,6 +123,20 @@ def test_a_query_keeps_long_ids_apart(source: str, tmp_path: Path) -> None:
         make_parts(recipe(data=sources, rows="SELECT * FROM rows"), sources, tmp_path)
 
 
+def test_a_query_keeps_long_ids_in_lists_apart(source: str, tmp_path: Path) -> None:
+    query = """SELECT [9007199254740992::HUGEINT + n] AS ids, [[sum(n) + 9007199254740992]] AS sums,
+        [9007199254740992::UHUGEINT]::UHUGEINT[1] AS pair, {'a "b"': [9007199254740993::HUGEINT], 'c': 1} AS facts,
+        MAP {'k': 9007199254740993::HUGEINT} AS map, row(9007199254740993::HUGEINT, 'x') AS row FROM rows GROUP BY n"""
+    make_parts(recipe(data={"rows": source}, rows=query), {"rows": source}, tmp_path)
+    rows = pq.read_table(tmp_path / "train.parquet").to_pylist()
+    assert {int(row["ids"][0]) for row in rows} == {2**53 + n for n in range(100)}
+    assert {int(row["sums"][0][0]) for row in rows} == {2**53 + n for n in range(100)}
+    assert rows[0]["pair"] == [Decimal(2**53)]
+    assert rows[0]["facts"] == {'a "b"': [Decimal(2**53 + 1)], "c": 1}
+    assert rows[0]["map"] == [("k", Decimal(2**53 + 1))]
+    assert list(rows[0]["row"].values()) == [Decimal(2**53 + 1), "x"]
+
+
 def test_rows_in_a_folder_called_tilde_are_not_in_the_home_folder(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,8 +16,9 @@ import pytest
 import feat2vec
 from feat2vec.errors import FailedError, UserError
 from feat2vec.evaluation.tasks import evaluate
+from feat2vec.recipes import running
 from feat2vec.recipes.running import run_recipe
-from feat2vec.writing import mark_folder
+from feat2vec.writing import folder_place, mark_folder, new_folder
 from tests.commands import feat2vec as command
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -260,6 +261,26 @@ def test_what_lies_in_the_way_of_a_run_stays(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"train\.parquet: lies in .*run(\.partial)?, which is replaced"):
             run_recipe(path, tmp_path / "run", [f"rows={place}"], force=True, quiet=True)
         assert place.exists()
+
+
+@pytest.mark.parametrize("name", ["data", "results.json", "exports/npz", "map.html", "finetuned/f"])
+def test_what_lies_in_a_finished_run_is_told_before_any_work(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = recipe(tmp_path)
+    more = "export: [{format: npz, groups: [a]}]\npage: {groups: [a]}\nfinetune: {f: {target: b, head: mlp}}\n"
+    path.write_text(path.read_text() + more)
+    with new_folder(folder_place(tmp_path / "run", "run")):
+        pass
+    in_the_way = tmp_path / "run" / name
+    if in_the_way.suffix:
+        in_the_way.write_text("mine")
+    else:
+        (in_the_way / "mine").mkdir(parents=True)
+    monkeypatch.delattr(running, "_write_parts")
+    with pytest.raises(UserError, match=rf"{name}: is (no|in the way)"):
+        run_recipe(path, tmp_path / "run", quiet=True, resume=True)
+    assert in_the_way.exists()
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import json
 import random
 import zipfile
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,10 +128,12 @@ def test_a_pickle_and_a_compressed_checkpoint_are_refused(tmp_path: Path) -> Non
 VARIABLES: list[Array] = [np.arange(12, dtype=np.float32).reshape(4, 3), np.array(5, np.int64), np.ones(2, np.float32)]
 ARRAYS: dict[str, Any] = {f"state {i}": variable for i, variable in enumerate(VARIABLES)}
 ARRAYS |= {"best 0": VARIABLES[0], "best 1": VARIABLES[2]}
-EXPECTED = ExpectedCheckpoint(VARIABLES, [VARIABLES[0], VARIABLES[2]], epochs=5, steps=8)
+EXPECTED = ExpectedCheckpoint(VARIABLES, [VARIABLES[0], VARIABLES[2]], epochs=5, steps=8, validates=True)
 PROGRESS: dict[str, Any] = {
     "schema": "version: 1\n", "data": {"rows": 4}, "epoch": 2, "step": 3, "best": 0.5, "waited": 1, "stopped": False,
-    "history": [{"epoch": i, "loss": 0.5, "rows_per_second": 9, "val_loss": float("nan")} for i in (1, 2)],
+    "history": [
+        {"epoch": i, "loss": 0.5, "seconds": 0.1, "rows_per_second": 9, "val_loss": float("nan")} for i in (1, 2)
+    ],
     "seconds_of_epoch": 0.5, "timed": [1.5, 40], "seconds_before": 2.5,
 }  # fmt: skip
 
@@ -155,7 +158,10 @@ def checked(path: Path) -> str:
         ({"epoch": 1}, "`history` has not as many"),
         ({"history": [{}, {}]}, "`history` holds no numbers"),
         ({"history": [{**PROGRESS["history"][0], "loss": "x"}] * 2}, "`history` holds no numbers"),
+        ({"history": [PROGRESS["history"][0]] * 2}, "`history` does not count the epochs"),
+        ({"history": [{**row, "more": 1} for row in PROGRESS["history"]]}, "`history` holds no numbers, or other ones"),
         ({"best": [1]}, "`best`"),
+        ({"best": None}, "5 arrays in place of 3"),
         ({"timed": [1.5]}, "times"),
         ({"timed": 5}, "times"),
         ({"seconds_before": float("inf")}, "times"),
@@ -185,12 +191,24 @@ def test_facts_that_no_training_writes_are_refused(change: dict[str, Any], probl
         {**ARRAYS, "state 0": np.zeros((3, 4), np.float32)},
         {**ARRAYS, "state 0": np.zeros((4, 3))},
         {**ARRAYS, "state 2": np.ones(2, np.int32)},
+        {name: array for name, array in ARRAYS.items() if not name.startswith("best")},
+        {**ARRAYS, "aside 0": VARIABLES[0], "aside 1": VARIABLES[2]},
+        {**ARRAYS, "best 1": np.array([1, np.nan], np.float32)},
+        {**ARRAYS, "state 2": np.array([1, np.inf], np.float32)},
     ],
 )
 def test_arrays_that_are_none_of_the_trainings_are_refused(arrays: dict[str, Any], tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "c.npz", PROGRESS, arrays)
     with pytest.raises(UserError, match="was altered or belongs to another training"):
         checked(tmp_path / "c.npz")
+
+
+def test_averaged_weights_are_there_from_the_first_epoch_on(tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+    for epoch, arrays in ((1, ARRAYS), (0, {**ARRAYS, "aside 0": VARIABLES[0], "aside 1": VARIABLES[2]})):
+        write_checkpoint(path, {**PROGRESS, "epoch": epoch, "history": PROGRESS["history"][:epoch]}, arrays)
+        with open_checkpoint(path) as checkpoint, pytest.raises(UserError, match="arrays in place of"):
+            check_checkpoint(checkpoint, replace(EXPECTED, averages=True))
 
 
 def test_an_altered_checkpoint_reads_as_the_same_or_is_refused(tmp_path: Path) -> None:

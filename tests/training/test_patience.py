@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from feat2vec.errors import UserError
 from feat2vec.run import train
 from feat2vec.training.checkpoint_file import open_checkpoint, write_checkpoint
 from feat2vec.training.patience import Patience
@@ -53,7 +54,12 @@ def test_it_stops_after_epochs_that_are_no_better_also_where_some_were_in_a_sess
         for weight in model.weights:
             weight.assign(weight.numpy() + 1)
     assert not patience.has_stopped
-    write_checkpoint(tmp_path / "c.npz", patience.facts(), patience.arrays())
+    facts = {**patience.facts(), "history": [{"loss": 9.0}, {"val_loss": 0.5}, {"val_loss": 0.6}]}
+    for change in ({"best": 0.4}, {"waited": 0}, {"stopped": True}):
+        write_checkpoint(tmp_path / "c.npz", {**facts, **change}, patience.arrays())
+        with open_checkpoint(tmp_path / "c.npz") as checkpoint, pytest.raises(UserError, match="not what its history"):
+            Patience(model, 2, tmp_path / "none", lines.append).restore(checkpoint)
+    write_checkpoint(tmp_path / "c.npz", facts, patience.arrays())
 
     resumed = Patience(model, 2, tmp_path / "best of the next session", lines.append)
     with open_checkpoint(tmp_path / "c.npz") as checkpoint:

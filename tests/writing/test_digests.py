@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from feat2vec.errors import UserError
-from feat2vec.writing.digests import PARTS, SEAL, check_manifest, check_parts, digest_of, digests_of, sealed
+from feat2vec.writing.digests import PARTS, SEAL, check_manifest, check_parts, digests_of, sealed
+from feat2vec.writing.signatures import digest_of
 
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # the SHA-256 of "abc"
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from feat2vec.writing import (
     file_in,
     folder_place,
     folders,
+    hidden_instead,
     mark_folder,
     new_folder,
     publish_folder,
@@ -25,6 +28,7 @@ from feat2vec.writing import (
     temporary_folder,
     write_text,
 )
+from feat2vec.writing.marks import note
 from tests.writing.builders import USER_ENTRIES, make_folder, texts_below, training_in_another_process, write_and_fail
 
 
@@ -103,13 +107,44 @@ def test_what_a_user_put_into_a_folder_stays(name: str) -> None:
     assert texts_below(Path("out"))["inside"] == "ours"
 
 
+@pytest.mark.parametrize("case", ["another size", "the same size", "a folder", "an empty folder", "below a folder"])
+def test_what_a_user_put_under_a_name_of_ours_stays(case: str) -> None:
+    folder = make_folder("out")
+    make_folder("out/exports/npz", "export")
+    path = folder / ("exports/npz/inside" if case == "below a folder" else "inside")
+    what = "which was changed after feat2vec wrote it"
+    if case == "an empty folder":
+        path, what = folder / "mine", "which feat2vec did not write"
+        path.mkdir()
+    elif case == "a folder":
+        path.unlink()
+        path.mkdir()
+        (path / "notes").write_text("mine")
+        path, what = path / "notes", "which feat2vec did not write"
+    else:
+        path.write_text("mine" if case == "the same size" else "what is mine")
+    with pytest.raises(UserError, match=f"out: holds {path.relative_to(folder)}, {what}; move it elsewhere first"):
+        make_folder("out", force=True)
+    with pytest.raises(UserError, match=f"out: holds {path.relative_to(folder)}, {what}; move it elsewhere first"):
+        remove_folder(folder, "thing")
+    assert path.is_dir() or "mine" in path.read_text()
+
+
+def test_a_copy_of_a_folder_is_as_feat2vec_wrote_it() -> None:
+    make_folder("out")
+    shutil.copytree("out", "copy", copy_function=shutil.copyfile)  # the files get times of their own
+    os.utime("copy/inside", (1, 1))
+    make_folder("copy", force=True)
+
+
 def test_what_feat2vec_added_later_goes_with_the_folder() -> None:
     make_folder("out")
     with file_in(Path("out"), "index/a.faiss") as file:
         file.write_text("ours")
     make_folder("out/exports/npz", "export")
     write_text("out/page.html", "<p>ours</p>")
-    Path("out/nothing").mkdir()
+    with pytest.raises(RuntimeError):
+        write_and_fail(new_folder(folder_place("out/finetuned/a", "run")), RuntimeError, "inside")
     make_folder("out", force=True)
     assert set(texts_below(Path("out"))) == {MARK, "inside"}
 
@@ -130,7 +165,7 @@ def test_a_folder_that_appears_meanwhile_is_not_replaced() -> None:
 
 
 def test_a_folder_that_cannot_get_its_name_leaves_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = texts_below(make_folder("out"))
+    before = read_mark(make_folder("out"))
     place, new_folder_path = folder_place("out", "thing", force=True), make_folder("new")
     rename = Path.rename
 
@@ -142,7 +177,59 @@ def test_a_folder_that_cannot_get_its_name_leaves_the_one_before(monkeypatch: py
     monkeypatch.setattr(Path, "rename", fail)
     with pytest.raises(OSError, match="No space left"):
         publish_folder(new_folder_path, place)
-    assert texts_below(Path("out")) == before
+    after = read_mark(Path("out"))
+    assert before is not None
+    assert after is not None
+    assert (before.id, texts_below(Path("out"))["inside"]) == (after.id, "ours")
+
+
+class _Killed(BaseException):
+    """What no handler expects."""
+
+
+@pytest.mark.parametrize("moment", ["before the first rename", "between the renames", "before the old one goes"])
+@pytest.mark.parametrize("name", ["out", "n" * 120])
+def test_a_kill_while_a_folder_is_replaced_leaves_the_place_in_order(
+    moment: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = make_folder(name)
+    before = read_mark(out)
+    with monkeypatch.context() as patched:  # a kill cleans nothing up
+        rename, renamed = Path.rename, []
+
+        def killed_rename(path: Path, target: Path) -> Path:
+            renamed.append(path)
+            if len(renamed) > ["before the first rename", "between the renames"].index(moment):
+                raise _Killed
+            return rename(path, target)
+
+        if moment != "before the old one goes":
+            patched.setattr(Path, "rename", killed_rename)
+        patched.setattr(shutil, "rmtree", lambda *_, **__: None)
+        with pytest.raises(_Killed) if moment != "before the old one goes" else nullcontext():
+            make_folder(name, force=True)
+    assert out.exists() == (moment != "between the renames")
+    assert (hidden_instead(out) is None) == out.exists()
+    folder_place(name, "thing", force=True)
+    after = read_mark(out)
+    assert before is not None
+    assert after is not None
+    assert (before.id == after.id) == (moment == "before the first rename")
+    assert texts_below(out)["inside"] == "ours"
+    hidden = [path for path in Path().iterdir() if path.name.startswith(".")]
+    assert len(hidden) == (moment == "before the first rename")  # the new one, of which nothing is known
+
+
+def test_a_folder_that_was_moved_aside_gets_its_name_back() -> None:
+    out = make_folder("out")
+    out.rename(".out-0123")
+    folder_place("out", "thing")
+    assert not out.exists()  # as it does not say so
+    note(Path(".out-0123"), moved=["out", ".out-0123", "5e"])
+    make_folder(".out-4567").joinpath("inside").write_text("half")
+    with pytest.raises(UserError, match="out: exists already"):
+        folder_place("out", "thing")
+    assert sorted(os.listdir()) == [".out-4567", *USER_ENTRIES, "out"]
 
 
 @pytest.mark.parametrize("name", ["new", "new.html"])
@@ -171,15 +258,17 @@ def test_only_what_feat2vec_wrote_is_removed() -> None:
 
 
 def test_an_entry_is_removed_if_the_mark_names_it_and_a_link_is_not_followed() -> None:
-    mark_folder(Path("work"), "training", ["rows/", "data/"])
+    mark_folder(Path("work"), "training", ["rows/", "data/", "best"])
     Path("work/rows/deep").mkdir(parents=True)
     Path("work/data").symlink_to("../full")
     Path("work/mine").mkdir()
+    Path("work/best/of").mkdir(parents=True)
     for name in ("rows", "data", "none"):
         remove_inside(Path("work"), name)
-    with pytest.raises(UserError, match="work/mine: feat2vec did not write it"):
-        remove_inside(Path("work"), "mine")
-    assert sorted(os.listdir("work")) == [MARK, "mine"]
+    for name in ("mine", "best"):  # a file of ours is no folder
+        with pytest.raises(UserError, match=f"work/{name}: feat2vec did not write it"):
+            remove_inside(Path("work"), name)
+    assert sorted(os.listdir("work")) == [MARK, "best", "mine"]
     assert Path("full/of/notes").read_text() == "mine"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -25,15 +26,16 @@ def test_a_lock_that_is_none_is_told(kind: str) -> None:
         hold()
 
 
-def test_the_same_process_does_not_hold_a_folder_twice() -> None:
-    mark_folder(Path("work"), "training", LOCK_FILES)
-    message = f"work: another training is at work in it: process {os.getpid()} on"
+@pytest.mark.parametrize("folder", [Path("work"), Path("file:work?mode=memory&z=")])  # SQLite knows URIs
+def test_the_same_process_does_not_hold_a_folder_twice(folder: Path) -> None:
+    mark_folder(folder, "training", LOCK_FILES)
+    message = f"{folder}: another training is at work in it: process {os.getpid()} on"
 
     def hold() -> None:
-        with locked(Path("work"), "another training"):
+        with locked(folder, "another training"):
             pass
 
-    with locked(Path("work"), "another training"), pytest.raises(UserError, match=message):
+    with locked(folder, "another training"), pytest.raises(UserError, match=re.escape(message)):
         hold()
-    with locked(Path("work"), "another training"):
-        pass
+    with locked(folder, "another training"):
+        assert (folder / "lock").is_file()

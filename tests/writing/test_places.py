@@ -37,6 +37,16 @@ def test_a_file_has_no_place(out: str, force: bool, message: str) -> None:
     assert str(error.value) == message
 
 
+@pytest.mark.parametrize("out", ["full/gone/../../full/new", "gone/../new", "file/../new"])
+def test_a_path_that_leads_out_of_no_folder_is_refused(out: str) -> None:
+    before = sorted(Path.cwd().rglob("*"))
+    for place in (file_place, lambda out: folder_place(out, "thing")):
+        with pytest.raises(UserError, match=r": there is no folder (full/gone|gone|file), which `\.\.` leads out of"):
+            place(out)
+    assert sorted(Path.cwd().rglob("*")) == before
+    assert folder_place("full/of/../new", "thing").path == Path("full/of/../new")
+
+
 def test_a_folder_that_may_not_be_written_to_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
     for place in (file_place, lambda out: folder_place(out, "thing")):

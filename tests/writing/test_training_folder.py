@@ -9,7 +9,20 @@ from typing import Any
 import pytest
 
 from feat2vec.errors import UserError
-from feat2vec.writing import CHECKPOINT, folder_place, partial_folder, run_place, work_folder
+from feat2vec.writing import (
+    CHECKPOINT,
+    LOCK_FILES,
+    MARK,
+    folder_place,
+    mark_folder,
+    new_folder,
+    note_finished,
+    partial_folder,
+    publish_folder,
+    run_place,
+    work_folder,
+)
+from feat2vec.writing.training_folder import ENTRIES
 from tests.writing.builders import make_folder, training_in_another_process, write_and_fail
 
 AGAIN: list[dict[str, Any]] = [{"resume": True}, {"force": True}, {}]
@@ -22,13 +35,40 @@ def test_a_work_folder_is_kept_as_long_as_it_has_a_checkpoint() -> None:
     assert not partial.exists()
     with pytest.raises(KeyboardInterrupt):
         write_and_fail(work_folder(Path("run")), KeyboardInterrupt, CHECKPOINT)
-    (partial / "rows").mkdir()
+    with new_folder(folder_place(partial / "rows", None)) as rows:
+        (rows / "values").mkdir()
+        (rows / "values" / "a.npy").write_text("ours")
     with pytest.raises(UserError, match="holds a run that was not finished; add --resume"), work_folder(Path("run")):
         pass
     with work_folder(Path("run"), resume=True) as folder:
         assert (folder / CHECKPOINT).exists()
         assert not (folder / "rows").exists()
     assert not partial.exists()
+
+
+@pytest.mark.parametrize("options", AGAIN)
+def test_a_kill_after_a_run_got_its_name_leaves_nothing_to_go_on_with(options: dict[str, Any]) -> None:
+    def killed() -> None:
+        with work_folder(Path("run")) as partial:
+            (partial / CHECKPOINT).write_text("state")
+            make_folder(partial / "run", "run")
+            note_finished(partial)
+            publish_folder(partial / "run", folder_place("run", "run"))
+            raise KeyboardInterrupt  # the folder stays as it has a checkpoint, as after a kill
+
+    with pytest.raises(KeyboardInterrupt):
+        killed()
+    assert Path("run.partial").exists()
+    if options:
+        run_place(Path("run"), **options)
+    else:
+        with pytest.raises(UserError, match="run: exists already"):
+            run_place(Path("run"))
+    assert not Path("run.partial").exists()
+    with pytest.raises(KeyboardInterrupt):
+        write_and_fail(work_folder(Path("run")), KeyboardInterrupt, CHECKPOINT)
+    run_place(Path("run"), force=True)
+    assert Path("run.partial").exists()  # of another run
 
 
 def test_a_training_that_was_to_replace_a_run_is_gone_on_with() -> None:
@@ -56,7 +96,8 @@ def test_a_training_that_was_to_replace_a_run_is_gone_on_with() -> None:
 def test_what_is_put_into_a_work_folder_stays_and_fails_nothing(fails: bool) -> None:
     def work() -> None:
         with work_folder(Path("run")) as partial:
-            (partial / "rows").mkdir()
+            with new_folder(folder_place(partial / "rows", None)) as rows:
+                (rows / "a.npy").write_text("ours")
             (partial / "notes").write_text("mine")
             if fails:
                 raise KeyboardInterrupt
@@ -65,6 +106,34 @@ def test_what_is_put_into_a_work_folder_stays_and_fails_nothing(fails: bool) -> 
         work()
     assert Path("run.partial/notes").read_text() == "mine"
     assert not Path("run.partial/rows").exists()
+
+
+@pytest.mark.parametrize("name", ["notes", "a.npy", "values"])
+def test_what_is_put_into_the_rows_of_a_work_folder_stays(name: str) -> None:
+    def work() -> None:
+        with work_folder(Path("run")) as partial:
+            (partial / CHECKPOINT).write_text("state")
+            with new_folder(folder_place(partial / "rows", None)) as rows:
+                (rows / "a.npy").write_text("ours")
+            path = partial / "rows" / name
+            path.mkdir() if name == "values" else path.write_text("what is mine")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    for options in AGAIN[:2]:
+        message = f"run.partial: holds rows/{name}, which .*; move it elsewhere first"
+        with pytest.raises(UserError, match=message), work_folder(Path("run"), **options):
+            pass
+    assert Path("run.partial/rows", name).exists()
+
+
+def test_a_kill_while_rows_are_encoded_leaves_nothing_in_the_way() -> None:
+    mark_folder(Path("run.partial"), "training", [*ENTRIES, *LOCK_FILES])
+    killed = new_folder(folder_place("run.partial/rows", None))
+    (killed.__enter__() / "a.npy").write_text("half")
+    with work_folder(Path("run")) as partial:
+        assert not [path for path in partial.iterdir() if path.name not in (MARK, *LOCK_FILES)]
 
 
 @pytest.mark.parametrize("options", AGAIN)
@@ -113,5 +182,5 @@ def test_a_name_too_long_for_the_folder_to_train_in_is_a_mistake() -> None:
 
 @pytest.mark.parametrize("out", [r"a\b", r"a\b/run", r"..\up"])
 def test_a_path_that_keras_takes_for_another_one_is_refused(out: str) -> None:
-    with pytest.raises(UserError, match="a run's path has no backslash"):
+    with pytest.raises(UserError, match="a path has no backslash"):
         run_place(Path(out))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from feat2vec.writing import (
     locked,
     mark_folder,
     read_mark,
+    refuse_backslash,
     refuse_bad_folder,
     refuse_links_inside,
     remove_inside,
@@ -36,6 +38,8 @@ from feat2vec.writing import (
 )
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     import optuna
 
 StudyInputs = dict[str, Any]  # what trials have to share to be compared
@@ -87,6 +91,7 @@ def study_inputs(
 def locked_folder(folder: Path) -> Iterator[None]:
     """The folder, which no other process tunes in; a kill frees it."""
     folder = refuse_bad_folder(folder)
+    refuse_backslash(folder)
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         mark_folder(folder, KIND, [*NAMES, *LOCK_FILES])
     mark = read_mark(folder)
@@ -114,24 +119,35 @@ def opened_study(
     import optuna
 
     with _storage_errors(path):
-        # the path goes to SQLite itself: a URL would end at a `?`, and Optuna fills in what is in braces
-        options = {"creator": lambda: sqlite3.connect(path, timeout=30, check_same_thread=False)}
+        # The path goes to SQLite itself: a URL would end at a `?`, and Optuna fills in what is in braces. SQLite takes
+        # a path that begins with `file:` for a URI.
+        database = path.absolute()
+        options = {"creator": lambda: sqlite3.connect(database, timeout=30, check_same_thread=False)}
         try:
             storage = optuna.storages.RDBStorage(f"sqlite:///{path.name}", engine_kwargs=options)
         except RuntimeError:  # of another version of Optuna
             raise UserError(f"{path}: {UNREADABLE}") from None
+    directions = optuna.study.StudyDirection
+    direction = directions.MINIMIZE if is_lower_better(tune) else directions.MAXIMIZE
     try:
         with _storage_errors(path):
-            study = optuna.create_study(
-                study_name="tune",
-                storage=storage,
-                load_if_exists=True,
-                direction="minimize" if is_lower_better(tune) else "maximize",
-                pruner=optuna.pruners.MedianPruner(n_startup_trials=pruning.startup, n_warmup_steps=pruning.warmup),
-            )
+            with _damage_named(path):
+                study = optuna.create_study(
+                    study_name="tune",
+                    storage=storage,
+                    load_if_exists=True,
+                    direction=direction,
+                    pruner=optuna.pruners.MedianPruner(n_startup_trials=pruning.startup, n_warmup_steps=pruning.warmup),
+                )
+                trials, made_of = study.get_trials(deepcopy=False), study.user_attrs.get("made of")
+            if study.directions != [direction] or (made_of is None and trials):
+                raise UserError(f"{path}: {UNREADABLE}")
             _refuse_other_study(study, folder, inputs)
+            refuse_altered_trials(path, tune, ended_trials(study))
             for trial in trials_in(study, "RUNNING"):
                 study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+            for _ in trials_in(study, "WAITING"):  # the recipe's own values, which `next_trial` gives again
+                study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)
             yield study
     finally:
         storage.remove_session()
@@ -144,6 +160,8 @@ def _refuse_other_study(study: optuna.Study, folder: Path, inputs: StudyInputs) 
     if before is None:
         remove_inside(folder, "data")
         study.set_user_attr("made of", inputs)
+    elif not isinstance(before, dict):
+        raise UserError(f"{folder / 'study.db'}: {UNREADABLE}")
     elif changed := list(differences(before, inputs)):
         more = [f"  and {len(changed) - 3} more"] if len(changed) > 3 else []
         lines = [f"  {line}" for line in changed[:3]]
@@ -174,6 +192,15 @@ def _storage_errors(path: Path) -> Iterator[None]:
         if reason in UNWRITABLE:
             remedy = "make room, or see that it can be written to; the trials that ended are kept"
             raise FailedError(f"{path}: {reason}; {remedy}: the same command goes on") from None
+        raise UserError(f"{path}: {UNREADABLE}") from None
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    """What Optuna and SQLAlchemy raise of rows that they did not write: a missing one, no JSON, no word of a list."""
+    try:
+        yield
+    except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError, RuntimeError):
         raise UserError(f"{path}: {UNREADABLE}") from None
 
 
@@ -238,12 +265,91 @@ def schema_values(tune: Tune, schema: Schema) -> dict[str, Any] | None:
 def suggested_value(trial: optuna.Trial, key: str, tried_range: Range, *, exact: bool) -> Any:
     """A value of a range; numbers have the few digits that a person would give them."""
     if tried_range.choice is not None:
-        return json.loads(trial.suggest_categorical(key, [json.dumps(value) for value in tried_range.choice]))
+        suggested: Any = trial.suggest_categorical(key, [json.dumps(value) for value in tried_range.choice])
+    elif tried_range.integer is not None:
+        suggested = trial.suggest_int(key, *tried_range.ends())
+    else:
+        suggested = trial.suggest_float(key, *tried_range.ends(), log=tried_range.log is not None)
+    return _value_of(suggested, tried_range, exact=exact)
+
+
+def _value_of(suggested: Any, tried_range: Range, *, exact: bool) -> Any:
+    """The value that Optuna's value stands for."""
+    if tried_range.choice is not None:
+        return json.loads(suggested)
     low, high = tried_range.ends()
+    if tried_range.integer is not None or exact:
+        return suggested
+    return min(max(float(f"{suggested:.3g}"), low), high)
+
+
+def refuse_altered_trials(path: Path, tune: Tune, trials: Sequence[optuna.trial.FrozenTrial]) -> None:
+    """Raise `UserError` for an ended trial that this study cannot have written: the best one becomes a recipe.
+
+    Args:
+        path: The database, for the message.
+        tune: The ranges of the recipe.
+        trials: The trials that count, in their order.
+
+    """
+    for number, trial in enumerate(trials, start=1):
+        problem = _problem_of_facts(trial, number) or _problem_of_values(trial, tune)
+        if problem:
+            raise UserError(f"{path}: was altered (trial {number}: {problem}); --force starts anew")
+
+
+def _problem_of_facts(trial: optuna.trial.FrozenTrial, number: int) -> str | None:
+    facts = trial.user_attrs
+    seconds, stopped = facts.get("seconds"), facts.get("stopped")
+    if facts.get("number") != number or isinstance(facts["number"], bool):
+        return f"its number is no {number}"
+    if not _is_finite(seconds) or not 0 <= seconds < 2**63:
+        return "its seconds are no number"
+    if is_complete(trial):
+        if stopped is not None or len(trial.values or ()) != 1 or not _is_finite(trial.value):
+            return "its result is no number"
+    elif not isinstance(stopped, str):
+        return "it was stopped without a reason"
+    return None
+
+
+def _problem_of_values(trial: optuna.trial.FrozenTrial, tune: Tune) -> str | None:
+    """What shows that a trial's values are not those that Optuna chose from the ranges."""
+    values, exact = trial.user_attrs.get("values"), trial.user_attrs.get("own", False)
+    if not isinstance(values, dict) or list(values) != list(tune.ranges) or set(trial.params) != set(values):
+        return "its values are not those of the recipe's ranges"
+    for key, tried_range in tune.ranges.items():
+        suggested = trial.params[key]
+        if trial.distributions[key] != _distribution(tried_range) or not _is_suggestion(suggested, tried_range):
+            return f"its {key} is outside of the range"
+        if json.dumps(values[key]) != json.dumps(_value_of(suggested, tried_range, exact=bool(exact))):
+            return f"its {key} is not what was suggested"
+    return None
+
+
+def _distribution(tried_range: Range) -> optuna.distributions.BaseDistribution:
+    """What a trial says of a range."""
+    from optuna import distributions
+
+    if tried_range.choice is not None:
+        return distributions.CategoricalDistribution([json.dumps(value) for value in tried_range.choice])
     if tried_range.integer is not None:
-        return trial.suggest_int(key, low, high)
-    number = trial.suggest_float(key, low, high, log=tried_range.log is not None)
-    return number if exact else min(max(float(f"{number:.3g}"), low), high)
+        return distributions.IntDistribution(low=tried_range.integer[0], high=tried_range.integer[1])
+    low, high = tried_range.ends()
+    return distributions.FloatDistribution(low, high, log=tried_range.log is not None)
+
+
+def _is_suggestion(suggested: object, tried_range: Range) -> bool:
+    """Whether this is a value that Optuna suggests for a range."""
+    if tried_range.choice is not None:
+        return suggested in [json.dumps(value) for value in tried_range.choice]
+    low, high = tried_range.ends()
+    is_right_type = isinstance(suggested, int) if tried_range.integer is not None else True
+    return is_right_type and _is_finite(suggested) and low <= suggested <= high
+
+
+def _is_finite(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,7 @@ class _Trials:
         cells = "  ".join(f"{_value_text(value):{max(len(head), 6)}}" for value, head in pairs)
         remark = facts.get("stopped") or ("the recipe's own values" if facts.get("own") else "")
         value = "-" if facts.get("stopped") else f"{trial.value:.4g}"
-        return f"{facts['number']:5}  {value:>16}  {facts['seconds']:7.1f}  {cells}  {remark}".rstrip()
+        return printable(f"{facts['number']:5}  {value:>16}  {facts['seconds']:7.1f}  {cells}  {remark}".rstrip())
 
     def _number_and_value(self, best: optuna.trial.FrozenTrial) -> str:
         """The best one's number and value, beside that of the recipe's own values."""

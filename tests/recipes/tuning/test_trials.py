@@ -8,14 +8,17 @@ import os
 import re
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 import sqlalchemy
 
@@ -366,6 +369,14 @@ def test_a_folder_of_something_else_stays_as_it_is(folder: Path, untrained: Any)
         tune("r.yaml", 1, "t", ["rows=t/data/train.parquet"], quiet=True, force=True)
 
 
+def test_a_path_that_keras_takes_for_another_one_is_refused(folder: Path, untrained: Any) -> None:
+    untrained(lambda values: values[RATE])
+    before = sorted(folder.iterdir())
+    with pytest.raises(UserError, match="a path has no backslash"):
+        tune("r.yaml", 1, r"a\b", quiet=True)
+    assert sorted(folder.iterdir()) == before
+
+
 def test_a_study_deletes_no_recipe_that_it_is_made_of_and_writes_through_no_link(folder: Path, untrained: Any) -> None:
     untrained(lambda values: values[RATE])
     tune("r.yaml", 1, "t", quiet=True)
@@ -381,7 +392,7 @@ def test_a_study_deletes_no_recipe_that_it_is_made_of_and_writes_through_no_link
     assert (folder / "mine.db").read_bytes() == b""
 
 
-@pytest.mark.parametrize("name", ["a?b%{SCHEMA_VERSION} #"])
+@pytest.mark.parametrize("name", ["a?b%{SCHEMA_VERSION} #", "file:t"])
 def test_a_study_of_any_name_lies_in_its_folder(folder: Path, untrained: Any, name: str) -> None:
     untrained(lambda values: values[RATE])
     before = {path.name for path in folder.iterdir()}
@@ -400,6 +411,75 @@ def test_two_do_not_tune_in_one_folder_and_a_damaged_study_is_told(folder: Path)
     (folder / "t" / "study.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(UserError, match=r"study.db: is no study that can be read; --force starts anew"):
         tune("r.yaml", 1, "t", quiet=True)
+
+
+ALTERED = {
+    "plugins": """update trial_user_attributes set value_json = '{"plugins": ["evil"]}' where key = 'values'""",
+    "outside": f"""update trial_user_attributes set value_json = '{{"{RATE}": 5}}' where key = 'values'""",
+    "unlike the suggestion": "update trial_params set param_value = 1 - param_value where trial_id = 1",
+    "a list": "update trial_user_attributes set value_json = '[1]' where key = 'values'",
+    "values missing": "delete from trial_user_attributes where key = 'values'",
+    "seconds missing": "delete from trial_user_attributes where key = 'seconds'",
+    "seconds as text": "update trial_user_attributes set value_json = '\"x\"' where key = 'seconds'",
+    "seconds too many": f"update trial_user_attributes set value_json = '{10**400}' where key = 'seconds'",
+    "number": "update trial_user_attributes set value_json = '7' where key = 'number' and trial_id = 1",
+    "stopped": "update trial_user_attributes set value_json = '\"no\"' where key = 'stopped'",
+    "no JSON": "update trial_user_attributes set value_json = '{' where key = 'seconds'",
+    "no state": "update trials set state = 'odd'",
+    "no value": "update trial_values set value = null",
+    "infinite": "update trial_values set value_type = 'INF_POS'",
+    "text": "update trial_values set value = 'x'",
+    "no index": "update trial_params set param_value = 9",
+    "another range": "update trial_params set distribution_json = replace(distribution_json, '0.3', '0.4')",
+    "no range": "delete from trial_params",
+    "another direction": "update study_directions set direction = 'MAXIMIZE'",
+    "no direction": "delete from study_directions",
+    "no study": "delete from studies",
+    "made of a list": "update study_user_attributes set value_json = '[1]'",
+    "made of nothing": "delete from study_user_attributes",
+}
+
+
+def test_a_study_that_was_altered_is_told_and_makes_no_recipe(folder: Path, untrained: Any) -> None:
+    untrained(lambda values: values[RATE])
+    tune("r.yaml", 1, "t", quiet=True)
+    database = folder / "t" / "study.db"
+    before, best = database.read_bytes(), (folder / "t" / "best.yaml").read_bytes()
+    for name, statement in ALTERED.items():
+        database.write_bytes(before)
+        with closing(sqlite3.connect(database)) as connection:
+            assert connection.execute(statement).rowcount, name
+            connection.commit()
+        with pytest.raises(UserError, match=r"^t/study\.db: .*--force starts anew$"):
+            tune("r.yaml", 2, "t", quiet=True)
+        assert (folder / "t" / "best.yaml").read_bytes() == best, name
+    tune("r.yaml", 1, "t", quiet=True, force=True)
+
+
+def test_an_enqueued_trial_of_somebody_else_is_not_run(folder: Path, untrained: Any) -> None:
+    change(folder / "r.yaml", "{choice: [1e-9, 0.3]}", "{log: [1e-9, 0.3]}")
+    tried = untrained(lambda values: values[RATE])
+    tune("r.yaml", 1, "t", quiet=True)
+    optuna.load_study(study_name="tune", storage=f"sqlite:///{folder}/t/study.db").enqueue_trial({RATE: 99})
+    tune("r.yaml", 3, "t", quiet=True)
+    assert max(values[RATE] for values in tried) <= 0.3
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", "other", '{"train": 1, "validation": {}}'])
+def test_parts_of_rows_that_were_altered_are_told(folder: Path, untrained: Any, text: str) -> None:
+    untrained(lambda values: values[RATE])
+    tune("r.yaml", 1, "t", quiet=True)
+    data = folder / "t" / "data"
+    if text == "other":
+        text = (data / "parts.json").read_text()
+        (data / "validation.parquet").write_bytes((data / "train.parquet").read_bytes())
+    (data / "parts.json").write_text(text)
+    with pytest.raises(UserError, match=r"^t/data/.*; --force starts anew$"):
+        tune("r.yaml", 2, "t", quiet=True)
+    for source in ("../rows.csv", str(folder / "rows.csv")):
+        (data / "parts.json").write_text(json.dumps({name: {"source": source} for name in ("train", "validation")}))
+        with pytest.raises(UserError, match=r"^t/data/train.parquet: is not the part that this study began with"):
+            tune("r.yaml", 2, "t", quiet=True)
 
 
 def test_a_best_recipe_that_was_changed_is_not_replaced(folder: Path, untrained: Any) -> None:
