@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from feat2vec.encode.workspace import MEMORY
+from feat2vec.encode.workspace import MEMORY, check_memory
 from feat2vec.schema.options import Schema
 from feat2vec.training.memory_estimate import release_memory
 from feat2vec.training.run_folder import TrainedRun, read_facts
@@ -396,21 +396,15 @@ def train(
     (60, (60, 8))
 
     """
-    from feat2vec.training.train import train_into
+    from feat2vec.schema.reading import read_schema
+    from feat2vec.training.train import TrainingRequest, train_into
 
     def write(folder: Path) -> None:
-        train_into(
-            folder,
-            schema,
-            data,
-            validation,
-            settings=settings,
-            resume=resume,
-            force=force,
-            quiet=quiet,
-            callbacks=callbacks,
-            memory=memory,
+        source = schema.resolved() if isinstance(schema, Schema) else schema
+        request = TrainingRequest(
+            read_schema(source, settings=settings), validation, resume, force, quiet, tuple(callbacks), memory
         )
+        train_into(folder, request, data)
 
     return _run_in(out, write)
 
@@ -465,25 +459,16 @@ def finetune(
     ('logistic', (60,))
 
     """
-    from feat2vec.training.fine_tuning import finetune_into
+    from feat2vec.table.table import open_table
+    from feat2vec.training.fine_tuning import schema_of
+    from feat2vec.training.train import TrainingRequest, train_into
+    from feat2vec.training.warm_start import WarmStart
 
     def write(folder: Path) -> None:
-        finetune_into(
-            folder,
-            run,
-            data,
-            target,
-            validation,
-            head=head,
-            freeze=freeze,
-            objective=objective,
-            groups=groups,
-            settings=settings,
-            resume=resume,
-            force=force,
-            quiet=quiet,
-            memory=memory,
-        )
+        check_memory(memory)
+        table, start = open_table(data), WarmStart(run, freeze)
+        schema = schema_of(run.schema, table, target, head=head, objective=objective, groups=groups, settings=settings)
+        train_into(folder, TrainingRequest(schema, validation, resume, force, quiet, (), memory, start), table)
 
     return _run_in(out, write)
 
