@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
 
 import click
 
 from feat2vec.cli.console import group_names, json_row, say, say_text
 from feat2vec.cli.process import import_tensorflow
 from feat2vec.errors import UserError, listed
+from feat2vec.evaluation.task_names import TASK_NAMES, TaskName
+from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--data", required=True, help="Rows that training has not seen.")
-@click.option(
-    "--task", type=click.Choice(["rank", "nearest", "predict", "pairs"]), required=True, help="What to measure."
-)
+@click.option("--task", type=click.Choice(TASK_NAMES), required=True, help="What to measure.")
 @click.option("--target", help="rank, nearest: the group to find; pairs: the group of the keys.")
 @click.option("--given", help="rank, nearest: the groups to find it by, with commas between them; default: all others.")
-@click.option("--similarity", type=click.Choice(["cosine", "dot"]), help="rank, nearest, pairs: default cosine.")
+@click.option("--similarity", type=click.Choice(VECTOR_SIMILARITIES), help="rank, nearest, pairs: default cosine.")
 @click.option("--level", type=int, help="predict: the submodel of a level, in a model with ranks; default: the whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
     run: Path,
     data: str,
-    task: Literal["rank", "nearest", "predict", "pairs"],
+    task: TaskName,
     target: str | None,
     given: str | None,
-    similarity: Literal["cosine", "dot"] | None,
+    similarity: VectorSimilarity | None,
     level: int | None,
     as_json: bool,
 ) -> None:

@@ -10,8 +10,8 @@ import pyarrow as pa
 from feat2vec.errors import UserError
 from feat2vec.evaluation.metrics import spearman
 from feat2vec.schema.extractor_options import Lookup
-from feat2vec.space.geometry import VectorSimilarity
 from feat2vec.space.run_vectors import vectors_of_group
+from feat2vec.space.search_options import VectorSimilarity
 from feat2vec.table.keys import items_of
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.table import Stage, open_table, stages

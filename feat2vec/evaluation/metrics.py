@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feat2vec.schema.objectives.formulas import softmax
-from feat2vec.space.geometry import Candidates, Queries, VectorSimilarity, blocks, similarities
+from feat2vec.space.geometry import Candidates, Queries, blocks, similarities
+from feat2vec.space.search_options import VectorSimilarity
 
 Scores = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.signedinteger[Any]]

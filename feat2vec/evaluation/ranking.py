@@ -21,7 +21,8 @@ from feat2vec.evaluation.queries import (
     rows_with_known,
     table_for,
 )
-from feat2vec.space.geometry import VectorSimilarity, blocks, candidates, extract, similarities
+from feat2vec.space.geometry import blocks, candidates, extract, similarities
+from feat2vec.space.search_options import VectorSimilarity
 from feat2vec.training.run_folder import TrainedRun
 
 NUMBER_KINDS = ("number", "float", "numeral")  # kinds of vocabularies whose keys are numbers

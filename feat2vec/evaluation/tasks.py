@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from feat2vec.errors import UserError
 from feat2vec.evaluation.key_pairs import pairs
 from feat2vec.evaluation.prediction import predict
 from feat2vec.evaluation.ranking import nearest, rank
-from feat2vec.space.geometry import VectorSimilarity
+from feat2vec.evaluation.task_names import TaskName
+from feat2vec.space.search_options import VectorSimilarity
 from feat2vec.training.run_folder import TrainedRun
-
-TaskName = Literal["rank", "nearest", "pairs", "predict"]
 
 
 class Task(NamedTuple):
@@ -22,7 +21,7 @@ class Task(NamedTuple):
     options: tuple[str, ...]
 
 
-TASKS: Mapping[str, Task] = {
+TASKS: Mapping[TaskName, Task] = {
     "rank": Task(rank, ("target", "given", "similarity")),
     "nearest": Task(nearest, ("target", "given", "similarity")),
     "pairs": Task(pairs, ("target", "similarity")),

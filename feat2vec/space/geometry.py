@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from feat2vec.encode.codecs import Entries, ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST
 from feat2vec.schema.extractor_options import ItemsSpec
+from feat2vec.space.search_options import VectorSimilarity
 
 if TYPE_CHECKING:
     from feat2vec.model.keras_model import Feat2Vec
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 Model: TypeAlias = "Feat2Vec | StoredModel"  # in memory, or in its file
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.signedinteger[Any]]
-VectorSimilarity = Literal["cosine", "dot"]  # what follows from vectors alone
 Rows: TypeAlias = "slice | Ints | npt.NDArray[np.bool_]"
 ROWS_PER_BATCH = 8192  # that go through an extractor at a time
 

@@ -6,17 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from feat2vec.encode.arrays_on_disk import Array, file_name
 from feat2vec.space.exact_index import ExactIndex, Hits, best_candidates
 from feat2vec.space.faiss_index import MIN_INDEXED, FaissIndex
-from feat2vec.space.geometry import Candidates, Floats, Queries, VectorSimilarity, similarities, values_as_queries
-
-Similarity = Literal["cosine", "dot", "score"]
-IndexKind = Literal["exact", "hnsw", "ivf"]
+from feat2vec.space.geometry import Candidates, Floats, Queries, similarities, values_as_queries
+from feat2vec.space.search_options import IndexKind, Similarity, VectorSimilarity
 
 
 @dataclass(eq=False)

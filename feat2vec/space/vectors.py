@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,13 +14,12 @@ from feat2vec.space.exact_index import Hits
 from feat2vec.space.geometry import Floats, Queries, blocks
 from feat2vec.space.key_names import Names
 from feat2vec.space.keyed_vectors import KeyedVectors
-from feat2vec.space.value_space import IndexKind, Similarity, ValueSpace
+from feat2vec.space.search_options import INDEX_KINDS, SIMILARITIES, IndexKind, Similarity
+from feat2vec.space.value_space import ValueSpace
 
 KeyOrVector: TypeAlias = Any  # a key is a string, or what a string is made of
 Term: TypeAlias = tuple[KeyOrVector, float]  # with its weight
 
-SIMILARITIES: tuple[str, ...] = get_args(Similarity)
-INDEX_KINDS: tuple[str, ...] = get_args(IndexKind)
 VALUES_PER_BLOCK = 1 << 16  # whose similarities are computed at a time
 
 
