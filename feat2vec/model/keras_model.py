@@ -7,16 +7,18 @@ rows into batches. `train_step` takes the gradients of `LossModel.step_loss` and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from feat2vec.arrays import Float32s
+from feat2vec.encode.class_weights import class_weights
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.model import optimizers
-from feat2vec.model.labelled_loss import class_weights, has_label
+from feat2vec.model.labelled_loss import has_label
 from feat2vec.model.loss_model import NO_TRAINING_ROWS, Gradients, LossModel, make_noise, rows_of, start_of_offsets
 from feat2vec.model.many_groups import ENTRIES, join_values
 from feat2vec.model.optimizers import sum_duplicates
@@ -24,8 +26,6 @@ from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import SeedOf, shapes_of
 from feat2vec.sampling.batches import Batches, value_tables
 from feat2vec.sampling.joint_values import Ints, Joint, joint_values
-
-Floats: TypeAlias = npt.NDArray[np.float32]
 
 
 @keras.saving.register_keras_serializable(package="feat2vec")
@@ -54,7 +54,7 @@ class Feat2Vec(LossModel):
     def __init__(self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, **kwargs: Any) -> None:
         super().__init__(schema, shapes, classes, **kwargs)
         self.training_rows: Encoded | None = None
-        self.class_weights: Floats | None = None  # [classes]
+        self.class_weights: Float32s | None = None  # [classes]
         self.joints: list[Joint] = []
         self.loss_tracker = keras.metrics.Mean(name="loss")
         self._batches_seen = tf.Variable(0, trainable=False, dtype=tf.int64)
@@ -168,7 +168,7 @@ class Feat2Vec(LossModel):
         """
         self._check_targets(encoded)
         self.training_rows = encoded
-        self.class_weights = class_weights(self.schema.objective, encoded)
+        self.class_weights = class_weights(self.schema.objective, encoded.encoder.classes, encoded.target)
         if self.schema.model.bias and encoded.target is not None and not float(self.bias):
             self.bias.assign(self.schema.objective.starting_bias(encoded.target))
         if not self.schema.objective.needs_noise:
