@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from feat2vec.arrays import Float32s
 from feat2vec.encode.workspace import MEMORY, check_memory
 from feat2vec.schema.options import Schema
 from feat2vec.training.memory_estimate import release_memory
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from feat2vec.export.formats import FormatName
     from feat2vec.pages.explanation import Explanation
     from feat2vec.space.embed import Embedder
-    from feat2vec.space.geometry import Floats
     from feat2vec.space.predict import Predictor
     from feat2vec.space.vectors import Vectors
     from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
@@ -94,16 +94,16 @@ class Run(TrainedRun):
         level: int | None = None,
         *,
         by_group: Literal[False] = False,
-    ) -> Floats: ...
+    ) -> Float32s: ...
 
     @overload
     def embed(
         self, rows: object, groups: Sequence[str] | None = None, level: int | None = None, *, by_group: Literal[True]
-    ) -> dict[str, Floats]: ...
+    ) -> dict[str, Float32s]: ...
 
     def embed(
         self, rows: object, groups: Sequence[str] | None = None, level: int | None = None, *, by_group: bool = False
-    ) -> Floats | dict[str, Floats]:
+    ) -> Float32s | dict[str, Float32s]:
         """Vectors of any rows: for each row the sum of the vectors of its groups.
 
         Unseen values, missing groups and absent columns are fine; their vectors are zero or those of unseen values.
@@ -124,7 +124,7 @@ class Run(TrainedRun):
         ((60, 4), 0.0)
 
         """
-        vectors: Floats | dict[str, Floats] = self.embedder(groups, level).embed(rows, by_group=by_group)
+        vectors: Float32s | dict[str, Float32s] = self.embedder(groups, level).embed(rows, by_group=by_group)
         return vectors
 
     def embedder(self, groups: Sequence[str] | None = None, level: int | None = None) -> Embedder:

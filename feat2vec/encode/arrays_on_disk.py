@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from feat2vec.arrays import Array
+
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-
-Array = npt.NDArray[Any]  # an array whose type depends on the group: ids are int32, numbers float32
 
 ROWS_PER_PIECE = 1 << 20  # rows of an array on disk that are read or written at once
 ROWS_PER_BLOCK = 1 << 17  # rows of ids that are worked on at once, few enough to stay in the processor's cache

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from feat2vec.arrays import Float32s
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Float32s
 from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.errors import UserError, suggest
 from feat2vec.schema.objectives import ObjectiveSpec

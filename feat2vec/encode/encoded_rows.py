@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import Array, file_name, open_array, read_parquet, write_parquet
+from feat2vec.arrays import Array
+from feat2vec.encode.arrays_on_disk import file_name, open_array, read_parquet, write_parquet
 from feat2vec.encode.codecs import Codec, Tally, check_entries, codec_from_facts
 from feat2vec.encode.value_tables import Values, open_values, read_values, write_values
 from feat2vec.encode.vocabulary import Vocabulary, read_vocabulary

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Bools, Float32s, Ints
-from feat2vec.encode.arrays_on_disk import Array, ArrayFile
+from feat2vec.arrays import Array, Bools, Float32s, Ints
+from feat2vec.encode.arrays_on_disk import ArrayFile
 from feat2vec.encode.class_weights import named_class_weights
 from feat2vec.encode.vocabulary import FIRST, Vocabulary, VocabularyFit
 from feat2vec.encode.workspace import Workspace

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.encode.targets import target_of
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.metrics import PREDICTION_METRICS

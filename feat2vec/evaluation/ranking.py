@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Floats, Integers
 from feat2vec.encode.codecs import ItemsCodec, NumbersCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
-from feat2vec.evaluation.metrics import SCORES_IN_MEMORY, Ints, ScoresOfRows, rank_scores, summary_of_ranks
+from feat2vec.evaluation.metrics import SCORES_IN_MEMORY, ScoresOfRows, rank_scores, summary_of_ranks
 from feat2vec.evaluation.queries import (
     ROWS_AT_ONCE,
     entry_batches,
@@ -100,7 +99,7 @@ def ranked(
     encoder = run.fitted
     given = given_groups(encoder, target, given)
     table = table_for(encoder, target, given, data)
-    ranks: list[npt.NDArray[np.float64]] = [np.zeros(0)]
+    ranks: list[Floats] = [np.zeros(0)]
     unseen = empty = 0
     for batch in query_batches(run, table, target, given, rows_at_once):
         findable = rows_with_known(encoder, batch.entries, given)[batch.rows]  # [queries]
@@ -188,7 +187,7 @@ def _numbers_of_group(encoder: Encoder, target: str) -> _Numbers:
         keys = np.array([float(key) for key in vocabulary.keys.to_pylist()])[:, None]  # [keys, 1]
         number_of_id = np.concatenate([[[np.nan]], [[np.nan]], keys])  # padding and unseen have none
 
-        def of_ids(entries: Ints) -> Array:
+        def of_ids(entries: Integers) -> Array:
             return number_of_id[entries[:, 0]]
 
         return _Numbers(keys, of_ids)

@@ -11,10 +11,9 @@ from typing import Any
 
 import keras
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
-from feat2vec.arrays import Float32s
+from feat2vec.arrays import Array, Float32s, Int64s, Integers
 from feat2vec.encode.class_weights import class_weights
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.model import optimizers
@@ -25,7 +24,7 @@ from feat2vec.model.optimizers import sum_duplicates
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import SeedOf, shapes_of
 from feat2vec.sampling.batches import Batches, value_tables
-from feat2vec.sampling.joint_values import Ints, Joint, joint_values
+from feat2vec.sampling.joint_values import Joint, joint_values
 
 
 @keras.saving.register_keras_serializable(package="feat2vec")
@@ -180,8 +179,8 @@ class Feat2Vec(LossModel):
 
     def take_values(
         self,
-        tables: Sequence[npt.NDArray[Any]],
-        counts: Sequence[npt.NDArray[np.integer[Any]]],
+        tables: Sequence[Array],
+        counts: Sequence[Integers],
         joints: Sequence[Joint] = (),
     ) -> None:
         """Make the noise, which draws values of these tables.
@@ -257,7 +256,7 @@ class Feat2Vec(LossModel):
             starts=starts,
         )
 
-    def _entry_tables(self, encoded: Encoded, together: bool) -> tuple[dict[str, tf.Variable], Ints | None]:
+    def _entry_tables(self, encoded: Encoded, together: bool) -> tuple[dict[str, tf.Variable], Int64s | None]:
         """What the entries of batches are gathered from: a table of each group, or one of all groups and its starts."""
         if self.noise is not None and encoded is self.training_rows:
             tables, joined = self.value_tables, self.joined_values
@@ -273,7 +272,7 @@ class Feat2Vec(LossModel):
         if self.schema.target is not None and self.implicit is None and encoded.target is None:
             raise ValueError(f"the rows have no target, {self.schema.target!r}, to learn from")
 
-    def _row_weights(self, encoded: Encoded, target: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+    def _row_weights(self, encoded: Encoded, target: Array | None) -> Array | None:
         """What the loss of each row is multiplied by, [rows]: its own weight times that of its class."""
         if self.class_weights is None:
             return encoded.weight

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.model.optimizers import is_by_row, resource_of
 from feat2vec.model.optimizers.base import Variable
 

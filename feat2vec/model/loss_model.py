@@ -8,9 +8,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import keras
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
+from feat2vec.arrays import Float32s, Integers
 from feat2vec.errors import UserError
 from feat2vec.model import optimizers
 from feat2vec.model.extractors import Extracted
@@ -37,7 +37,7 @@ from feat2vec.sampling.joint_values import Joint
 from feat2vec.sampling.noise import Draw, Noise
 from feat2vec.schema.options import Schema
 
-Counts: TypeAlias = npt.NDArray[np.integer[Any]]  # [values], how often each occurs
+Counts: TypeAlias = Integers  # [values], how often each occurs
 
 
 def make_noise(
@@ -96,7 +96,7 @@ def _refuse_one_value(
         )
 
 
-def start_of_offsets(noise: Noise, groups: int) -> npt.NDArray[np.float32]:
+def start_of_offsets(noise: Noise, groups: int) -> Float32s:
     """The mean of log(k Q2) in each target unit, at its first group: [groups].
 
     Noise-contrastive estimation subtracts log(k Q2) from scores plus offsets, so its logits begin near 0.

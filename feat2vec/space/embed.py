@@ -19,11 +19,12 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
+from feat2vec.arrays import Float32s
 from feat2vec.encode.codecs import Entries, Present
 from feat2vec.encode.encoder import Encoder
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.pair_scores import Tensor
-from feat2vec.space.geometry import ROWS_PER_BATCH, Floats, blocks, dense
+from feat2vec.space.geometry import ROWS_PER_BATCH, blocks, dense
 from feat2vec.space.groups_and_levels import (
     ID,
     ROW,
@@ -45,8 +46,8 @@ class EmbeddedRows(NamedTuple):
 
     stage: Stage
     rows: slice  # of the stage
-    row_vectors: Floats  # [rows, dim]
-    group_vectors: Mapping[str, Floats]  # [rows, dim] each
+    row_vectors: Float32s  # [rows, dim]
+    group_vectors: Mapping[str, Float32s]  # [rows, dim] each
     present: Mapping[str, Present]  # [rows] each
 
 
@@ -213,7 +214,7 @@ def entries_spec(encoder: Encoder, group: str) -> tf.TensorSpec:
     return tf.TensorSpec([None, codec.width if codec.dtype == np.float32 else None], codec.dtype)
 
 
-def _vector_array(vectors: Floats, type_: pa.DataType, present: Present | None = None) -> pa.Array:
+def _vector_array(vectors: Float32s, type_: pa.DataType, present: Present | None = None) -> pa.Array:
     """Vectors [rows, dim] as an array of lists, null where they are not present."""
     mask = None if present is None or present.all() else pa.array(~present)
     return pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=type_, mask=mask)

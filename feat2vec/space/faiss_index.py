@@ -12,10 +12,9 @@ from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Float32s
 from feat2vec.errors import UserError
 from feat2vec.space.exact_index import SCORE_BYTES_PER_BLOCK, ExactIndex, Hits
-from feat2vec.space.geometry import Floats
 from feat2vec.writing import file_in
 
 ApproximateKind = Literal["hnsw", "ivf"]
@@ -213,7 +212,7 @@ class FaissIndex:
                 save_index(faiss, index, path, digest)
         return cls(exact, index)
 
-    def search(self, queries: Floats, k: int) -> Hits:
+    def search(self, queries: Float32s, k: int) -> Hits:
         """Nearly the k best vectors of each query [queries, dim]."""
         exact = self.exact
         if hasattr(self.index, "hnsw"):  # a search finds no more vectors than it keeps as candidates
@@ -228,7 +227,7 @@ class FaissIndex:
         order = np.argsort(-scores, axis=1, kind="stable")
         return Hits(np.take_along_axis(ids.astype(np.int64), order, 1), np.take_along_axis(scores, order, 1))
 
-    def _products(self, queries: Floats, ids: Any) -> Floats:
+    def _products(self, queries: Float32s, ids: Any) -> Float32s:
         """The dot products of queries with the vectors of some ids, [queries, k]."""
         vectors = self.exact.vectors
         products = np.empty(ids.shape, np.float32)

@@ -17,10 +17,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Bools, Float32s, Integers
 from feat2vec.encode.codecs import Entries, ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST
@@ -33,9 +32,7 @@ if TYPE_CHECKING:
     from feat2vec.model.pair_scores import Level
 
 Model: TypeAlias = "Feat2Vec | StoredModel"  # in memory, or in its file
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.signedinteger[Any]]
-Rows: TypeAlias = "slice | Ints | npt.NDArray[np.bool_]"
+Rows: TypeAlias = "slice | Integers | Bools"
 ROWS_PER_BATCH = 8192  # that go through an extractor at a time
 
 
@@ -49,8 +46,8 @@ class Candidates:
 
     """
 
-    tables: list[Floats]
-    known_squares: list[Floats] | None = None
+    tables: list[Float32s]
+    known_squares: list[Float32s] | None = None
 
     def sizes(self) -> list[int]:
         """|F_1| .. |F_m|, and 0."""
@@ -62,7 +59,7 @@ class Candidates:
         return Candidates([table[rows] for table in self.tables], squares)
 
     @cached_property
-    def squares(self) -> list[Floats]:
+    def squares(self) -> list[Float32s]:
         """|v_p|^2 for each level p, [|F_1|]; zero for candidates without the level."""
         if self.known_squares is not None:
             return self.known_squares
@@ -75,8 +72,8 @@ class Candidates:
 class Queries(NamedTuple):
     """The sums of groups' vectors, for each level p: the free part F_p and the dependent part D_p, [queries, D_p]."""
 
-    free: list[Floats]
-    dependent: list[Floats]
+    free: list[Float32s]
+    dependent: list[Float32s]
 
     def take(self, rows: Rows) -> Queries:
         """The queries of some rows: their numbers, a mask or a slice."""
@@ -98,7 +95,7 @@ class Queries(NamedTuple):
         dependent = [a + b for a, b in zip(self.dependent, more.dependent, strict=True)]
         return Queries(free, dependent)
 
-    def towards(self, level: int) -> list[Floats]:
+    def towards(self, level: int) -> list[Float32s]:
         """The vector that candidates of a level (counted from 0) meet: its parts [queries, D_p] of levels up to it."""
         return [*self.free[:level], self.free[level] + self.dependent[level]]
 
@@ -112,7 +109,7 @@ def candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
         return Candidates(tables if gain == 1 else [table * np.float32(gain) for table in tables])
     entries = encoder.values[group].entries
     group_model = model.model_of_group(group)
-    batches_of_level: list[list[Floats]] = [[] for _ in model.schema.model.levels.dims]
+    batches_of_level: list[list[Float32s]] = [[] for _ in model.schema.model.levels.dims]
     for start in range(0, len(entries), ROWS_PER_BATCH):
         vectors = extract(group_model, {group: entries[start : start + ROWS_PER_BATCH]})
         for batches, free, dependent in zip(batches_of_level, vectors.free, vectors.dependent, strict=True):
@@ -120,7 +117,7 @@ def candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
     return Candidates([np.concatenate(batches) for batches in batches_of_level if batches])
 
 
-def values_as_queries(values: Candidates, ids: Ints, *, truncate: bool) -> Queries:
+def values_as_queries(values: Candidates, ids: Integers, *, truncate: bool) -> Queries:
     """What `extract` gives for single candidates; with truncation every part of a vector is free."""
     free, dependent = [], []
     for size_above, table in zip(values.sizes()[1:], values.tables, strict=True):
@@ -133,7 +130,7 @@ def values_as_queries(values: Candidates, ids: Ints, *, truncate: bool) -> Queri
     return Queries(free, dependent)
 
 
-def linear_terms(model: Model, encoder: Encoder, group: str) -> Floats:
+def linear_terms(model: Model, encoder: Encoder, group: str) -> Float32s:
     """What each of the `candidates` adds to a score by itself: [candidates]."""
     if not model.schema.model.bias:
         return np.zeros(candidates(model, encoder, group).sizes()[0], np.float32)
@@ -169,14 +166,14 @@ def dense(entries: Entries) -> Array:
     return entries_of_rows
 
 
-def known(encoder: Encoder, group: str, entries: Array) -> npt.NDArray[np.bool_]:
+def known(encoder: Encoder, group: str, entries: Array) -> Bools:
     """Which entries [rows, width] hold something that training has seen: [rows]."""
     if entries.dtype == np.float32:
-        is_present: npt.NDArray[np.bool_] = ~np.isnan(entries[:, 0])
+        is_present: Bools = ~np.isnan(entries[:, 0])
         return is_present
     codec = encoder.codecs[group]
     ids = entries[:, : entries.shape[1] // 2] if getattr(codec, "weighted", False) else entries
-    is_seen: npt.NDArray[np.bool_] = np.any(ids >= FIRST, axis=1)
+    is_seen: Bools = np.any(ids >= FIRST, axis=1)
     return is_seen
 
 
@@ -206,7 +203,7 @@ def _queries_of(levels: Sequence[Level], *, truncate: bool) -> Queries:
     return Queries(free, dependent)
 
 
-def similarities(queries: Queries, values: Candidates, similarity: VectorSimilarity) -> Floats:
+def similarities(queries: Queries, values: Candidates, similarity: VectorSimilarity) -> Float32s:
     """The similarity of each query with each candidate, [queries, candidates]."""
     sizes = values.sizes()
     scores = np.zeros((len(queries.free[0]), sizes[0]), np.float32)
@@ -225,7 +222,7 @@ def similarities(queries: Queries, values: Candidates, similarity: VectorSimilar
     return scores
 
 
-def _candidate_squares(queries: Queries, values: Candidates) -> Floats:
+def _candidate_squares(queries: Queries, values: Candidates) -> Float32s:
     """|v|^2 towards each query, over the levels at which it has something: [queries or 1, candidates]."""
     squares, sizes = values.squares, values.sizes()
     if len(squares) == 1:
@@ -248,7 +245,7 @@ def blocks(total: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, total)) for start in range(0, total, size))
 
 
-def _squares(vectors: Floats) -> Any:
+def _squares(vectors: Float32s) -> Any:
     """|v|^2 of vectors [n, dim]: [n]."""
     return np.einsum("ij,ij->i", vectors, vectors)
 

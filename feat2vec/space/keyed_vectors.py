@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Float32s
 from feat2vec.errors import UnknownKeyError, UserError, suggest
-from feat2vec.space.geometry import Floats
 from feat2vec.space.key_names import Names, nearest
 from feat2vec.space.value_space import ValueSpace
 
@@ -47,7 +46,7 @@ class KeyedVectors:
     def __contains__(self, key: object) -> bool:
         return 0 <= self._names.find(key) < len(self)
 
-    def __getitem__(self, key: Any) -> Floats:
+    def __getitem__(self, key: Any) -> Float32s:
         """A key's vector [dim], or the vectors [keys, dim] of a list of keys."""
         if isinstance(key, (list, tuple, np.ndarray)):
             return self.vectors[[self.get_index(listed_key) for listed_key in key]]
@@ -84,7 +83,7 @@ class KeyedVectors:
         return {key: position for position, key in enumerate(self.index_to_key)}
 
     @property
-    def vectors(self) -> Floats:
+    def vectors(self) -> Float32s:
         """Every vector [n, dim], read-only; without a level those of level 1."""
         vectors = self._space.vectors.view()
         vectors.flags.writeable = False
@@ -106,9 +105,9 @@ class KeyedVectors:
             )
         raise UnknownKeyError(f"{self._owner} has no {key!r}{nearest(str(key), self._names, len(self))}")
 
-    def get_vector(self, key: object, norm: bool = False) -> Floats:
+    def get_vector(self, key: object, norm: bool = False) -> Float32s:
         """A copy of a key's vector; with `norm`, of length 1."""
-        vector: Floats = self.vectors[self.get_index(key)].copy()
+        vector: Float32s = self.vectors[self.get_index(key)].copy()
         if norm:
             vector /= max(float(np.linalg.norm(vector)), 1e-30)
         return vector

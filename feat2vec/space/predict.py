@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
+from feat2vec.arrays import Float32s
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.space.embed import STAGE_BYTES, entries_spec
-from feat2vec.space.geometry import ROWS_PER_BATCH, Floats, blocks, dense
+from feat2vec.space.geometry import ROWS_PER_BATCH, blocks, dense
 from feat2vec.space.groups_and_levels import ID
 from feat2vec.space.parquet_writer import parquet_writer
 from feat2vec.space.prefetch import prefetched
@@ -29,7 +30,7 @@ class ScoredRows(NamedTuple):
 
     stage: Stage
     rows: slice  # of the stage
-    scores: Floats  # [rows], or [rows, classes]
+    scores: Float32s  # [rows], or [rows, classes]
 
 
 class Predictor:
@@ -120,7 +121,7 @@ class Predictor:
         facts = {"objective": self.objective.type, "target": self.encoder.schema.target, "classes": class_names}
         return pa.schema(columns).with_metadata({"feat2vec": json.dumps(facts, ensure_ascii=False)})
 
-    def columns(self, scores: Floats) -> dict[str, Any]:
+    def columns(self, scores: Float32s) -> dict[str, Any]:
         """What scores mean, by name: numpy arrays, and for classes also an Arrow array of their names."""
         return dict(self.objective.prediction_columns(scores, self._class_names()))
 

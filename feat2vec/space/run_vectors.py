@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from feat2vec.arrays import Float32s
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.entry_text import distinct_names
 from feat2vec.errors import UserError, listed, suggest
@@ -16,7 +17,6 @@ from feat2vec.space.faiss_index import MIN_INDEXED
 from feat2vec.space.geometry import (
     ROWS_PER_BATCH,
     Candidates,
-    Floats,
     Queries,
     blocks,
     candidates,
@@ -143,7 +143,7 @@ def _row_names(encoded: Encoded) -> pa.StringArray:
     return distinct_names(pa.array(np.arange(1, len(encoded) + 1)).cast(pa.string()))
 
 
-def _sums_over_groups(model: Feat2Vec, encoded: Encoded) -> tuple[Queries, Floats]:
+def _sums_over_groups(model: Feat2Vec, encoded: Encoded) -> tuple[Queries, Float32s]:
     """Each row's sums over its groups: free and dependent parts [rows, D_p], and linear terms [rows]."""
     free = [np.zeros((len(encoded), dim), np.float32) for dim in model.dims]
     dependent = [np.zeros((len(encoded), dim), np.float32) for dim in model.dims]

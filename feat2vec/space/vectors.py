@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Float32s
 from feat2vec.errors import UserError, suggest
 from feat2vec.space.exact_index import Hits
-from feat2vec.space.geometry import Floats, Queries, blocks
+from feat2vec.space.geometry import Queries, blocks
 from feat2vec.space.key_names import Names
 from feat2vec.space.keyed_vectors import KeyedVectors
 from feat2vec.space.search_options import INDEX_KINDS, SIMILARITIES, IndexKind, Similarity
@@ -232,11 +232,11 @@ class Vectors(KeyedVectors):
         assert total is not None
         return total, constant
 
-    def _checked_vector(self, vector: Any) -> Floats:
+    def _checked_vector(self, vector: Any) -> Float32s:
         vector = np.asarray(vector, np.float32)
         if vector.shape != (self.vector_size,):
             raise UserError(f"{self.name!r} has vectors of {self.vector_size} dimensions; received {vector.shape}")
-        checked: Floats = vector
+        checked: Float32s = vector
         return checked
 
 

@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.errors import UserError, in_a_line
 from feat2vec.writing import replace_durably
 

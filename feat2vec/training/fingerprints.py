@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE, Array, release_pages
+from feat2vec.arrays import Array
+from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE, release_pages
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError
 from feat2vec.schema.yaml_text import parse_document

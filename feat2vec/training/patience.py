@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import Kept
 from feat2vec.training.checkpoint_file import CheckpointReader, Streamed

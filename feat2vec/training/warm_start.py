@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.encode.columns import check_columns
 from feat2vec.encode.encoder import Encoded
 from feat2vec.model.large_variables import pieces

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Bools
 from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.schema.options import Group
 from feat2vec.table.table import Stage
 
-Present = npt.NDArray[np.bool_]
+Present = Bools
 
 
 @dataclass

@@ -11,8 +11,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Floats
-from feat2vec.encode.arrays_on_disk import Array, ArrayFile, is_finite
+from feat2vec.arrays import Array, Floats
+from feat2vec.encode.arrays_on_disk import ArrayFile, is_finite
 from feat2vec.encode.codecs.entries import Entries, Facts, Tally
 from feat2vec.encode.workspace import Workspace
 from feat2vec.errors import UserError

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import Array, SpilledArray, is_finite
+from feat2vec.arrays import Array
+from feat2vec.encode.arrays_on_disk import SpilledArray, is_finite
 from feat2vec.encode.codecs.entries import Entries, Facts, Present, Tally
 from feat2vec.encode.vocabulary import is_count
 from feat2vec.encode.workspace import Workspace

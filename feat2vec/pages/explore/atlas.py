@@ -11,10 +11,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from feat2vec.arrays import Float32s, Int64s
+from feat2vec.arrays import Array, Float32s, Int64s
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.pages.explore import colours
@@ -39,7 +38,7 @@ def colour_answer(point_colours: colours.Scale | colours.Classes) -> Answer:
     return facts
 
 
-def pack(array: npt.NDArray[Any], kind: str) -> str:
+def pack(array: Array, kind: str) -> str:
     """The bytes of an array, as text."""
     return base64.b64encode(np.ascontiguousarray(array.astype(kind)).tobytes()).decode()
 
