@@ -17,6 +17,7 @@ from feat2vec.arrays import Array, Float32s, Int64s, Integers
 from feat2vec.encode.class_weights import class_weights
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.model import optimizers
+from feat2vec.model.extractors.base import ShapeData
 from feat2vec.model.labelled_loss import has_label
 from feat2vec.model.loss_model import NO_TRAINING_ROWS, Gradients, LossModel, make_noise, rows_of, start_of_offsets
 from feat2vec.model.many_groups import ENTRIES, join_values
@@ -50,7 +51,7 @@ class Feat2Vec(LossModel):
 
     """
 
-    def __init__(self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, **kwargs: Any) -> None:
+    def __init__(self, schema: str, shapes: Mapping[str, ShapeData], classes: int = 0, **kwargs: Any) -> None:
         super().__init__(schema, shapes, classes, **kwargs)
         self.training_rows: Encoded | None = None
         self.class_weights: Float32s | None = None  # [classes]
@@ -80,7 +81,7 @@ class Feat2Vec(LossModel):
 
     # --- Keras ------------------------------------------------------------------------------------------------------
 
-    def compile(self, optimizer: Any = None, **kwargs: Any) -> None:
+    def compile(self, optimizer: keras.optimizers.Optimizer | str | None = None, **kwargs: Any) -> None:
         """As that of Keras, with the schema's optimizer as the default, and without XLA.
 
         Args:
@@ -93,12 +94,14 @@ class Feat2Vec(LossModel):
             optimizer = optimizers.named(options.type, options.learning_rate, self.schema.training.batch_size)
         super().compile(optimizer=optimizer, **{**kwargs, "jit_compile": False})
 
-    def compile_from_config(self, config: Mapping[str, Any]) -> None:
+    def compile_from_config(self, config: Mapping[str, object]) -> None:
         """Compile as the saved model was, and make room for its optimizer's slots."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
-    def fit(self, x: Any = None, y: Any = None, *, shuffle: bool = False, **kwargs: Any) -> keras.callbacks.History:
+    def fit(
+        self, x: object = None, y: object = None, *, shuffle: bool = False, **kwargs: Any
+    ) -> keras.callbacks.History:
         """As that of Keras; batches are not shuffled here, as `dataset` shuffles rows."""
         return super().fit(x, y, shuffle=shuffle, **kwargs)
 
@@ -107,7 +110,7 @@ class Feat2Vec(LossModel):
         """The mean loss."""
         return [self.loss_tracker]
 
-    def train_step(self, data: Any) -> dict[str, Tensor]:
+    def train_step(self, data: tuple[object, ...]) -> dict[str, Tensor]:
         """Update the weights by a batch; returns the mean loss of the epoch."""
         inputs, truth, weights = keras.utils.unpack_x_y_sample_weight(data)
         loss, gradients = self.loss_and_gradients(inputs, truth, weights, self.step_seed(SeedOf.NOISE))
@@ -131,7 +134,7 @@ class Feat2Vec(LossModel):
         self.optimizer.apply_gradients(gradients)
         return True
 
-    def test_step(self, data: Any) -> dict[str, Tensor]:
+    def test_step(self, data: tuple[object, ...]) -> dict[str, Tensor]:
         """Add the loss of a batch; returns the mean loss. Each validation has the same negatives."""
         inputs, truth, weights = keras.utils.unpack_x_y_sample_weight(data)
         seed = self.step_seed(SeedOf.VALIDATION, self._batches_seen)

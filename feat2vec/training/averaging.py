@@ -40,7 +40,7 @@ class EpochAveraging(keras.callbacks.Callback):
         self._is_within_epoch = False
         self._resumes_within_epoch = False
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Put the weights of training back into the model."""
         del logs
         self._epoch, self._is_within_epoch = epoch, True
@@ -48,12 +48,12 @@ class EpochAveraging(keras.callbacks.Callback):
             swap(self.model.weights, self.weights_aside)
         self._resumes_within_epoch = False
 
-    def on_test_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Put the average into the model before it is validated."""
         del logs
         self._average()
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Put the average into the model, if validation has not done so."""
         del epoch, logs
         self._average()

@@ -84,7 +84,7 @@ class Checkpointing(keras.callbacks.Callback):
 
     # --- when -------------------------------------------------------------------------------------------------------
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Go on with the metric of an epoch that was interrupted, which Keras has reset."""
         del epoch, logs
         if self._metric_values:
@@ -92,7 +92,7 @@ class Checkpointing(keras.callbacks.Callback):
                 variable.assign(value)
             self._metric_values = []
 
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Save within a long epoch."""
         del batch, logs
         is_due = time.monotonic() - self._last_saved > self.longest_pause
@@ -100,7 +100,7 @@ class Checkpointing(keras.callbacks.Callback):
             self._save()
             self.progress.restart_clock()
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Save at the end of an epoch, unless epochs are short."""
         del epoch, logs
         pause = max(LEAST_SECONDS_BETWEEN, self._seconds_to_save / LARGEST_SHARE_OF_TIME)

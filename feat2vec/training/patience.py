@@ -39,7 +39,7 @@ class Patience(keras.callbacks.Callback):
         self.epochs_since_best = 0
         self.has_stopped = False
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Compare the validation loss, if there is one, with the best one."""
         loss = (logs or {}).get("val_loss")
         if loss is None or not self.patience:
