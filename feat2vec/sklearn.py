@@ -69,9 +69,9 @@ class Feat2VecTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def __init__(
         self,
-        schema: Schema | str | Path | Mapping[str, Any] | None = None,
+        schema: Schema | str | Path | Mapping[str, object] | None = None,
         *,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
         dim: int | None = None,
         epochs: int | None = None,
         random_state: int | None = None,

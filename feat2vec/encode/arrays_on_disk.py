@@ -6,7 +6,7 @@ import hashlib
 import mmap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 import numpy as np
@@ -116,7 +116,7 @@ def open_array(path: Path, largest_read: int = NPY_HEADER_BYTES) -> Array:
 
 def release_pages(array: Array) -> None:
     """Let the pages of a memory-mapped array that were read leave memory; other arrays are left as they are."""
-    base: Any = array
+    base: object = array
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap) and base._mmap is not None:  # type: ignore[attr-defined]
             base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]

@@ -163,7 +163,7 @@ class Encoder:
 
 
 def fit(
-    schema: Schema | str | Path | Mapping[str, Any],
+    schema: Schema | str | Path | Mapping[str, object],
     source: object,
     out: str | Path | None = None,
     memory: str = MEMORY,

@@ -34,7 +34,7 @@ def manifest_facts(
     }
 
 
-def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
+def write_manifest(folder: Path, facts: Mapping[str, object]) -> None:
     """Write the manifest into the folder of an export."""
     text = json.dumps(facts, indent=1, ensure_ascii=False)
     # names of files may hold bytes that are no UTF-8

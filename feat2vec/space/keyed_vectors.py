@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +45,7 @@ class KeyedVectors:
     def __contains__(self, key: object) -> bool:
         return 0 <= self._names.find(key) < len(self)
 
-    def __getitem__(self, key: Any) -> Float32s:
+    def __getitem__(self, key: object) -> Float32s:
         """A key's vector [dim], or the vectors [keys, dim] of a list of keys."""
         if isinstance(key, (list, tuple, np.ndarray)):
             return self.vectors[[self.get_index(listed_key) for listed_key in key]]

@@ -105,8 +105,8 @@ class Vectors(KeyedVectors):
 
     def most_similar(
         self,
-        positive: Any = None,
-        negative: Any = None,
+        positive: object = None,
+        negative: object = None,
         topn: int | None = 10,
         *,
         to: str | None = None,
@@ -151,8 +151,8 @@ class Vectors(KeyedVectors):
 
     def search(
         self,
-        positive: Any = None,
-        negative: Any = None,
+        positive: object = None,
+        negative: object = None,
         topn: int = 10,
         *,
         to: str | None = None,
@@ -232,7 +232,7 @@ class Vectors(KeyedVectors):
         assert total is not None
         return total, constant
 
-    def _checked_vector(self, vector: Any) -> Float32s:
+    def _checked_vector(self, vector: object) -> Float32s:
         vector = np.asarray(vector, np.float32)
         if vector.shape != (self.vector_size,):
             raise UserError(f"{self.name!r} has vectors of {self.vector_size} dimensions; received {vector.shape}")
@@ -240,7 +240,7 @@ class Vectors(KeyedVectors):
         return checked
 
 
-def _terms(positive: Any, negative: Any, similarity: Similarity) -> list[Term]:
+def _terms(positive: object, negative: object, similarity: Similarity) -> list[Term]:
     """The keys and vectors of a search with their weights."""
     _check_choice("similarity", similarity, SIMILARITIES)
     terms = [*_weighted(positive, 1.0), *_weighted(negative, -1.0)]
@@ -249,7 +249,7 @@ def _terms(positive: Any, negative: Any, similarity: Similarity) -> list[Term]:
     return terms
 
 
-def _weighted(keys_and_vectors: Any, sign: float) -> list[Term]:
+def _weighted(keys_and_vectors: object, sign: float) -> list[Term]:
     """Keys and vectors, or a single one, with their weights times a sign; the weight is 1 where none is given."""
     if keys_and_vectors is None:
         return []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 
@@ -72,7 +71,7 @@ class EpochAveraging(keras.callbacks.Callback):
 
     # --- checkpoints: see `checkpointing.Resumable` -----------------------------------------------------------------
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """None."""
         return {}
 

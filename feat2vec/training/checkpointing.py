@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import keras
 
@@ -32,7 +32,7 @@ LARGEST_SHARE_OF_TIME = 0.1  # in which training waits for checkpoints at ends o
 class Resumable(Protocol):
     """A callback whose state is a part of a checkpoint."""
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """State as JSON. Its keys are the callback's own."""
 
     def arrays(self) -> Mapping[str, Array | Streamed]:
@@ -68,7 +68,7 @@ class Checkpointing(keras.callbacks.Callback):
         model: Feat2Vec,
         progress: Progress,
         parts: Sequence[Resumable],
-        origin: Mapping[str, Any],
+        origin: Mapping[str, object],
     ) -> None:
         super().__init__()
         self.set_model(model)  # `fit` does so too, but a checkpoint is restored before

@@ -106,7 +106,7 @@ def objective_of(table: Table, target: str) -> ObjectiveType:
     return "logistic" if is_binary else "regression"
 
 
-def _chosen_groups(first: Schema, target: str, groups: Sequence[str] | None) -> dict[str, Any]:
+def _chosen_groups(first: Schema, target: str, groups: Sequence[str] | None) -> dict[str, object]:
     """The groups to learn from, as data. None of them holds the target."""
     names = list(first.groups) if groups is None else list(groups)
     for name in names:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import keras
 
@@ -66,7 +65,7 @@ class Patience(keras.callbacks.Callback):
 
     # --- checkpoints: see `checkpointing.Resumable` -----------------------------------------------------------------
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The best loss, and whether training is to stop."""
         return {"best": self.best_loss, "waited": self.epochs_since_best, "stopped": self.has_stopped}
 

@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, SupportsFloat, TextIO
+from typing import SupportsFloat, TextIO
 
 import keras
 from rich.console import Console
@@ -95,7 +95,7 @@ class Progress(keras.callbacks.Callback):
 
     # --- checkpoints: see `checkpointing.Resumable` -----------------------------------------------------------------
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The counts, for a checkpoint."""
         return {
             "epoch": self.epoch,

@@ -114,7 +114,7 @@ class TrainedRun:
             raise UserError(f"{path}: holds no history that can be read ({in_a_line(error)}); {RESTORE}") from None
 
 
-def read_facts(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_facts(folder: Path) -> tuple[dict[str, object], dict[str, object]]:
     """What a run's manifest.json and metrics.json say; a folder that is no run is refused.
 
     Args:
@@ -156,9 +156,9 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def write_run(
     folder: Path,
     model: Feat2Vec,
-    metrics: Mapping[str, Any],
-    history: Sequence[Mapping[str, Any]],
-    learnt_from: Mapping[str, Any],
+    metrics: Mapping[str, object],
+    history: Sequence[Mapping[str, object]],
+    learnt_from: Mapping[str, object],
 ) -> None:
     """Write a run into a folder that does not exist, or nothing if that fails.
 
@@ -185,5 +185,5 @@ def write_run(
         _write_json(new_run / "manifest.json", sealed(manifest, new_run))
 
 
-def _write_json(path: Path, facts: Mapping[str, Any]) -> None:
+def _write_json(path: Path, facts: Mapping[str, object]) -> None:
     path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

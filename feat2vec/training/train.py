@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -186,7 +185,7 @@ def _encode_validation(request: TrainingRequest, rows: Encoded, folder: Path | N
     return validation_rows
 
 
-def _start_facts(request: TrainingRequest) -> dict[str, Any] | None:
+def _start_facts(request: TrainingRequest) -> dict[str, object] | None:
     return None if request.start is None else request.start.facts()
 
 

@@ -36,13 +36,13 @@ def digests_of(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): digest_of(path) for path in files}
 
 
-def sealed(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def sealed(manifest: Mapping[str, object], folder: Path) -> dict[str, object]:
     """A manifest with the digests of the folder's files, and with its own."""
     facts = {**manifest, PARTS: digests_of(folder)}
     return {**facts, SEAL: _digest_of_manifest(facts)}
 
 
-def check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+def check_manifest(folder: Path, manifest: Mapping[str, object]) -> None:
     """Check that a manifest is as it was written.
 
     Args:
@@ -98,7 +98,7 @@ def _are_digests(parts: object) -> bool:
     return True
 
 
-def _digest_of_manifest(facts: Mapping[str, Any]) -> str:
+def _digest_of_manifest(facts: Mapping[str, object]) -> str:
     try:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     except RecursionError:  # nested too deep to be written, and so not written by feat2vec

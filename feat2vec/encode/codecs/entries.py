@@ -68,7 +68,7 @@ class Codec(Protocol):
     def decode(self, entries: Array) -> list[Any]:
         """What each entry stands for."""
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """What a saved codec needs besides its vocabulary, as JSON."""
 
     def check(self, entries: Array) -> None:

@@ -168,7 +168,7 @@ class ItemsCodec:
             list(zip(row_keys, row_weights, strict=False)) for row_keys, row_weights in zip(keys, weights, strict=True)
         ]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         return {
             "items": self.items,
             "most": self.max_items,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import duckdb
 import numpy as np
@@ -258,7 +258,7 @@ class NumbersCodec:
         is_missing[:, has_indicator] = entries[:, count:] != 0
         return np.where(is_missing, np.nan, np.stack(inverted, axis=1))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         return {"columns": [asdict(column) for column in self.columns], "nan": self.nan}
 
     @classmethod

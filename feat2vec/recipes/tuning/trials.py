@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 
@@ -143,7 +143,7 @@ class _Trials:
     tune: Tune
     source: Document
     settings: Sequence[str]
-    first_values: Mapping[str, Any] | None  # the recipe's own
+    first_values: Mapping[str, object] | None  # the recipe's own
     tables: Mapping[str, Table]
     folder: Path
     best: BestRecipe
@@ -217,7 +217,7 @@ class _Trials:
         states = optuna.trial.TrialState
         self.study.tell(trial, value, states.PRUNED if value is None else states.COMPLETE)
 
-    def _value(self, trial: optuna.Trial, values: Mapping[str, Any]) -> float:
+    def _value(self, trial: optuna.Trial, values: Mapping[str, object]) -> float:
         """Train and measure."""
         settings = [*self.settings, *(f"{key}={json.dumps(value)}" for key, value in values.items())]
         try:
