@@ -356,7 +356,7 @@ class Run(TrainedRun):
 
 
 def train(
-    schema: Schema | str | Path | Mapping[str, Any],
+    schema: Schema | str | Path | Mapping[str, object],
     data: object,
     out: str | Path | None = None,
     validation: object = None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,16 @@ from feat2vec.table.keys import items_of
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.table import Stage, open_table, stages
 from feat2vec.training.run_folder import TrainedRun
+
+
+class KeyedSimilarities(Protocol):
+    """Vectors by key, such as `Vectors` or gensim's KeyedVectors."""
+
+    def __contains__(self, key: object, /) -> bool: ...
+
+    @property
+    def similarity(self) -> Callable[..., float]:
+        """The similarity of two keys."""
 
 
 def pairs(run: TrainedRun, data: object, target: str, similarity: VectorSimilarity = "cosine") -> dict[str, Any]:
@@ -41,7 +52,9 @@ def pairs(run: TrainedRun, data: object, target: str, similarity: VectorSimilari
     return {"task": "pairs", "target": target, "similarity": similarity, **facts}
 
 
-def pair_similarities(data: object, vectors: Any, similarity: VectorSimilarity = "cosine") -> dict[str, Any]:
+def pair_similarities(
+    data: object, vectors: KeyedSimilarities, similarity: VectorSimilarity = "cosine"
+) -> dict[str, Any]:
     """What `pairs` says of any vectors by key, feat2vec's or gensim's."""
     table = open_table(data)
     columns = list(table.columns)[:3]
@@ -75,7 +88,7 @@ def _keys(stage: Stage, column: str) -> list[str | None]:
     return [next(keys) if length else None for length in items.lengths]
 
 
-def _known_key(vectors: Any, key: str | None) -> str | None:
+def _known_key(vectors: KeyedSimilarities, key: str | None) -> str | None:
     """The key as the group spells it, None if it has none."""
     if key is None or key in vectors:
         return key

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from feat2vec.arrays import Float32s, Integers
@@ -66,7 +67,7 @@ def stability(
     return Stability(total / len(sampled), topn, len(sampled), len(shared))
 
 
-def _keys_of_run(run: TrainedRun, group: str) -> Any:
+def _keys_of_run(run: TrainedRun, group: str) -> pa.StringArray:
     """The keys of a group, as Arrow strings."""
     if group not in run.schema.groups:
         raise UserError(f"{run.folder}: has no group {group!r}{suggest(group, run.schema.groups)}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -151,7 +150,7 @@ class Batches:
         cardinality = tf.data.INFINITE_CARDINALITY if endless else self.steps - self.step
         return batches.apply(tf.data.experimental.assert_cardinality(cardinality))
 
-    def _with_entries(self, rows: tf.Tensor, *target_and_weight: tf.Tensor) -> Any:
+    def _with_entries(self, rows: tf.Tensor, *target_and_weight: tf.Tensor) -> tuple[object, ...]:
         """A batch as Keras takes it, of value ids [batch, groups and joint sets]."""
         inputs = {}
         if self.starts is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -76,7 +76,7 @@ def pack(keep: Floats, alias: Int64s) -> Int64s:
 
 
 Tuples = tuple[Sequence[int], Ints, Int64s]  # groups, their value ids [tuples, members], counts [tuples]
-Seed = Any  # two integers or an integer tensor [2], such as (seed, step)
+Seed: TypeAlias = "tf.Tensor | tuple[int, int]"  # two integers, such as (seed, step)
 
 
 class Target(NamedTuple):

@@ -193,7 +193,9 @@ class Embedder:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def compiled_vectors(model: Feat2Vec, encoder: Encoder, groups: Sequence[str], level: int) -> Any:
+def compiled_vectors(
+    model: Feat2Vec, encoder: Encoder, groups: Sequence[str], level: int
+) -> tf.types.experimental.PolymorphicFunction:
     """A function from {group: entries [rows, width]} to the rows' vectors [rows, dim] and {group: vectors}."""
     specs = {name: entries_spec(encoder, name) for name in groups}
 

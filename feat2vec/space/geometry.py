@@ -245,11 +245,13 @@ def blocks(total: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, total)) for start in range(0, total, size))
 
 
-def _squares(vectors: Float32s) -> Any:
+def _squares(vectors: Float32s) -> Float32s:
     """|v|^2 of vectors [n, dim]: [n]."""
-    return np.einsum("ij,ij->i", vectors, vectors)
+    squares: Float32s = np.einsum("ij,ij->i", vectors, vectors)
+    return squares
 
 
-def _inverse_roots(squares: Any) -> Any:
+def _inverse_roots(squares: Any) -> Float32s:
     """1 / sqrt, and 0 for 0: a zero vector is similar to nothing."""
-    return np.divide(1, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
+    roots: Float32s = np.divide(1, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
+    return roots

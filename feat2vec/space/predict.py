@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,8 @@ from feat2vec.space.parquet_writer import parquet_writer
 from feat2vec.space.prefetch import prefetched
 from feat2vec.table.table import Stage, open_table
 from feat2vec.writing import file_place, refuse_inputs_inside
+
+Column: TypeAlias = Any  # a NumPy array of numbers, or an Arrow array of the names of classes
 
 
 class ScoredRows(NamedTuple):
@@ -58,7 +60,7 @@ class Predictor:
         submodel = -1 if level is None or submodels == 1 else level - 1
         self.scores = self._compiled_scores(model, submodel)
 
-    def _compiled_scores(self, model: Feat2Vec, submodel: int) -> Any:
+    def _compiled_scores(self, model: Feat2Vec, submodel: int) -> tf.types.experimental.PolymorphicFunction:
         """A function from {group: entries [rows, width]} to scores [rows] or [rows, classes]."""
         specs = {name: entries_spec(self.encoder, name) for name in self.encoder.codecs}
 
@@ -76,7 +78,7 @@ class Predictor:
                 scores = self.scores({name: tf.constant(array[rows]) for name, array in inputs.items()})
                 yield ScoredRows(stage, rows, scores.numpy())
 
-    def predict(self, source: object) -> dict[str, Any]:
+    def predict(self, source: object) -> dict[str, Column]:
         """What the scores of the rows of any table mean: the columns of the file that `write` writes, by name."""
         batches = [self.columns(batch.scores) for batch in self.batches(source)]
         return {name: _concatenated([columns[name] for columns in batches]) for name in batches[0]}
@@ -121,7 +123,7 @@ class Predictor:
         facts = {"objective": self.objective.type, "target": self.encoder.schema.target, "classes": class_names}
         return pa.schema(columns).with_metadata({"feat2vec": json.dumps(facts, ensure_ascii=False)})
 
-    def columns(self, scores: Float32s) -> dict[str, Any]:
+    def columns(self, scores: Float32s) -> dict[str, Column]:
         """What scores mean, by name: numpy arrays, and for classes also an Arrow array of their names."""
         return dict(self.objective.prediction_columns(scores, self._class_names()))
 
@@ -129,11 +131,11 @@ class Predictor:
         return None if self.encoder.classes is None else self.encoder.classes.keys.to_pylist()
 
 
-def _concatenated(arrays: list[Any]) -> Any:
+def _concatenated(arrays: list[Column]) -> Column:
     return pa.concat_arrays(arrays) if isinstance(arrays[0], pa.Array) else np.concatenate(arrays)
 
 
-def _arrow_columns(columns: Mapping[str, Any]) -> dict[str, pa.Array]:
+def _arrow_columns(columns: Mapping[str, Column]) -> dict[str, pa.Array]:
     """Columns as Arrow arrays; a row's probabilities are a list."""
     arrow_columns = {}
     for name, array in columns.items():
