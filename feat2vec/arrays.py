@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]  # whose type of elements depends on the group: ids are int32, numbers float32
 Bools = npt.NDArray[np.bool_]
+Int8s = npt.NDArray[np.int8]  # levels
 Ints = npt.NDArray[np.int32]  # ids, codes, lengths
 Int64s = npt.NDArray[np.int64]  # counts, offsets, row numbers
 Integers = npt.NDArray[np.integer[Any]]  # of any size: positions, counts

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.arrays import Float32s, Floats, Int64s
+from feat2vec.arrays import Float32s, Floats, Int8s, Int64s
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.vocabulary import FIRST
 from feat2vec.pages.charts import number
@@ -24,8 +23,6 @@ from feat2vec.table.keys import items_of
 from feat2vec.table.numbers import concat, trimmed
 from feat2vec.table.table import Stage, Table
 from feat2vec.table.types import is_list, is_text, kind_of_type
-
-Int8s = npt.NDArray[np.int8]
 
 NAMED_CATEGORIES = 6  # categories with a colour of their own: more could not be told apart
 SCALE_QUANTILES = (

@@ -87,8 +87,7 @@ def tune(
         refuse_inputs_inside([out], [path, Path(source.name)])
     inputs = study_inputs(recipe, recipe.tune, schema, sources, rows)
     with locked_folder(out), opened_study(out, recipe.tune, inputs, pruning, force=force) as study:
-        below = {"schema": Path(source.name).read_text(encoding="utf-8-sig")} if source.name != str(path) else None
-        best = BestRecipe(path.read_text(encoding="utf-8-sig"), below, settings, out / BEST)
+        best = _best_recipe(path, source, settings, out)
         tables = learning_parts(recipe, sources, out / "data", rows)
         first_values = schema_values(recipe.tune, schema)
         trial_runner = _Trials(
@@ -104,11 +103,21 @@ def tune(
         )
         with _without_retracing_warnings():
             trial_runner.run_until(trials)
-        options = [word for source in data for word in ("--data", source)]
-        command = shlex.join(["feat2vec", "run", str(best.path), *options, "--out", f"{out}-run"])
-        if schema.plugins:
-            command = f"PYTHONPATH={shlex.quote(str(path.parent))} {command}"
-        return trial_runner.results(recipe.name, command)
+        module_folder = path.parent if schema.plugins else None
+        return trial_runner.results(recipe.name, _command_of_run(best.path, data, f"{out}-run", module_folder))
+
+
+def _best_recipe(path: Path, source: Document, settings: Sequence[str], out: Path) -> BestRecipe:
+    """The recipe at `path` with the best values; its schema may be a file of its own, `source`."""
+    below = {"schema": Path(source.name).read_text(encoding="utf-8-sig")} if source.name != str(path) else None
+    return BestRecipe(path.read_text(encoding="utf-8-sig"), below, settings, out / BEST)
+
+
+def _command_of_run(recipe: Path, data: Sequence[str], out: str, module_folder: Path | None) -> str:
+    """The command that runs the best recipe; plugins are imported from `module_folder`, if there are any."""
+    options = [word for source in data for word in ("--data", source)]
+    command = shlex.join(["feat2vec", "run", str(recipe), *options, "--out", out])
+    return command if module_folder is None else f"PYTHONPATH={shlex.quote(str(module_folder))} {command}"
 
 
 def _refuse_settings_of_tuned_keys(tune: Tune, settings: Sequence[str]) -> None:
