@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from feat2vec.table.keys import items_of
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.table import Stage, open_table, stages
 from feat2vec.training.run_folder import TrainedRun
+from feat2vec.writing.files import JsonObject
 
 
 class KeyedSimilarities(Protocol):
@@ -29,7 +30,7 @@ class KeyedSimilarities(Protocol):
         """The similarity of two keys."""
 
 
-def pairs(run: TrainedRun, data: object, target: str, similarity: VectorSimilarity = "cosine") -> dict[str, Any]:
+def pairs(run: TrainedRun, data: object, target: str, similarity: VectorSimilarity = "cosine") -> JsonObject:
     """Spearman's rank correlation of the similarities of keys with what people say of them.
 
     A key that is not there as it is written is looked up in lower case; pairs with one that training has not seen are
@@ -52,9 +53,7 @@ def pairs(run: TrainedRun, data: object, target: str, similarity: VectorSimilari
     return {"task": "pairs", "target": target, "similarity": similarity, **facts}
 
 
-def pair_similarities(
-    data: object, vectors: KeyedSimilarities, similarity: VectorSimilarity = "cosine"
-) -> dict[str, Any]:
+def pair_similarities(data: object, vectors: KeyedSimilarities, similarity: VectorSimilarity = "cosine") -> JsonObject:
     """What `pairs` says of any vectors by key, feat2vec's or gensim's."""
     table = open_table(data)
     columns = list(table.columns)[:3]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from feat2vec.evaluation.queries import (
 from feat2vec.space.geometry import blocks, candidates, extract, similarities
 from feat2vec.space.search_options import VectorSimilarity
 from feat2vec.training.run_folder import TrainedRun
+from feat2vec.writing.files import JsonObject
 
 NUMBER_KINDS = ("number", "float", "numeral")  # kinds of vocabularies whose keys are numbers
 
@@ -35,7 +36,7 @@ def rank(
     similarity: VectorSimilarity = "cosine",
     scores_in_memory: int = SCORES_IN_MEMORY,
     rows_at_once: int = ROWS_AT_ONCE,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Rank each row's true values of `target` among all that training has seen, by their similarity with `given`.
 
     A query is a row and one distinct true value, also one beyond `max_items`; the row's other true values are left out
@@ -78,7 +79,7 @@ def ranked(
     scores_of_batch: Callable[[Mapping[str, Array]], ScoresOfRows],
     scores_in_memory: int = SCORES_IN_MEMORY,
     rows_at_once: int = ROWS_AT_ONCE,
-) -> dict[str, Any]:
+) -> JsonObject:
     """What `rank` says, by any scores.
 
     Args:
@@ -120,7 +121,7 @@ def nearest(
     given: Sequence[str] | None = None,
     similarity: VectorSimilarity = "cosine",
     scores_in_memory: int = SCORES_IN_MEMORY,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Read a number off the value of `target` that is nearest to `given`, and compare it with the row's own number.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from feat2vec.errors import UserError
 from feat2vec.evaluation.key_pairs import pairs
@@ -12,12 +12,13 @@ from feat2vec.evaluation.ranking import nearest, rank
 from feat2vec.evaluation.task_names import TaskName
 from feat2vec.space.search_options import VectorSimilarity
 from feat2vec.training.run_folder import TrainedRun
+from feat2vec.writing.files import JsonObject
 
 
 class Task(NamedTuple):
     """What measures a run, and the options that it has."""
 
-    measure: Callable[..., dict[str, Any]]
+    measure: Callable[..., JsonObject]
     options: tuple[str, ...]
 
 
@@ -38,7 +39,7 @@ def evaluate(
     given: Sequence[str] | None = None,
     similarity: VectorSimilarity | None = None,
     level: int | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Measure a run on rows.
 
     Args:

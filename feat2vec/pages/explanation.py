@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from feat2vec.pages import charts
 from feat2vec.terminal import printable, shortened
+from feat2vec.writing.files import JsonObject
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Explanation:
     parts: Sequence[Contribution]
     rows: Sequence[Mapping[str, str | None]]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         """What `--json` prints."""
         parts = [{**asdict(part), "groups": list(part.groups)} for part in self.parts]
         return {"what": self.what, "total": self.total, "parts": parts, "rows": [dict(row) for row in self.rows]}

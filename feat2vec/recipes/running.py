@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from feat2vec.errors import FailedError, UnknownKeyError, UserError, writing
 from feat2vec.evaluation.tasks import evaluate
@@ -36,8 +35,9 @@ from feat2vec.writing import (
     why_unmarked,
     work_folder,
 )
+from feat2vec.writing.files import JsonObject
 
-Results = dict[str, Any]  # as `--json` prints them
+Results = JsonObject  # as `--json` prints them
 PrintLines = Callable[[str], None]  # called with one or more lines
 
 

@@ -17,7 +17,7 @@ from feat2vec.space.keyed_vectors import KeyedVectors
 from feat2vec.space.search_options import INDEX_KINDS, SIMILARITIES, IndexKind, Similarity
 from feat2vec.space.value_space import ValueSpace
 
-KeyOrVector: TypeAlias = Any  # a key is a string, or what a string is made of
+KeyOrVector: TypeAlias = object  # a key is a string, or what a string is made of
 Term: TypeAlias = tuple[KeyOrVector, float]  # with its weight
 
 VALUES_PER_BLOCK = 1 << 16  # whose similarities are computed at a time
@@ -198,7 +198,7 @@ class Vectors(KeyedVectors):
         """`most_similar` of one key."""
         return self.most_similar([key], topn=topn, **options)
 
-    def similar_by_vector(self, vector: Any, topn: int | None = 10, **options: Any) -> Any:
+    def similar_by_vector(self, vector: object, topn: int | None = 10, **options: Any) -> Any:
         """`most_similar` of one vector; in a model with ranks, and without a level, it is one of level 1."""
         return self.most_similar([np.asarray(vector, np.float32)], topn=topn, **options)
 

@@ -16,6 +16,7 @@ import numpy as np
 from feat2vec.arrays import Array
 from feat2vec.errors import UserError, in_a_line
 from feat2vec.writing import replace_durably
+from feat2vec.writing.files import JsonObject
 
 
 class Shaped(Protocol):
@@ -206,7 +207,7 @@ class CheckpointReader:
         facts = json.loads(b"".join(piece.tobytes() for _, piece in self._read_member(FACTS, headers[FACTS])))
         if not isinstance(facts, dict):
             raise ValueError("its facts are no JSON object")
-        self.facts: dict[str, Any] = facts
+        self.facts: JsonObject = facts
 
     def pieces(self, name: str) -> Iterator[tuple[slice, Array]]:
         """An array, a few rows at a time; a small one, or a single number, is one piece."""

@@ -10,9 +10,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from feat2vec.errors import RESTORE, UserError
+from feat2vec.writing.files import JsonObject
 from feat2vec.writing.marks import MARK
 
 PARTS, SEAL = "parts", "digest"  # keys of manifest.json: the digest of each file, and that of the manifest itself
@@ -60,7 +60,7 @@ def check_manifest(folder: Path, manifest: Mapping[str, object]) -> None:
         raise UserError(f"{folder / 'manifest.json'}: was changed after training; {RESTORE}")
 
 
-def check_parts(folder: Path, manifest: Mapping[str, Any], names: Iterable[str] | None = None) -> None:
+def check_parts(folder: Path, manifest: JsonObject, names: Iterable[str] | None = None) -> None:
     """Check that files of a run are those that training wrote.
 
     Files that a run got later, such as an index, are not checked.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -12,6 +12,7 @@ from feat2vec.arrays import Array, Bools
 from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.schema.options import Group
 from feat2vec.table.table import Stage
+from feat2vec.writing.files import JsonObject
 
 Present = Bools
 
@@ -92,4 +93,4 @@ class CodecFit(Protocol):
         """The entries of the staged rows in their order, once `finish` has run."""
 
 
-Facts = Mapping[str, Any]  # of a codec, as JSON holds them
+Facts = JsonObject  # of a codec, as JSON holds them

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +24,9 @@ from feat2vec.space.run_vectors import vectors_of_group, vectors_of_rows
 from feat2vec.space.vectors import Vectors
 from feat2vec.table.table import Table, open_table
 from feat2vec.training.run_folder import TrainedRun
+from feat2vec.writing.files import JsonObject
 
-Answer = dict[str, Any]  # as JSON holds it
+Answer = JsonObject  # of the explorer
 
 
 def colour_answer(point_colours: colours.Scale | colours.Classes) -> Answer:

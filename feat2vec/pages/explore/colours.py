@@ -6,8 +6,7 @@ several categories, as in a list, is coloured by the one that most rows have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ from feat2vec.table.keys import items_of
 from feat2vec.table.numbers import concat, trimmed
 from feat2vec.table.table import Stage, Table
 from feat2vec.table.types import is_list, is_text, kind_of_type
+from feat2vec.writing.files import JsonObject
 
 NAMED_CATEGORIES = 6  # categories with a colour of their own: more could not be told apart
 SCALE_QUANTILES = (
@@ -212,6 +212,6 @@ def classes(codes: Int64s, names: list[str]) -> Classes:
     )
 
 
-def as_dict(point_colours: Scale | Classes) -> Mapping[str, Any]:
+def as_dict(point_colours: Scale | Classes) -> JsonObject:
     """The fields by their names, with the kind; arrays stay arrays."""
     return {"kind": "scale" if isinstance(point_colours, Scale) else "classes", **point_colours._asdict()}
