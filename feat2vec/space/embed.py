@@ -26,14 +26,13 @@ from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.space.geometry import ROWS_PER_BATCH, blocks, dense
 from feat2vec.space.groups_and_levels import (
-    ID,
     ROW,
     distinct_column_names,
     level_and_dim,
     selected_groups,
     vectors_at_level,
 )
-from feat2vec.space.parquet_writer import BYTES_PER_ROW_GROUP, parquet_writer
+from feat2vec.space.parquet_writer import BYTES_PER_ROW_GROUP, RowIds, write_record_batches
 from feat2vec.space.prefetch import prefetched
 from feat2vec.table.table import Stage, Table, open_table
 from feat2vec.writing import file_place, refuse_inputs_inside
@@ -149,28 +148,25 @@ class Embedder:
             UserError: The table cannot be read or encoded, or `out` is taken.
 
         """
-        table, id_column = open_table(source), self.encoder.schema.id
+        table = open_table(source)
         refuse_inputs_inside([file_place(out, force=force)], table.files)
-        id_columns = [id_column] if id_column is not None and id_column in table.columns else []
-        schema = self._file_schema([table.columns[name] for name in id_columns])
-        compared = [ID] if id_columns else ()
-        total = 0
-        with parquet_writer(out, schema, compared, force=force, bytes_per_row_group=bytes_per_row_group) as write:
-            for batch in prefetched(self._batches_of_prefetched_stages(table, id_columns)):
-                write(self._record_batch(batch, id_columns, schema))
-                total += len(batch.row_vectors)
-        return total
+        ids = RowIds.of(table, self.encoder.schema.id)
+        schema = self._file_schema(ids.fields)
+        batches = prefetched(self._batches_of_prefetched_stages(table, ids.columns))
+        record_batches = (self._record_batch(batch, ids, schema) for batch in batches)
+        return write_record_batches(
+            out, schema, ids, record_batches, force=force, bytes_per_row_group=bytes_per_row_group
+        )
 
     def _batches_of_prefetched_stages(self, table: Table, kept_columns: Sequence[str]) -> Iterator[EmbeddedRows]:
         for stage, entries in prefetched(self.encoder.staged(table, kept_columns, STAGE_BYTES)):
             yield from self._batches_of_stage(stage, entries)
 
-    def _file_schema(self, id_types: Sequence[pa.DataType]) -> pa.Schema:
+    def _file_schema(self, id_fields: Sequence[pa.Field]) -> pa.Schema:
         """The columns, with what they are in the file's metadata."""
         vector = pa.list_(pa.field("item", pa.float32(), nullable=False), self.dim)
         column_of_group = dict(zip(self.names, distinct_column_names(self.names), strict=True))
-        columns = [pa.field(ID, type_) for type_ in id_types]
-        columns.append(pa.field(ROW, vector, nullable=False))
+        columns = [*id_fields, pa.field(ROW, vector, nullable=False)]
         columns += [pa.field(name, vector) for name in column_of_group.values()]
         facts = {
             "dim": self.dim,
@@ -181,11 +177,8 @@ class Embedder:
         }
         return pa.schema(columns).with_metadata({"feat2vec": json.dumps(facts, ensure_ascii=False)})
 
-    def _record_batch(self, batch: EmbeddedRows, id_columns: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
-        arrays = []
-        for name in id_columns:
-            ids = batch.stage.column(name).slice(batch.rows.start, len(batch.row_vectors)).combine_chunks()
-            arrays.append(ids.cast(schema.field(ID).type))
+    def _record_batch(self, batch: EmbeddedRows, ids: RowIds, schema: pa.Schema) -> pa.RecordBatch:
+        arrays = ids.arrays(batch.stage, batch.rows)
         vector_type = schema.field(ROW).type
         arrays.append(_vector_array(batch.row_vectors, vector_type))
         for name in self.names:

@@ -18,8 +18,7 @@ from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.space.embed import STAGE_BYTES, entries_spec
 from feat2vec.space.geometry import ROWS_PER_BATCH, blocks, dense
-from feat2vec.space.groups_and_levels import ID
-from feat2vec.space.parquet_writer import parquet_writer
+from feat2vec.space.parquet_writer import RowIds, write_record_batches
 from feat2vec.space.prefetch import prefetched
 from feat2vec.table.table import Stage, open_table
 from feat2vec.writing import file_place, refuse_inputs_inside
@@ -98,27 +97,22 @@ class Predictor:
             UserError: The table cannot be read or encoded, or `out` is taken.
 
         """
-        table, id_column = open_table(source), self.encoder.schema.id
+        table = open_table(source)
         refuse_inputs_inside([file_place(out, force=force)], table.files)
-        id_columns = (id_column,) if id_column is not None and id_column in table.columns else ()
-        schema = self._file_schema([table.columns[name] for name in id_columns])
-        total = 0
-        with parquet_writer(out, schema, [ID] if id_columns else (), force=force) as write:
-            for batch in self.batches(table, id_columns):
-                arrays = []
-                for name in id_columns:
-                    ids = batch.stage.column(name).slice(batch.rows.start, len(batch.scores)).combine_chunks()
-                    arrays.append(ids.cast(schema.field(ID).type))
-                arrays += _arrow_columns(self.columns(batch.scores)).values()
-                write(pa.RecordBatch.from_arrays(arrays, schema=schema))
-                total += len(batch.scores)
-        return total
+        ids = RowIds.of(table, self.encoder.schema.id)
+        schema = self._file_schema(ids.fields)
+        record_batches = (self._record_batch(batch, ids, schema) for batch in self.batches(table, ids.columns))
+        return write_record_batches(out, schema, ids, record_batches, force=force)
 
-    def _file_schema(self, id_types: Sequence[pa.DataType]) -> pa.Schema:
+    def _record_batch(self, batch: ScoredRows, ids: RowIds, schema: pa.Schema) -> pa.RecordBatch:
+        arrays = [*ids.arrays(batch.stage, batch.rows), *_arrow_columns(self.columns(batch.scores)).values()]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _file_schema(self, id_fields: Sequence[pa.Field]) -> pa.Schema:
         """The columns, with what they are in the file's metadata."""
         class_names = self._class_names()
         no_scores = np.zeros((0,) if class_names is None else (0, len(class_names)), np.float32)
-        columns = [pa.field(ID, type_) for type_ in id_types]
+        columns = [*id_fields]
         columns += [pa.field(name, array.type) for name, array in _arrow_columns(self.columns(no_scores)).items()]
         facts = {"objective": self.objective.type, "target": self.encoder.schema.target, "classes": class_names}
         return pa.schema(columns).with_metadata({"feat2vec": json.dumps(facts, ensure_ascii=False)})
