@@ -22,6 +22,7 @@ from feat2vec.evaluation.queries import (
 )
 from feat2vec.space.geometry import blocks, candidates, extract, similarities
 from feat2vec.space.search_options import VectorSimilarity
+from feat2vec.table.table import Table
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing.files import JsonObject
 
@@ -139,14 +140,47 @@ def nearest(
         UserError: A group is unknown or holds no numbers, or the table lacks its columns.
 
     """
-    encoder, model = run.fitted, run.model
+    encoder = run.fitted
     given = given_groups(encoder, target, given)
     table = table_for(encoder, target, given, data)
     target_numbers = _numbers_of_group(encoder, target)
-    target_candidates = candidates(model, encoder, target)
+    errors, missing, empty = _nearest_errors(run, table, target, given, target_numbers, similarity, scores_in_memory)
+    column_errors = [float(error) for error in errors.mean(axis=0)] if len(errors) else [None] * errors.shape[1]
     columns = encoder.schema.groups[target].columns
-    total = len(target_numbers.of_candidates)
-    squared_errors = [np.zeros((0, target_numbers.of_candidates.shape[1]))]  # of each batch [rows, columns]
+    return {
+        "task": "nearest",
+        "target": target,
+        "given": list(given),
+        "similarity": similarity,
+        "n": len(errors),
+        "skipped_missing": missing,
+        "skipped_empty": empty,
+        "candidates": len(target_numbers.of_candidates),
+        "mse": column_errors[0] if len(column_errors) == 1 else dict(zip(columns, column_errors, strict=True)),
+    }
+
+
+class _NearestErrors(NamedTuple):
+    """How far the nearest values' numbers are from the rows' own, and how many rows were left out."""
+
+    squared: Array  # [rows, columns]
+    missing: int  # rows without a number of their own
+    empty: int  # rows with nothing to find it by
+
+
+def _nearest_errors(
+    run: TrainedRun,
+    table: Table,
+    target: str,
+    given: Sequence[str],
+    target_numbers: _Numbers,
+    similarity: VectorSimilarity,
+    scores_in_memory: int,
+) -> _NearestErrors:
+    encoder, model = run.fitted, run.model
+    target_candidates = candidates(model, encoder, target)
+    rows_per_block = max(scores_in_memory // max(len(target_numbers.of_candidates), 1), 1)
+    squared_errors = [np.zeros((0, target_numbers.of_candidates.shape[1]))]  # of each block [rows, columns]
     missing = empty = 0
     for entries in entry_batches(run, table, [*given, target]):
         true_numbers = target_numbers.of_entries(entries[target])  # [rows, columns]
@@ -156,22 +190,10 @@ def nearest(
         empty += int((present & ~findable).sum())
         rows = np.flatnonzero(present & findable)
         queries = extract(model, {name: entries[name] for name in given})
-        for block in blocks(len(rows), max(scores_in_memory // max(total, 1), 1)):
+        for block in blocks(len(rows), rows_per_block):
             best = similarities(queries.take(rows[block]), target_candidates, similarity).argmax(axis=1)
             squared_errors.append(np.square(target_numbers.of_candidates[best] - true_numbers[rows[block]]))
-    errors = np.concatenate(squared_errors)
-    column_errors = [float(error) for error in errors.mean(axis=0)] if len(errors) else [None] * errors.shape[1]
-    return {
-        "task": "nearest",
-        "target": target,
-        "given": list(given),
-        "similarity": similarity,
-        "n": len(errors),
-        "skipped_missing": missing,
-        "skipped_empty": empty,
-        "candidates": total,
-        "mse": column_errors[0] if len(column_errors) == 1 else dict(zip(columns, column_errors, strict=True)),
-    }
+    return _NearestErrors(np.concatenate(squared_errors), missing, empty)
 
 
 class _Numbers(NamedTuple):

@@ -112,10 +112,14 @@ def run_recipe(
         record_all(data_folder)
         publish_folder(data_folder, folder_place(refuse_links_inside(out, "data"), "data", force=True))
     print_lines(f"\n{printable(str(out))}: the run, with data/ and results.json, in {results['seconds']:.0f} s")
-    if steps.missed:
-        count = "one thing" if len(steps.missed) == 1 else f"{len(steps.missed)} things"
-        raise MissedError(f"{path}: {count} not as expected:", *steps.missed, results=results)
+    _raise_if_missed(path, steps.missed, results)
     return results
+
+
+def _raise_if_missed(path: str | Path, missed: Sequence[str], results: Results) -> None:
+    if missed:
+        count = "one thing" if len(missed) == 1 else f"{len(missed)} things"
+        raise MissedError(f"{path}: {count} not as expected:", *missed, results=results)
 
 
 def _checked_place(out: Path, sources: Mapping[str, str], *, resume: bool, force: bool) -> FolderPlace | None:
