@@ -402,7 +402,13 @@ def train(
     def write(folder: Path) -> None:
         source = schema.resolved() if isinstance(schema, Schema) else schema
         request = TrainingRequest(
-            read_schema(source, settings=settings), validation, resume, force, quiet, tuple(callbacks), memory
+            read_schema(source, settings=settings),
+            validation,
+            resume=resume,
+            force=force,
+            quiet=quiet,
+            callbacks=tuple(callbacks),
+            memory=memory,
         )
         train_into(folder, request, data)
 
@@ -466,9 +472,13 @@ def finetune(
 
     def write(folder: Path) -> None:
         check_memory(memory)
-        table, start = open_table(data), WarmStart(run, freeze)
+        table = open_table(data)
         schema = schema_of(run.schema, table, target, head=head, objective=objective, groups=groups, settings=settings)
-        train_into(folder, TrainingRequest(schema, validation, resume, force, quiet, (), memory, start), table)
+        start = WarmStart(run, freeze)
+        request = TrainingRequest(
+            schema, validation, resume=resume, force=force, quiet=quiet, memory=memory, start=start
+        )
+        train_into(folder, request, table)
 
     return _run_in(out, write)
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Array, Float32s
+from feat2vec.arrays import Float32s, Int8s, Int64s, Integers
 from feat2vec.errors import UnknownKeyError, UserError, suggest
 from feat2vec.space.key_names import Names, nearest
 from feat2vec.space.value_space import ValueSpace
@@ -27,7 +27,7 @@ class KeyedVectors:
 
     """
 
-    def __init__(self, name: str, owner: str, names: Names, counts: Array, levels: Array, space: ValueSpace) -> None:
+    def __init__(self, name: str, owner: str, names: Names, counts: Int64s, levels: Int8s, space: ValueSpace) -> None:
         self.name, self._owner = name, owner
         self._names, self._counts, self._levels, self._space = names, counts, levels, space
 
@@ -67,12 +67,12 @@ class KeyedVectors:
         return self._names.strings[: len(self)]
 
     @property
-    def counts(self) -> Array:
+    def counts(self) -> Int64s:
         """How often each key comes among the training rows."""
         return self._counts
 
     @property
-    def levels(self) -> Array:
+    def levels(self) -> Int8s:
         """The level of each key, from 1."""
         return self._levels
 
@@ -113,7 +113,7 @@ class KeyedVectors:
 
     def get_vecattr(self, key: object, attr: str) -> int:
         """A key's "count" among the training rows, or its "level"."""
-        attributes = {"count": self._counts, "level": self._levels}
+        attributes: dict[str, Integers] = {"count": self._counts, "level": self._levels}
         if attr not in list(attributes):  # a list, as what is given may have no hash
             raise UserError(f"a vector has a 'count' and a 'level'; received {attr!r}{suggest(attr, attributes)}")
         return int(attributes[attr][self.get_index(key)])

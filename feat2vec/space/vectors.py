@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from feat2vec.arrays import Array, Float32s
+from feat2vec.arrays import Float32s, Int8s, Int64s, Integers
 from feat2vec.errors import UserError, suggest
 from feat2vec.space.exact_index import Hits
 from feat2vec.space.geometry import Queries, blocks
@@ -67,8 +67,8 @@ class Vectors(KeyedVectors):
         name: str,
         owner: str,
         names: Names,
-        counts: Array,
-        levels: Array,
+        counts: Int64s,
+        levels: Int8s,
         space: ValueSpace,
         open_group: Callable[[str], Vectors],
     ) -> None:
@@ -179,7 +179,7 @@ class Vectors(KeyedVectors):
         counts = searched._counts
         return [Hit(searched.name, key, score, int(counts[i])) for key, (i, score) in zip(keys, kept, strict=True)]
 
-    def nearest(self, positions: Array, topn: int = 10, *, to: str | None = None) -> Hits:
+    def nearest(self, positions: Integers, topn: int = 10, *, to: str | None = None) -> Hits:
         """The positions in `to` of what is most similar, by cosine, to each of the keys at some positions.
 
         A single key gets what `search` finds. Many are multiplied together, and so summed in another order: candidates

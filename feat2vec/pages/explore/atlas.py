@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Array, Float32s, Int64s
+from feat2vec.arrays import Array, Float32s, Int8s, Int64s
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.pages.explore import colours
@@ -56,7 +56,7 @@ class Points:
     places: Int64s
     keys: list[str]
     counts: Int64s
-    levels: Int64s
+    levels: Int8s
     total: int
 
 
