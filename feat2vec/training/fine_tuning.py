@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from feat2vec.table.numbers import numbers_of
 from feat2vec.table.table import Table, stages
 from feat2vec.table.types import is_list, kind_of_type
 from feat2vec.training.fine_tuning_options import HEAD_TYPES, OBJECTIVE_TYPES, HeadType, ObjectiveType
+from feat2vec.writing.files import JsonObject
 
 # Labelled rows are few: small batches. The rate is the one that tools/bench_finetune.py chooses most often.
 TRAINING_DEFAULTS = {"epochs": 30, "batch_size": 64, "optimizer": {"type": "adam", "learning_rate": 0.01}}
@@ -53,7 +53,7 @@ def schema_of(
     _check_words(head, objective)
     _check_target(table, target)
     chosen_objective = objective or objective_of(table, target)
-    data: dict[str, Any] = parse_document(first.resolved()).data
+    data: JsonObject = parse_document(first.resolved()).data
     data["groups"] = _chosen_groups(first, target, groups)
     del data["noise"]
     if data["id"] == target or data["id"] not in table.columns:
@@ -113,7 +113,7 @@ def _chosen_groups(first: Schema, target: str, groups: Sequence[str] | None) -> 
         if name not in first.groups:
             hint = suggest(name, first.groups) or f"; the groups are {listed(first.groups)}"
             raise UserError(f"--groups: the run has no group {name!r}{hint}")
-    data: dict[str, Any] = parse_document(first.resolved()).data
+    data: JsonObject = parse_document(first.resolved()).data
     chosen = {}
     for name, group in first.groups.items():
         if name not in names or target in _columns(group):
