@@ -15,11 +15,12 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 Tensor: TypeAlias = Any  # TensorFlow ships no types
-Backward: TypeAlias = Callable[..., Any]  # the gradients of the results -> those of the arguments
+# the gradients of the results -> those of the arguments
+Backward: TypeAlias = Callable[..., Tensor | Sequence[Tensor | None]]
 NAME = "Feat2VecCustomGradient"  # of the registered gradient, and of the collection of closures
 
 
-def custom_gradient(function: Callable[..., tuple[Any, Backward]]) -> Callable[..., Any]:
+def custom_gradient(function: Callable[..., tuple[Tensor, Backward]]) -> Callable[..., Tensor]:
     """Return a function of tensors that has the gradient it defines itself, as `tf.custom_gradient` does.
 
     Args:
@@ -45,7 +46,7 @@ def custom_gradient(function: Callable[..., tuple[Any, Backward]]) -> Callable[.
     """
 
     @wraps(function)
-    def call(*args: Tensor) -> Any:
+    def call(*args: Tensor) -> Tensor:
         if tf.executing_eagerly():  # nothing is registered then
             return tf.custom_gradient(function)(*args)
         tensors = [tf.convert_to_tensor(arg) for arg in args]
@@ -63,7 +64,7 @@ def custom_gradient(function: Callable[..., tuple[Any, Backward]]) -> Callable[.
 
 
 @tf.RegisterGradient(NAME)  # type: ignore[untyped-decorator]
-def _gradient(node: Any, *upstream: Tensor) -> Sequence[Tensor | None]:
+def _gradient(node: tf.Operation | None, *upstream: Tensor) -> Sequence[Tensor | None]:
     """Gradients of the node's inputs, which are the results and then the arguments of a custom function."""
     if node is None:  # `tf.saved_model.save` traces it so; a saved function keeps the gradient of its operations
         return upstream

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from feat2vec.encode.workspace import MEMORY
+from feat2vec.arrays import Float32s
+from feat2vec.encode.workspace import MEMORY, check_memory
 from feat2vec.schema.options import Schema
 from feat2vec.training.memory_estimate import release_memory
 from feat2vec.training.run_folder import TrainedRun, read_facts
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from feat2vec.export.formats import FormatName
     from feat2vec.pages.explanation import Explanation
     from feat2vec.space.embed import Embedder
-    from feat2vec.space.geometry import Floats
     from feat2vec.space.predict import Predictor
     from feat2vec.space.vectors import Vectors
     from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
@@ -94,16 +94,16 @@ class Run(TrainedRun):
         level: int | None = None,
         *,
         by_group: Literal[False] = False,
-    ) -> Floats: ...
+    ) -> Float32s: ...
 
     @overload
     def embed(
         self, rows: object, groups: Sequence[str] | None = None, level: int | None = None, *, by_group: Literal[True]
-    ) -> dict[str, Floats]: ...
+    ) -> dict[str, Float32s]: ...
 
     def embed(
         self, rows: object, groups: Sequence[str] | None = None, level: int | None = None, *, by_group: bool = False
-    ) -> Floats | dict[str, Floats]:
+    ) -> Float32s | dict[str, Float32s]:
         """Vectors of any rows: for each row the sum of the vectors of its groups.
 
         Unseen values, missing groups and absent columns are fine; their vectors are zero or those of unseen values.
@@ -124,7 +124,7 @@ class Run(TrainedRun):
         ((60, 4), 0.0)
 
         """
-        vectors: Floats | dict[str, Floats] = self.embedder(groups, level).embed(rows, by_group=by_group)
+        vectors: Float32s | dict[str, Float32s] = self.embedder(groups, level).embed(rows, by_group=by_group)
         return vectors
 
     def embedder(self, groups: Sequence[str] | None = None, level: int | None = None) -> Embedder:
@@ -356,7 +356,7 @@ class Run(TrainedRun):
 
 
 def train(
-    schema: Schema | str | Path | Mapping[str, Any],
+    schema: Schema | str | Path | Mapping[str, object],
     data: object,
     out: str | Path | None = None,
     validation: object = None,
@@ -396,21 +396,21 @@ def train(
     (60, (60, 8))
 
     """
-    from feat2vec.training.train import train_into
+    from feat2vec.schema.reading import read_schema
+    from feat2vec.training.train import TrainingRequest, train_into
 
     def write(folder: Path) -> None:
-        train_into(
-            folder,
-            schema,
-            data,
+        source = schema.resolved() if isinstance(schema, Schema) else schema
+        request = TrainingRequest(
+            read_schema(source, settings=settings),
             validation,
-            settings=settings,
             resume=resume,
             force=force,
             quiet=quiet,
-            callbacks=callbacks,
+            callbacks=tuple(callbacks),
             memory=memory,
         )
+        train_into(folder, request, data)
 
     return _run_in(out, write)
 
@@ -465,25 +465,20 @@ def finetune(
     ('logistic', (60,))
 
     """
-    from feat2vec.training.fine_tuning import finetune_into
+    from feat2vec.table.table import open_table
+    from feat2vec.training.fine_tuning import schema_of
+    from feat2vec.training.train import TrainingRequest, train_into
+    from feat2vec.training.warm_start import WarmStart
 
     def write(folder: Path) -> None:
-        finetune_into(
-            folder,
-            run,
-            data,
-            target,
-            validation,
-            head=head,
-            freeze=freeze,
-            objective=objective,
-            groups=groups,
-            settings=settings,
-            resume=resume,
-            force=force,
-            quiet=quiet,
-            memory=memory,
+        check_memory(memory)
+        table = open_table(data)
+        schema = schema_of(run.schema, table, target, head=head, objective=objective, groups=groups, settings=settings)
+        start = WarmStart(run, freeze)
+        request = TrainingRequest(
+            schema, validation, resume=resume, force=force, quiet=quiet, memory=memory, start=start
         )
+        train_into(folder, request, table)
 
     return _run_in(out, write)
 

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from feat2vec.arrays import Float32s
 from feat2vec.errors import UserError
 from feat2vec.run import Run, load, train
+from feat2vec.schema.document import Document
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.table.propose import propose
@@ -69,9 +70,9 @@ class Feat2VecTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def __init__(
         self,
-        schema: Schema | str | Path | Mapping[str, Any] | None = None,
+        schema: Schema | str | Path | Mapping[str, object] | None = None,
         *,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
         dim: int | None = None,
         epochs: int | None = None,
         random_state: int | None = None,
@@ -173,7 +174,7 @@ class Feat2VecTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         )
 
     def _read_schema(self, table: Frame, *, is_array: bool) -> Schema:
-        source: Any = self.schema
+        source: Schema | str | Path | Document | Mapping[str, object] | None = self.schema
         if source is None:
             source = _schema_of_columns(table) if is_array else propose(table)
         elif isinstance(source, Schema):
@@ -208,9 +209,9 @@ def _table_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
-def _schema_of_columns(table: pd.DataFrame) -> Mapping[str, Any]:
+def _schema_of_columns(table: pd.DataFrame) -> Mapping[str, object]:
     """A group for each column of an array; a single one is there as numbers and as their bins."""
-    groups: dict[str, Any] = {
+    groups: dict[str, dict[str, object]] = {
         name: {"column": name, "extractor": "numeric" if pd.api.types.is_numeric_dtype(type_) else "lookup"}
         for name, type_ in table.dtypes.items()
     }

@@ -36,7 +36,7 @@ import feat2vec
 from feat2vec.run import Run, load, train
 from feat2vec.training.fine_tuning import schema_of
 from feat2vec.training.fine_tuning_options import HeadType
-from feat2vec.training.train import train_into
+from feat2vec.training.train import TrainingRequest, train_into
 from feat2vec.training.warm_start import WarmStart
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
@@ -68,7 +68,7 @@ def scratch(schema: Any, run: Run, rows: pa.Table, out: Path) -> Run:
     """The run's encoder, and vectors that are drawn anew."""
     drawn = feat2vec.Feat2Vec.from_encoder(replace(run.fitted, classes=None))
     anew = replace(run, in_training=drawn)
-    train_into(out, schema, rows, quiet=True, start=WarmStart(anew))
+    train_into(out, TrainingRequest(schema, quiet=True, start=WarmStart(anew)), rows)
     return load(out)
 
 

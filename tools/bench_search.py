@@ -21,9 +21,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from feat2vec.arrays import Float32s
 from feat2vec.space.exact_index import ExactIndex, Hits
 from feat2vec.space.faiss_index import FaissIndex, import_faiss
-from feat2vec.space.geometry import Floats
 
 CENTERS, SPREAD = 2_000, 0.7
 
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def bench_index(
-    flat: ExactIndex, queries: Floats, true: Hits, kind: Literal["hnsw", "ivf"], repeats: int
+    flat: ExactIndex, queries: Float32s, true: Hits, kind: Literal["hnsw", "ivf"], repeats: int
 ) -> dict[str, float | str]:
     """What an index costs and finds, its exact rival measured again at the same time."""
     with tempfile.TemporaryDirectory() as folder:
@@ -82,11 +82,11 @@ def bench_index(
     }  # fmt: skip
 
 
-def unit_vectors(count: int, dim: int) -> Floats:
+def unit_vectors(count: int, dim: int) -> Float32s:
     """Random vectors in clusters."""
     rng = np.random.default_rng(0)
     centers = rng.standard_normal((CENTERS, dim), np.float32)
-    vectors: Floats = centers[rng.integers(0, CENTERS, count)]
+    vectors: Float32s = centers[rng.integers(0, CENTERS, count)]
     vectors += np.float32(SPREAD) * rng.standard_normal((count, dim), np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors

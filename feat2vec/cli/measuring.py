@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from feat2vec.cli.console import group_names, json_row, say, say_text
 from feat2vec.cli.process import import_tensorflow
 from feat2vec.errors import UserError, listed
+from feat2vec.evaluation.task_names import TASK_NAMES, TaskName
+from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
+
+if TYPE_CHECKING:
+    from feat2vec.pages.explanation import Explanation
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--data", required=True, help="Rows that training has not seen.")
-@click.option(
-    "--task", type=click.Choice(["rank", "nearest", "predict", "pairs"]), required=True, help="What to measure."
-)
+@click.option("--task", type=click.Choice(TASK_NAMES), required=True, help="What to measure.")
 @click.option("--target", help="rank, nearest: the group to find; pairs: the group of the keys.")
 @click.option("--given", help="rank, nearest: the groups to find it by, with commas between them; default: all others.")
-@click.option("--similarity", type=click.Choice(["cosine", "dot"]), help="rank, nearest, pairs: default cosine.")
+@click.option("--similarity", type=click.Choice(VECTOR_SIMILARITIES), help="rank, nearest, pairs: default cosine.")
 @click.option("--level", type=int, help="predict: the submodel of a level, in a model with ranks; default: the whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
     run: Path,
     data: str,
-    task: Literal["rank", "nearest", "predict", "pairs"],
+    task: TaskName,
     target: str | None,
     given: str | None,
-    similarity: Literal["cosine", "dot"] | None,
+    similarity: VectorSimilarity | None,
     level: int | None,
     as_json: bool,
 ) -> None:
@@ -102,22 +105,12 @@ def explain(
     feat2vec explain runs/films --data films.parquet --index 17 --to-index 42 --json
     feat2vec explain runs/films --row '{"title": "The Gleaners and I"}' --to '{"title": "Faces Places"}'
     """
-    from feat2vec.writing import file_place, write_text
-
-    if (row is None) == (data is None):
-        raise UserError("explain: give the row by --row, or by --data and --index")
-    if (data is None) != (index is None):
-        raise UserError("--index: says which row of --data; give both or neither")
-    if to_index is not None and (data is None or to is not None):
-        raise UserError("--to-index: is a row of --data; give --data, and no --to")
-    if plot is not None and plot.suffix not in (".svg", ".html"):
-        raise UserError(f"--plot: writes .svg or .html; received {plot}")
+    _check_rows_to_explain(row, data, index, to, to_index)
     if plot is not None:
-        file_place(plot, force=True)
+        _check_plot(plot)
     row_values = None if row is None else json_row("--row", row)
     other_row = None if to is None else json_row("--to", to)
     import_tensorflow()
-    from feat2vec.pages.charts import alone
     from feat2vec.run import load
 
     explanation = load(run).explain(
@@ -129,12 +122,39 @@ def explain(
         level=level,
     )
     if plot is not None:
-        text = alone(explanation.svg()) if plot.suffix == ".svg" else explanation.page()
-        write_text(plot, text, force=True)
+        _write_plot(plot, explanation)
     if as_json:
         say(json.dumps(explanation.facts()))
     else:
         say_text(explanation.text())
+
+
+def _check_rows_to_explain(
+    row: str | None, data: str | None, index: int | None, to: str | None, to_index: int | None
+) -> None:
+    """Raise unless exactly one row is given, and at most one to compare it with."""
+    if (row is None) == (data is None):
+        raise UserError("explain: give the row by --row, or by --data and --index")
+    if (data is None) != (index is None):
+        raise UserError("--index: says which row of --data; give both or neither")
+    if to_index is not None and (data is None or to is not None):
+        raise UserError("--to-index: is a row of --data; give --data, and no --to")
+
+
+def _check_plot(plot: Path) -> None:
+    from feat2vec.writing import file_place
+
+    if plot.suffix not in (".svg", ".html"):
+        raise UserError(f"--plot: writes .svg or .html; received {plot}")
+    file_place(plot, force=True)
+
+
+def _write_plot(plot: Path, explanation: Explanation) -> None:
+    from feat2vec.pages.charts import alone
+    from feat2vec.writing import write_text
+
+    text = alone(explanation.svg()) if plot.suffix == ".svg" else explanation.page()
+    write_text(plot, text, force=True)
 
 
 @click.command()

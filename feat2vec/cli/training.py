@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import click
 
@@ -15,7 +15,11 @@ from feat2vec.cli.process import import_tensorflow
 from feat2vec.training.fine_tuning_options import HEAD_TYPES, OBJECTIVE_TYPES, HeadType, ObjectiveType
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from feat2vec.run import Run
+
+Command = TypeVar("Command", bound=Callable[..., None])
 
 
 @contextmanager
@@ -38,26 +42,50 @@ def say_trained(run: Run, out: Path, quiet: bool) -> None:
         say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, loss {metrics['loss']:.4f}")
 
 
+class TrainingOptions(TypedDict):
+    """The options that `train` and `finetune` share, `--out` apart, as `feat2vec.train` and `finetune` take them."""
+
+    settings: tuple[str, ...]
+    resume: bool
+    force: bool
+    quiet: bool
+    memory: str
+
+
+def training_options(run: str, schema: str) -> Callable[[Command], Command]:
+    """A decorator that adds `--out` and the `TrainingOptions` to a command; `run` and `schema` stand in its help."""
+    options = (
+        click.option(
+            "--out", required=True, type=click.Path(path_type=Path), help=f"{run.capitalize()}: a folder that is made."
+        ),
+        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=f"Replace any key of {schema}."),
+        click.option("--resume", is_flag=True, help="Go on with a run that was interrupted."),
+        click.option("--force", is_flag=True, help=f"Replace {run} if it is there."),
+        click.option("--quiet", is_flag=True, help="Print nothing."),
+        click.option(
+            "--memory", default="1GB", show_default=True, help="What encoding may hold before it spills to disk."
+        ),
+    )
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 @click.command()
 @click.argument("schema")
 @click.option("--data", required=True, help="The rows to learn from.")
 @click.option("--validation", help="Rows to hold out: a loss each epoch, early stopping, the best weights kept.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The run: a folder that is made.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace any key of the schema.")
-@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
-@click.option("--force", is_flag=True, help="Replace the run if it is there.")
-@click.option("--quiet", is_flag=True, help="Print nothing.")
-@click.option("--memory", default="1GB", show_default=True, help="What encoding may hold before it spills to disk.")
+@training_options(run="the run", schema="the schema")
 def train(
     schema: str,
     data: str,
     validation: str | None,
     out: Path,
-    settings: tuple[str, ...],
-    resume: bool,
-    force: bool,
-    quiet: bool,
-    memory: str,
+    **options: Unpack[TrainingOptions],
 ) -> None:
     """Learn a schema's vectors from a table and write them as a run.
 
@@ -69,10 +97,8 @@ def train(
     from feat2vec.run import train
 
     with interruptible_training(out):
-        run = train(
-            schema, data, out, validation, settings=settings, resume=resume, force=force, quiet=quiet, memory=memory
-        )
-    say_trained(run, out, quiet)
+        run = train(schema, data, out, validation, **options)
+    say_trained(run, out, options["quiet"])
 
 
 @click.command()
@@ -88,12 +114,7 @@ def train(
     help="Default: logistic for 0 and 1 or booleans, softmax for text, regression for numbers.",
 )
 @click.option("--groups", help="Predict from these groups alone, with commas between them; default: all.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The new run: a folder that is made.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace any key of the new schema.")
-@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
-@click.option("--force", is_flag=True, help="Replace the new run if it is there.")
-@click.option("--quiet", is_flag=True, help="Print nothing.")
-@click.option("--memory", default="1GB", show_default=True, help="What encoding may hold before it spills to disk.")
+@training_options(run="the new run", schema="the new schema")
 def finetune(
     run: Path,
     data: str,
@@ -104,11 +125,7 @@ def finetune(
     objective: ObjectiveType | None,
     groups: str | None,
     out: Path,
-    settings: tuple[str, ...],
-    resume: bool,
-    force: bool,
-    quiet: bool,
-    memory: str,
+    **options: Unpack[TrainingOptions],
 ) -> None:
     """Learn to predict a column from a run's vectors, and write a run for `predict` and `evaluate --task predict`.
 
@@ -136,13 +153,9 @@ def finetune(
             freeze=freeze,
             objective=objective,
             groups=group_names(groups),
-            settings=settings,
-            resume=resume,
-            force=force,
-            quiet=quiet,
-            memory=memory,
+            **options,
         )
-    say_trained(tuned, out, quiet)
+    say_trained(tuned, out, options["quiet"])
 
 
 @click.command()

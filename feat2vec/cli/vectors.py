@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
 
 import click
 
@@ -12,6 +11,7 @@ from feat2vec.cli.console import group_names, name_on_a_line, say
 from feat2vec.cli.process import import_tensorflow
 from feat2vec.errors import UserError, listed
 from feat2vec.export.formats import FORMATS, FormatName
+from feat2vec.space.search_options import INDEX_KINDS, SIMILARITIES, IndexKind, Similarity
 
 
 @click.command()
@@ -78,7 +78,7 @@ def embed(run: Path, data: str, out: Path, groups: str | None, level: int | None
 @click.option("-n", "count", type=click.IntRange(min=1), default=10, show_default=True, help="How many to print.")
 @click.option(
     "--similarity",
-    type=click.Choice(["cosine", "dot", "score"]),
+    type=click.Choice(SIMILARITIES),
     default="cosine",
     show_default=True,
     help="score is the model's own, biases included.",
@@ -86,7 +86,7 @@ def embed(run: Path, data: str, out: Path, groups: str | None, level: int | None
 @click.option("--level", type=int, help="In a model with ranks, compare the values that reach this level, there.")
 @click.option(
     "--index",
-    type=click.Choice(["exact", "hnsw", "ivf"]),
+    type=click.Choice(INDEX_KINDS),
     default="exact",
     show_default=True,
     help="Search by an index, which is made once and kept in the run (10,000 values or more, of one level).",
@@ -99,9 +99,9 @@ def similar(
     value: str,
     to: str | None,
     count: int,
-    similarity: Literal["cosine", "dot", "score"],
+    similarity: Similarity,
     level: int | None,
-    index: Literal["exact", "hnsw", "ivf"],
+    index: IndexKind,
     data: str | None,
     as_json: bool,
 ) -> None:

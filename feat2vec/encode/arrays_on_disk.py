@@ -6,18 +6,18 @@ import hashlib
 import mmap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from feat2vec.arrays import Array
+
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-
-Array = npt.NDArray[Any]  # an array whose type depends on the group: ids are int32, numbers float32
 
 ROWS_PER_PIECE = 1 << 20  # rows of an array on disk that are read or written at once
 ROWS_PER_BLOCK = 1 << 17  # rows of ids that are worked on at once, few enough to stay in the processor's cache
@@ -116,7 +116,7 @@ def open_array(path: Path, largest_read: int = NPY_HEADER_BYTES) -> Array:
 
 def release_pages(array: Array) -> None:
     """Let the pages of a memory-mapped array that were read leave memory; other arrays are left as they are."""
-    base: Any = array
+    base: object = array
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap) and base._mmap is not None:  # type: ignore[attr-defined]
             base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import Array, file_name, open_array, read_parquet, write_parquet
+from feat2vec.arrays import Array
+from feat2vec.encode.arrays_on_disk import file_name, open_array, read_parquet, write_parquet
 from feat2vec.encode.codecs import Codec, Tally, check_entries, codec_from_facts
 from feat2vec.encode.value_tables import Values, open_values, read_values, write_values
 from feat2vec.encode.vocabulary import Vocabulary, read_vocabulary
@@ -22,7 +23,7 @@ from feat2vec.schema.reading import schema_of
 from feat2vec.schema.yaml_text import read_text
 from feat2vec.terminal import printable
 from feat2vec.writing import discard_temporary
-from feat2vec.writing.files import read_json
+from feat2vec.writing.files import JsonObject, read_json
 
 if TYPE_CHECKING:
     from feat2vec.encode.encoder import Encoder
@@ -95,7 +96,7 @@ def _read_parts(folder: Path) -> EncoderParts:
     return EncoderParts(schema, codecs, values, classes)
 
 
-def _read_codec(folder: Path, name: str, group: Group, facts: Mapping[str, object]) -> Codec:
+def _read_codec(folder: Path, name: str, group: Group, facts: JsonObject) -> Codec:
     keys = None
     if group.extractor.encoding in ("items", "tokens"):
         keys = read_vocabulary(folder / "vocabulary" / f"{file_name(name)}.parquet")

@@ -20,8 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from feat2vec.arrays import Ints
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Ints
 from feat2vec.encode.codecs import Codec, CodecFit, Entries, Tally, codec_fit
 from feat2vec.encode.columns import check_columns, columns_of, present_groups
 from feat2vec.encode.encoded_rows import Encoded, EncoderParts, open_encoded, read_encoder, write_encoder
@@ -236,7 +235,7 @@ class Encoder:
 
 
 def fit(
-    schema: Schema | str | Path | Mapping[str, Any],
+    schema: Schema | str | Path | Mapping[str, object],
     source: object,
     out: str | Path | None = None,
     memory: str = MEMORY,

@@ -5,15 +5,11 @@ A text is its tokens, a number the roundest one that encodes to the same entry, 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.arrays import Floats
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Floats, Int64s, Integers
 from feat2vec.encode.codecs import Codec, ItemsCodec, NumbersCodec
 from feat2vec.encode.codecs.numbers import ColumnScale
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
@@ -27,7 +23,7 @@ PARTS_OF_A_DAY = (1, 24, 1440, 86_400)  # to which dates are rounded: days, hour
 MOST_DIGITS = 17  # of a float64
 
 
-def spell(codec: Codec, group: Group, entries: Array, value_ids: npt.NDArray[Any]) -> pa.StringArray:
+def spell(codec: Codec, group: Group, entries: Array, value_ids: Integers) -> pa.StringArray:
     """Each entry's text; `value_ids` are those of the entries, which tell long vectors apart."""
     if isinstance(codec, ItemsCodec):
         return _spell_items(codec, entries, " " if isinstance(group.extractor, TokensSpec) else ", ")
@@ -36,7 +32,7 @@ def spell(codec: Codec, group: Group, entries: Array, value_ids: npt.NDArray[Any
     return _spell_vectors(entries, value_ids)
 
 
-def occurrences_before(words: pa.StringArray) -> npt.NDArray[np.int64]:
+def occurrences_before(words: pa.StringArray) -> Int64s:
     """How many of the words before a word are the same, for each word.
 
     >>> occurrences_before(pa.array(["a", "b", "a", "a"])).tolist()
@@ -126,7 +122,7 @@ def _spell_dates(days: Floats) -> pa.StringArray:
     return pc.replace_substring_regex(whole_seconds, r" 00:00:00$", "")
 
 
-def _spell_vectors(entries: Array, value_ids: npt.NDArray[Any]) -> pa.StringArray:
+def _spell_vectors(entries: Array, value_ids: Integers) -> pa.StringArray:
     """The first numbers of each vector, and its value's number."""
     columns = entries[:, :SHOWN_NUMBERS].T
     numbers = [spell_floats(pa.array(np.round(column.astype(np.float64), 4))) for column in columns]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from feat2vec.arrays import Ints
-from feat2vec.encode.arrays_on_disk import Array, ArrayFile
+from feat2vec.arrays import Array, Bools, Float32s, Ints
+from feat2vec.encode.arrays_on_disk import ArrayFile
+from feat2vec.encode.class_weights import named_class_weights
 from feat2vec.encode.vocabulary import FIRST, Vocabulary, VocabularyFit
 from feat2vec.encode.workspace import Workspace
 from feat2vec.errors import UserError
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 LEAST_WEIGHT, LARGEST_WEIGHT = 1e-30, 1e30  # of a row: a mean of losses of 32 bits holds neither less nor more
-
-Floats32 = npt.NDArray[np.float32]
 
 
 class TargetFiles:
@@ -118,7 +116,8 @@ class TargetFiles:
             column = f"column {self.schema.weight!r}, which objective.weight names"
             remedy = "give rows with weights above 0"
             raise UserError(f"{self.table.name}: {column}, is 0 in every row, or nearly; {remedy}")
-        class_weights, targets = self._class_weights(), self.files.get("target")
+        class_weights = named_class_weights(self.schema.objective, self.classes)
+        targets = self.files.get("target")
         if class_weights is None or targets is None or not targets.rows:
             return
         row_weights = itertools.repeat(np.ones(1, np.float32)) if weights is None else weights.pieces()
@@ -130,14 +129,6 @@ class TargetFiles:
             f"{self.table.name}: objective.class_weights gives every row the weight 0; "
             f"raise that of a class which column {self.schema.target!r} has"
         )
-
-    def _class_weights(self) -> Floats32 | None:
-        """The weight of the rows of each class by the schema, [classes]; None where it names no numbers."""
-        weight_of_class = self.schema.objective.class_weighting
-        if not isinstance(weight_of_class, Mapping):
-            return None
-        names = ["0", "1"] if self.classes is None else self.classes.keys.to_pylist()
-        return np.array([weight_of_class.get(name, 1.0) for name in names], np.float32)
 
 
 def target_of(schema: Schema, stage: Stage, classes: Vocabulary | None = None) -> Array:
@@ -154,15 +145,13 @@ def target_of(schema: Schema, stage: Stage, classes: Vocabulary | None = None) -
     return _checked_numbers(stage, column, schema.objective.is_valid_target, schema.objective.valid_targets)
 
 
-def _weights(stage: Stage, column: str) -> Floats32:
+def _weights(stage: Stage, column: str) -> Float32s:
     return _checked_numbers(
         stage, column, lambda numbers: (numbers >= 0) & (numbers <= LARGEST_WEIGHT), "from 0 to 1e30"
     )
 
 
-def _checked_numbers(
-    stage: Stage, column: str, is_valid: Callable[[Floats32], npt.NDArray[np.bool_]], expected: str
-) -> Floats32:
+def _checked_numbers(stage: Stage, column: str, is_valid: Callable[[Float32s], Bools], expected: str) -> Float32s:
     """A column's numbers, all of them finite and valid."""
     with np.errstate(over="ignore"):
         numbers = numbers_of(stage, column)[0].astype(np.float32)

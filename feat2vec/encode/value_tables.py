@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from feat2vec.arrays import Ints
+from feat2vec.arrays import Array, Bools, Ints
 from feat2vec.encode.arrays_on_disk import (
     ROWS_PER_PIECE,
-    Array,
     ArrayFile,
     SpilledArray,
     file_name,
@@ -169,9 +168,9 @@ def number_entries(
     numbering.finish()
 
 
-def _columns_differ(words: Words, other_words: Words) -> npt.NDArray[np.bool_]:
+def _columns_differ(words: Words, other_words: Words) -> Bools:
     """Which columns of two arrays [words, rows] differ: [rows]."""
-    differ: npt.NDArray[np.bool_] = np.logical_or.reduce([a != b for a, b in zip(words, other_words, strict=True)])
+    differ: Bools = np.logical_or.reduce([a != b for a, b in zip(words, other_words, strict=True)])
     return differ
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.arrays import Ints
+from feat2vec.arrays import Int64s, Ints
 from feat2vec.encode.arrays_on_disk import read_parquet
 from feat2vec.schema.levels import Levels
 from feat2vec.table.numbers import concat
@@ -25,7 +25,7 @@ FEW_KEYS = 16  # keys are few if the vocabulary has more than this many times as
 SCANS_BEFORE_INDEX = 10  # searches for a few keys before an index of the vocabulary is worth its memory
 COLUMNS = pa.schema({"key": pa.string(), "id": pa.int32(), "count": pa.int64(), "level": pa.int8()})
 
-Counts = npt.NDArray[np.int64]
+Counts = Int64s
 
 
 class Vocabulary:

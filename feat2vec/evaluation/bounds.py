@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.arrays import Float32s, Floats
+from feat2vec.arrays import Float32s, Floats, Integers
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.model.keras_model import Feat2Vec
@@ -240,7 +240,7 @@ def class_bounds(
     return bounds
 
 
-def labelled_vectors(model: Feat2Vec, encoder: Encoder, data: object, label: str) -> tuple[Float32s, Any, int]:
+def labelled_vectors(model: Feat2Vec, encoder: Encoder, data: object, label: str) -> tuple[Float32s, Integers, int]:
     """The vectors of the rows that have a label, from the groups that do not hold it.
 
     Args:
@@ -271,7 +271,7 @@ def labelled_vectors(model: Feat2Vec, encoder: Encoder, data: object, label: str
     if not groups:
         raise UserError(f"--label: every group holds {label!r} itself; name another column")
     vector_parts: list[Float32s] = []
-    label_chunks: list[Any] = []
+    label_chunks: list[pa.StringArray] = []
     for part in Embedder(encoder, model, groups).batches(table, [label]):
         vector_parts.append(part.row_vectors)
         label_column = part.stage.column(label).slice(part.rows.start, len(part.row_vectors)).cast(pa.string())

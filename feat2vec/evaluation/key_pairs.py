@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -10,15 +11,26 @@ import pyarrow as pa
 from feat2vec.errors import UserError
 from feat2vec.evaluation.metrics import spearman
 from feat2vec.schema.extractor_options import Lookup
-from feat2vec.space.geometry import VectorSimilarity
 from feat2vec.space.run_vectors import vectors_of_group
+from feat2vec.space.search_options import VectorSimilarity
 from feat2vec.table.keys import items_of
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.table import Stage, open_table, stages
 from feat2vec.training.run_folder import TrainedRun
+from feat2vec.writing.files import JsonObject
 
 
-def pairs(run: TrainedRun, data: object, target: str, similarity: VectorSimilarity = "cosine") -> dict[str, Any]:
+class KeyedSimilarities(Protocol):
+    """Vectors by key, such as `Vectors` or gensim's KeyedVectors."""
+
+    def __contains__(self, key: object, /) -> bool: ...
+
+    @property
+    def similarity(self) -> Callable[..., float]:
+        """The similarity of two keys."""
+
+
+def pairs(run: TrainedRun, data: object, target: str, similarity: VectorSimilarity = "cosine") -> JsonObject:
     """Spearman's rank correlation of the similarities of keys with what people say of them.
 
     A key that is not there as it is written is looked up in lower case; pairs with one that training has not seen are
@@ -41,7 +53,7 @@ def pairs(run: TrainedRun, data: object, target: str, similarity: VectorSimilari
     return {"task": "pairs", "target": target, "similarity": similarity, **facts}
 
 
-def pair_similarities(data: object, vectors: Any, similarity: VectorSimilarity = "cosine") -> dict[str, Any]:
+def pair_similarities(data: object, vectors: KeyedSimilarities, similarity: VectorSimilarity = "cosine") -> JsonObject:
     """What `pairs` says of any vectors by key, feat2vec's or gensim's."""
     table = open_table(data)
     columns = list(table.columns)[:3]
@@ -75,7 +87,7 @@ def _keys(stage: Stage, column: str) -> list[str | None]:
     return [next(keys) if length else None for length in items.lengths]
 
 
-def _known_key(vectors: Any, key: str | None) -> str | None:
+def _known_key(vectors: KeyedSimilarities, key: str | None) -> str | None:
     """The key as the group spells it, None if it has none."""
     if key is None or key in vectors:
         return key

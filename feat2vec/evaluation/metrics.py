@@ -8,22 +8,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feat2vec.arrays import Array, Floats, Integers
 from feat2vec.schema.objectives.formulas import softmax
-from feat2vec.space.geometry import Candidates, Queries, VectorSimilarity, blocks, similarities
+from feat2vec.space.geometry import Candidates, Queries, blocks, similarities
+from feat2vec.space.search_options import VectorSimilarity
 
 Scores = npt.NDArray[np.floating[Any]]
-Ints = npt.NDArray[np.signedinteger[Any]]
-ScoresOfRows = Callable[[Ints], Scores]  # the numbers of rows [rows] -> their scores [rows, candidates]
+ScoresOfRows = Callable[[Integers], Scores]  # the numbers of rows [rows] -> their scores [rows, candidates]
 
 SCORES_IN_MEMORY = 1 << 23  # scores that are computed at a time
 
 
 def rank_queries(
-    queries: Queries, candidates: Candidates, query_rows: Ints, true_candidates: Ints, similarity: VectorSimilarity
-) -> npt.NDArray[np.float64]:
+    queries: Queries,
+    candidates: Candidates,
+    query_rows: Integers,
+    true_candidates: Integers,
+    similarity: VectorSimilarity,
+) -> Floats:
     """`rank_scores` by the similarities of rows' vectors with candidates."""
 
-    def scores_of(rows: Ints) -> Scores:
+    def scores_of(rows: Integers) -> Scores:
         return similarities(queries.take(rows), candidates, similarity)
 
     return rank_scores(scores_of, candidates.sizes()[0], query_rows, true_candidates)
@@ -32,10 +37,10 @@ def rank_queries(
 def rank_scores(
     scores_of: ScoresOfRows,
     total: int,
-    query_rows: Ints,
-    true_candidates: Ints,
+    query_rows: Integers,
+    true_candidates: Integers,
     scores_in_memory: int = SCORES_IN_MEMORY,
-) -> npt.NDArray[np.float64]:
+) -> Floats:
     """The rank of each query: how many candidates score strictly higher than the true one, plus half of the ties.
 
     A query is a row and one of its true candidates. The row's other true candidates are left out of its ranking: they
@@ -72,15 +77,12 @@ def rank_scores(
     return ranks
 
 
-def _pairs_of_one_row(first: Ints, end: Ints) -> tuple[Ints, Ints]:
+def _pairs_of_one_row(first: Integers, end: Integers) -> tuple[Integers, Integers]:
     """All pairs of a query and a query of the same row, given where each query's row begins and ends [queries]."""
     lengths = end - first
     query_index = np.repeat(np.arange(len(lengths)), lengths)
     pairs_before = np.repeat(np.cumsum(lengths) - lengths, lengths)
     return query_index, np.repeat(first, lengths) + np.arange(len(query_index)) - pairs_before
-
-
-Floats = npt.NDArray[np.float64]
 
 
 def summary_of_ranks(ranks: Floats, total: int) -> dict[str, float | None]:
@@ -96,14 +98,14 @@ def summary_of_ranks(ranks: Floats, total: int) -> dict[str, float | None]:
     }
 
 
-def log_loss(scores: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float | None:
+def log_loss(scores: Array, targets: Array) -> float | None:
     """The mean of log(1 + exp(-s)) for a 1 and log(1 + exp(s)) for a 0; `class_log_loss` of scores [rows, classes]."""
     if scores.ndim == 2:
         return class_log_loss(scores, targets)
     return float(np.logaddexp(0, np.where(targets > 0, -scores, scores)).mean())
 
 
-def auc(scores: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float | None:
+def auc(scores: Array, targets: Array) -> float | None:
     """The share of pairs of a 1 and a 0 in which the 1 scores higher, ties counting half; None without a pair."""
     ones = targets > 0
     pairs = int(ones.sum()) * int((~ones).sum())
@@ -114,7 +116,7 @@ def auc(scores: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float | None:
     return float(above / pairs)
 
 
-def class_log_loss(scores: npt.NDArray[Any], classes: npt.NDArray[Any]) -> float | None:
+def class_log_loss(scores: Array, classes: Array) -> float | None:
     """The mean of -log softmax(s)[class], for scores [rows, classes]; None without rows."""
     if not len(classes):
         return None
@@ -122,23 +124,23 @@ def class_log_loss(scores: npt.NDArray[Any], classes: npt.NDArray[Any]) -> float
     return float(-log_probabilities.mean())
 
 
-def accuracy(scores: npt.NDArray[Any], classes: npt.NDArray[Any]) -> float | None:
+def accuracy(scores: Array, classes: Array) -> float | None:
     """The share of rows whose class has the highest score, for scores [rows, classes]; None without rows."""
     return float((scores.argmax(axis=1) == classes).mean()) if len(classes) else None
 
 
-def rmse(scores: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float:
+def rmse(scores: Array, targets: Array) -> float:
     """The root of the mean of the squared errors."""
     return float(np.sqrt(np.square(scores - targets).mean()))
 
 
-def mae(scores: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float:
+def mae(scores: Array, targets: Array) -> float:
     """The mean of the absolute errors."""
     return float(np.abs(scores - targets).mean())
 
 
 # Of scores and targets, by the names in an objective's `metrics`.
-PREDICTION_METRICS: Mapping[str, Callable[[npt.NDArray[Any], npt.NDArray[Any]], float | None]] = {
+PREDICTION_METRICS: Mapping[str, Callable[[Array, Array], float | None]] = {
     "log_loss": log_loss,
     "auc": auc,
     "rmse": rmse,
@@ -147,14 +149,14 @@ PREDICTION_METRICS: Mapping[str, Callable[[npt.NDArray[Any], npt.NDArray[Any]], 
 }
 
 
-def spearman(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float | None:
+def spearman(first: Array, second: Array) -> float | None:
     """Spearman's rank correlation, ties having their middle rank; None where either array is constant."""
     if len(np.unique(first)) < 2 or len(np.unique(second)) < 2:
         return None
     return float(np.corrcoef(middle_ranks(first), middle_ranks(second))[0, 1])
 
 
-def middle_ranks(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def middle_ranks(values: Array) -> Floats:
     """Ranks from 1; equal values have the middle of their ranks."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[place]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from feat2vec.errors import suggest
 from feat2vec.evaluation.metrics import PREDICTION_METRICS
+from feat2vec.evaluation.task_names import TaskName
 from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import Count, Many, Text
 from feat2vec.schema.validation import Problem, Spec
+from feat2vec.space.search_options import VectorSimilarity
 
-METRICS: Mapping[str, tuple[str, ...]] = {
+METRICS: Mapping[TaskName, tuple[str, ...]] = {
     "rank": ("mpr", "mrr", "top1", "recall_at_10", "median_rank"),
     "nearest": ("mse",),
     "predict": tuple(PREDICTION_METRICS),
@@ -25,10 +27,10 @@ LOWER = ("mpr", "median_rank", "mse", "log_loss", "rmse", "mae")  # metrics of w
 class Measurement(Spec):
     """A task of `feat2vec evaluate`, with its options."""
 
-    task: Literal["rank", "nearest", "predict", "pairs"]
+    task: TaskName
     target: Text | None = None
     given: Annotated[tuple[Text, ...], Many, Field(min_length=1)] | None = None
-    similarity: Literal["cosine", "dot"] | None = None
+    similarity: VectorSimilarity | None = None
     level: Count | None = None
 
 
@@ -46,7 +48,7 @@ def measurement_conflicts(path: KeyPath, measurement: Measurement) -> Iterator[P
         yield (*path, "level"), "is for the task predict; remove it"
 
 
-def no_metric(metric: str, task: str) -> str | None:
+def no_metric(metric: str, task: TaskName) -> str | None:
     """What is wrong with a metric's name."""
     if metric in METRICS[task]:
         return None

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.encode.targets import target_of
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.metrics import PREDICTION_METRICS
 from feat2vec.space.predict import Predictor
 from feat2vec.table.table import open_table
 from feat2vec.training.run_folder import TrainedRun
+from feat2vec.writing.files import JsonObject
 
 
-def predict(run: TrainedRun, data: object, level: int | None = None) -> dict[str, Any]:
+def predict(run: TrainedRun, data: object, level: int | None = None) -> JsonObject:
     """How far the predictions for rows are from their target.
 
     The metrics are the objective's. Logistic: log loss and AUC. Regression: RMSE and MAE, for glove of log N. Softmax:
@@ -47,7 +46,7 @@ def predict(run: TrainedRun, data: object, level: int | None = None) -> dict[str
         if part.rows.start == 0:  # a stage begins
             target_parts.append(target_of(schema, part.stage, run.fitted.classes))
     scores, targets = np.concatenate(score_parts).astype(np.float64), np.concatenate(target_parts)
-    facts: dict[str, Any] = {"task": "predict", "n": len(targets)}
+    facts: JsonObject = {"task": "predict", "n": len(targets)}
     if schema.objective.has_classes:
         seen = targets >= 0  # -1 is a class that training has not seen
         scores, targets = scores[seen], targets[seen]

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Bools, Integers
 from feat2vec.encode.codecs import Entries, ItemsCodec, parse_items
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
 from feat2vec.errors import UserError, listed, suggest
-from feat2vec.evaluation.metrics import Ints
 from feat2vec.space.geometry import blocks, dense, is_keyed, known
 from feat2vec.table.keys import UNLIMITED
 from feat2vec.table.table import Stage, Table, open_table
@@ -34,8 +32,8 @@ class RowQueries(NamedTuple):
     """
 
     entries: Mapping[str, Array]
-    rows: Ints
-    true_candidates: Ints
+    rows: Integers
+    true_candidates: Integers
     unseen: int
 
 
@@ -74,9 +72,9 @@ def table_for(encoder: Encoder, target: str, given: Sequence[str], data: object)
     return table
 
 
-def rows_with_known(encoder: Encoder, entries: Mapping[str, Array], given: Sequence[str]) -> npt.NDArray[np.bool_]:
+def rows_with_known(encoder: Encoder, entries: Mapping[str, Array], given: Sequence[str]) -> Bools:
     """Which rows [rows] hold something that training has seen, in one of the given groups."""
-    has_known: npt.NDArray[np.bool_] = np.logical_or.reduce([known(encoder, name, entries[name]) for name in given])
+    has_known: Bools = np.logical_or.reduce([known(encoder, name, entries[name]) for name in given])
     return has_known
 
 
@@ -108,7 +106,9 @@ def query_batches(
             unseen = 0  # the first block has told it
 
 
-def _true_candidates(run: TrainedRun, target: str, stage: Stage, target_entries: Entries) -> tuple[Ints, Ints, int]:
+def _true_candidates(
+    run: TrainedRun, target: str, stage: Stage, target_entries: Entries
+) -> tuple[Integers, Integers, int]:
     """(Row and candidate of each query, how many true values training has not seen)."""
     codec = run.fitted.codecs[target]
     if isinstance(codec, ItemsCodec) and is_keyed(run.model_for_rows([target]), target):
@@ -116,7 +116,7 @@ def _true_candidates(run: TrainedRun, target: str, stage: Stage, target_entries:
     return _true_entries(run.fitted, target, target_entries)
 
 
-def _true_keys(encoder: Encoder, target: str, codec: ItemsCodec, stage: Stage) -> tuple[Ints, Ints, int]:
+def _true_keys(encoder: Encoder, target: str, codec: ItemsCodec, stage: Stage) -> tuple[Integers, Integers, int]:
     """True candidates of a group whose candidates are keys.
 
     A key that a row holds twice is one query. True keys of a bag are all that a row holds: `max_items` bounds only what
@@ -131,7 +131,7 @@ def _true_keys(encoder: Encoder, target: str, codec: ItemsCodec, stage: Stage) -
     return queries[:, 0], queries[:, 1], int(np.count_nonzero(ids == UNSEEN))
 
 
-def _true_entries(encoder: Encoder, target: str, target_entries: Entries) -> tuple[Ints, Ints, int]:
+def _true_entries(encoder: Encoder, target: str, target_entries: Entries) -> tuple[Integers, Integers, int]:
     """True candidates of a group whose candidates are the entries of the training rows."""
     candidate_entries = encoder.values[target].entries
     candidate_of = {candidate_entries[i].tobytes(): i for i in range(len(candidate_entries))}

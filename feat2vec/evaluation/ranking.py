@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Floats, Integers
 from feat2vec.encode.codecs import ItemsCodec, NumbersCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
-from feat2vec.evaluation.metrics import SCORES_IN_MEMORY, Ints, ScoresOfRows, rank_scores, summary_of_ranks
+from feat2vec.evaluation.metrics import SCORES_IN_MEMORY, ScoresOfRows, rank_scores, summary_of_ranks
 from feat2vec.evaluation.queries import (
     ROWS_AT_ONCE,
     entry_batches,
@@ -21,8 +20,11 @@ from feat2vec.evaluation.queries import (
     rows_with_known,
     table_for,
 )
-from feat2vec.space.geometry import VectorSimilarity, blocks, candidates, extract, similarities
+from feat2vec.space.geometry import blocks, candidates, extract, similarities
+from feat2vec.space.search_options import VectorSimilarity
+from feat2vec.table.table import Table
 from feat2vec.training.run_folder import TrainedRun
+from feat2vec.writing.files import JsonObject
 
 NUMBER_KINDS = ("number", "float", "numeral")  # kinds of vocabularies whose keys are numbers
 
@@ -35,7 +37,7 @@ def rank(
     similarity: VectorSimilarity = "cosine",
     scores_in_memory: int = SCORES_IN_MEMORY,
     rows_at_once: int = ROWS_AT_ONCE,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Rank each row's true values of `target` among all that training has seen, by their similarity with `given`.
 
     A query is a row and one distinct true value, also one beyond `max_items`; the row's other true values are left out
@@ -79,7 +81,7 @@ def ranked(
     scores_of_batch: Callable[[Mapping[str, Array]], ScoresOfRows],
     scores_in_memory: int = SCORES_IN_MEMORY,
     rows_at_once: int = ROWS_AT_ONCE,
-) -> dict[str, Any]:
+) -> JsonObject:
     """What `rank` says, by any scores.
 
     Args:
@@ -100,7 +102,7 @@ def ranked(
     encoder = run.fitted
     given = given_groups(encoder, target, given)
     table = table_for(encoder, target, given, data)
-    ranks: list[npt.NDArray[np.float64]] = [np.zeros(0)]
+    ranks: list[Floats] = [np.zeros(0)]
     unseen = empty = 0
     for batch in query_batches(run, table, target, given, rows_at_once):
         findable = rows_with_known(encoder, batch.entries, given)[batch.rows]  # [queries]
@@ -121,7 +123,7 @@ def nearest(
     given: Sequence[str] | None = None,
     similarity: VectorSimilarity = "cosine",
     scores_in_memory: int = SCORES_IN_MEMORY,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Read a number off the value of `target` that is nearest to `given`, and compare it with the row's own number.
 
     Args:
@@ -141,13 +143,45 @@ def nearest(
     """
     encoder = run.fitted
     given = given_groups(encoder, target, given)
-    model = run.model_for_rows([*given, target])
     table = table_for(encoder, target, given, data)
     target_numbers = _numbers_of_group(encoder, target)
-    target_candidates = candidates(model, encoder, target)
+    errors, missing, empty = _nearest_errors(run, table, target, given, target_numbers, similarity, scores_in_memory)
+    column_errors = [float(error) for error in errors.mean(axis=0)] if len(errors) else [None] * errors.shape[1]
     columns = encoder.schema.groups[target].columns
-    total = len(target_numbers.of_candidates)
-    squared_errors = [np.zeros((0, target_numbers.of_candidates.shape[1]))]  # of each batch [rows, columns]
+    return {
+        "task": "nearest",
+        "target": target,
+        "given": list(given),
+        "similarity": similarity,
+        "n": len(errors),
+        "skipped_missing": missing,
+        "skipped_empty": empty,
+        "candidates": len(target_numbers.of_candidates),
+        "mse": column_errors[0] if len(column_errors) == 1 else dict(zip(columns, column_errors, strict=True)),
+    }
+
+
+class _NearestErrors(NamedTuple):
+    """How far the nearest values' numbers are from the rows' own, and how many rows were left out."""
+
+    squared: Array  # [rows, columns]
+    missing: int  # rows without a number of their own
+    empty: int  # rows with nothing to find it by
+
+
+def _nearest_errors(
+    run: TrainedRun,
+    table: Table,
+    target: str,
+    given: Sequence[str],
+    target_numbers: _Numbers,
+    similarity: VectorSimilarity,
+    scores_in_memory: int,
+) -> _NearestErrors:
+    encoder, model = run.fitted, run.model_for_rows([*given, target])
+    target_candidates = candidates(model, encoder, target)
+    rows_per_block = max(scores_in_memory // max(len(target_numbers.of_candidates), 1), 1)
+    squared_errors = [np.zeros((0, target_numbers.of_candidates.shape[1]))]  # of each block [rows, columns]
     missing = empty = 0
     for entries in entry_batches(run, table, [*given, target]):
         true_numbers = target_numbers.of_entries(entries[target])  # [rows, columns]
@@ -157,22 +191,10 @@ def nearest(
         empty += int((present & ~findable).sum())
         rows = np.flatnonzero(present & findable)
         queries = extract(model, {name: entries[name] for name in given})
-        for block in blocks(len(rows), max(scores_in_memory // max(total, 1), 1)):
+        for block in blocks(len(rows), rows_per_block):
             best = similarities(queries.take(rows[block]), target_candidates, similarity).argmax(axis=1)
             squared_errors.append(np.square(target_numbers.of_candidates[best] - true_numbers[rows[block]]))
-    errors = np.concatenate(squared_errors)
-    column_errors = [float(error) for error in errors.mean(axis=0)] if len(errors) else [None] * errors.shape[1]
-    return {
-        "task": "nearest",
-        "target": target,
-        "given": list(given),
-        "similarity": similarity,
-        "n": len(errors),
-        "skipped_missing": missing,
-        "skipped_empty": empty,
-        "candidates": total,
-        "mse": column_errors[0] if len(column_errors) == 1 else dict(zip(columns, column_errors, strict=True)),
-    }
+    return _NearestErrors(np.concatenate(squared_errors), missing, empty)
 
 
 class _Numbers(NamedTuple):
@@ -189,7 +211,7 @@ def _numbers_of_group(encoder: Encoder, target: str) -> _Numbers:
         keys = np.array([float(key) for key in vocabulary.keys.to_pylist()])[:, None]  # [keys, 1]
         number_of_id = np.concatenate([[[np.nan]], [[np.nan]], keys])  # padding and unseen have none
 
-        def of_ids(entries: Ints) -> Array:
+        def of_ids(entries: Integers) -> Array:
             return number_of_id[entries[:, 0]]
 
         return _Numbers(keys, of_ids)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from feat2vec.arrays import Int64s
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
 from feat2vec.model.extractors import Extractor
@@ -118,7 +119,7 @@ def norms(model: Feat2Vec, encoder: Encoder, group: str) -> list[NormBin]:
     return bins
 
 
-def counts_of(model: Feat2Vec, encoder: Encoder, group: str) -> Any:
+def counts_of(model: Feat2Vec, encoder: Encoder, group: str) -> Int64s:
     """How often training has seen each of the group's `candidates`: [candidates]."""
     vocabulary = encoder.codecs[group].vocabulary
     return vocabulary.counts if vocabulary is not None and is_keyed(model, group) else encoder.values[group].counts

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from feat2vec.arrays import Float32s, Integers
 from feat2vec.errors import UserError, suggest
 from feat2vec.evaluation.metrics import SCORES_IN_MEMORY
 from feat2vec.space.geometry import blocks, candidates, is_keyed, keys_of
 from feat2vec.training.run_folder import TrainedRun
 
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.signedinteger[Any]]
 LEAST_LENGTH = 1e-30  # a vector of zeros stays one
 
 
@@ -86,7 +85,7 @@ def stability(
     return Stability(total / len(sampled), topn, len(sampled), len(shared))
 
 
-def _keys_of_run(run: TrainedRun, group: str) -> Any:
+def _keys_of_run(run: TrainedRun, group: str) -> pa.StringArray:
     """The keys of a group, as Arrow strings."""
     if group not in run.schema.groups:
         raise UserError(f"{run.folder}: has no group {group!r}{suggest(group, run.schema.groups)}")
@@ -96,13 +95,13 @@ def _keys_of_run(run: TrainedRun, group: str) -> Any:
     return keys
 
 
-def _unit_vectors(run: TrainedRun, group: str, rows: Ints) -> Floats:
-    vectors: Floats = candidates(run.model, run.fitted, group).tables[0][rows]
-    unit_vectors: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), LEAST_LENGTH)
+def _unit_vectors(run: TrainedRun, group: str, rows: Integers) -> Float32s:
+    vectors: Float32s = candidates(run.model, run.fitted, group).tables[0][rows]
+    unit_vectors: Float32s = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), LEAST_LENGTH)
     return unit_vectors
 
 
-def _nearest(unit_vectors: Floats, rows: Ints, topn: int) -> Ints:
+def _nearest(unit_vectors: Float32s, rows: Integers, topn: int) -> Integers:
     """The rows [rows, topn] with the largest cosine, in no order, without the row itself."""
     scores = unit_vectors[rows] @ unit_vectors.T
     scores[np.arange(len(rows)), rows] = -np.inf

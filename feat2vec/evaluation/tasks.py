@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 from feat2vec.errors import UserError
 from feat2vec.evaluation.key_pairs import pairs
 from feat2vec.evaluation.prediction import predict
 from feat2vec.evaluation.ranking import nearest, rank
-from feat2vec.space.geometry import VectorSimilarity
+from feat2vec.evaluation.task_names import TaskName
+from feat2vec.space.search_options import VectorSimilarity
 from feat2vec.training.run_folder import TrainedRun
-
-TaskName = Literal["rank", "nearest", "pairs", "predict"]
+from feat2vec.writing.files import JsonObject
 
 
 class Task(NamedTuple):
     """What measures a run, and the options that it has."""
 
-    measure: Callable[..., dict[str, Any]]
+    measure: Callable[..., JsonObject]
     options: tuple[str, ...]
 
 
-TASKS: Mapping[str, Task] = {
+TASKS: Mapping[TaskName, Task] = {
     "rank": Task(rank, ("target", "given", "similarity")),
     "nearest": Task(nearest, ("target", "given", "similarity")),
     "pairs": Task(pairs, ("target", "similarity")),
@@ -39,7 +39,7 @@ def evaluate(
     given: Sequence[str] | None = None,
     similarity: VectorSimilarity | None = None,
     level: int | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Measure a run on rows.
 
     Args:

@@ -7,20 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from feat2vec.errors import ROOM
 from feat2vec.export.format_base import ExportFormat, ExportRequest, GroupFacts
 from feat2vec.space.groups_and_levels import level_and_dim, selected_groups
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing import folder_place, new_folder
+from feat2vec.writing.files import JsonObject
 
 MANIFEST = "manifest.json"
 
 
 def manifest_facts(
     export_format: ExportFormat, groups: Mapping[str, GroupFacts], *, level: int, dim: int, unit_length: bool
-) -> dict[str, Any]:
+) -> JsonObject:
     """What the manifest says: of all files, then of each group."""
     return {
         "format": export_format.name,
@@ -34,7 +34,7 @@ def manifest_facts(
     }
 
 
-def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
+def write_manifest(folder: Path, facts: Mapping[str, object]) -> None:
     """Write the manifest into the folder of an export."""
     text = json.dumps(facts, indent=1, ensure_ascii=False)
     # names of files may hold bytes that are no UTF-8
@@ -50,7 +50,7 @@ def export(
     level: int | None = None,
     normalise: bool = False,
     force: bool = False,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Write vectors of a run in a format.
 
     Args:

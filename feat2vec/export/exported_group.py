@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import Array, file_name
-from feat2vec.space.geometry import Floats, blocks, candidates
+from feat2vec.arrays import Array, Float32s
+from feat2vec.encode.arrays_on_disk import file_name
+from feat2vec.space.geometry import blocks, candidates
 from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.training.run_folder import TrainedRun
 
@@ -29,7 +30,7 @@ class ExportedGroup:
 
     name: str
     keys: pa.StringArray
-    vectors: Floats
+    vectors: Float32s
     counts: Array
     levels: Array
 
@@ -71,7 +72,7 @@ def exported_group(run: TrainedRun, group: str, level: int | None, *, unit_lengt
     return ExportedGroup(group, group_vectors.strings, vectors, group_vectors.counts, group_vectors.levels)
 
 
-def _side_by_side(tables: list[Floats]) -> Floats:
+def _side_by_side(tables: list[Float32s]) -> Float32s:
     """The vectors of all levels in one row of each key, [n, sum of D_p]; zero at the levels that a key does not reach.
 
     `tables[p]` has the shape [keys that reach level p, D_p]; these keys come first.

@@ -9,17 +9,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from feat2vec.export.exported_group import ExportedGroup
     from feat2vec.training.run_folder import TrainedRun
+    from feat2vec.writing.files import JsonObject
 
 BYTES_PER_BLOCK = 1 << 24  # of vectors that are written at a time
 
-GroupFacts = dict[str, Any]  # what the manifest says of a group
+GroupFacts: TypeAlias = "JsonObject"  # what the manifest says of a group
 
 
 @dataclass(frozen=True)

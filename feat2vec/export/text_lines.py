@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feat2vec.arrays import Float32s
 from feat2vec.encode.entry_text import occurrences_before
-from feat2vec.space.geometry import Floats
 
 ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
-def spelled_vectors(vectors: Floats, separator: str) -> pa.StringArray:
+def spelled_vectors(vectors: Float32s, separator: str) -> pa.StringArray:
     """Each vector as its numbers, with as few digits as give the same float32 back.
 
     >>> spelled_vectors(np.array([[0.1, 2.0], [3.0, 4.5]], np.float32), " ").to_pylist()

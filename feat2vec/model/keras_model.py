@@ -7,26 +7,26 @@ rows into batches. `train_step` takes the gradients of `LossModel.step_loss` and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import keras
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
+from feat2vec.arrays import Array, Float32s, Int64s, Integers
 from feat2vec.encode.arrays_on_disk import release_pages
+from feat2vec.encode.class_weights import class_weights
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.model import optimizers
-from feat2vec.model.labelled_loss import class_weights, has_label
+from feat2vec.model.extractors.base import ShapeData
+from feat2vec.model.labelled_loss import has_label
 from feat2vec.model.loss_model import NO_TRAINING_ROWS, Gradients, LossModel, make_noise, rows_of, start_of_offsets
 from feat2vec.model.many_groups import ENTRIES, join_values
 from feat2vec.model.optimizers import sum_duplicates
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import SeedOf, shapes_of
 from feat2vec.sampling.batches import Batches, value_tables
-from feat2vec.sampling.joint_values import Ints, Joint, joint_values
-
-Floats: TypeAlias = npt.NDArray[np.float32]
+from feat2vec.sampling.joint_values import Joint, joint_values
 
 
 @keras.saving.register_keras_serializable(package="feat2vec")
@@ -52,10 +52,10 @@ class Feat2Vec(LossModel):
 
     """
 
-    def __init__(self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, **kwargs: Any) -> None:
+    def __init__(self, schema: str, shapes: Mapping[str, ShapeData], classes: int = 0, **kwargs: Any) -> None:
         super().__init__(schema, shapes, classes, **kwargs)
         self.training_rows: Encoded | None = None
-        self.class_weights: Floats | None = None  # [classes]
+        self.class_weights: Float32s | None = None  # [classes]
         self.joints: list[Joint] = []
         self.loss_tracker = keras.metrics.Mean(name="loss")
         self._batches_seen = tf.Variable(0, trainable=False, dtype=tf.int64)
@@ -82,7 +82,7 @@ class Feat2Vec(LossModel):
 
     # --- Keras ------------------------------------------------------------------------------------------------------
 
-    def compile(self, optimizer: Any = None, **kwargs: Any) -> None:
+    def compile(self, optimizer: keras.optimizers.Optimizer | str | None = None, **kwargs: Any) -> None:
         """As that of Keras, with the schema's optimizer as the default, and without XLA.
 
         Args:
@@ -95,7 +95,7 @@ class Feat2Vec(LossModel):
             optimizer = optimizers.named(options.type, options.learning_rate, self.schema.training.batch_size)
         super().compile(optimizer=optimizer, **{**kwargs, "jit_compile": False})
 
-    def compile_from_config(self, config: Mapping[str, Any]) -> None:
+    def compile_from_config(self, config: Mapping[str, object]) -> None:
         """Compile as the saved model was, and make room for its optimizer's slots.
 
         Args:
@@ -105,7 +105,9 @@ class Feat2Vec(LossModel):
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
-    def fit(self, x: Any = None, y: Any = None, *, shuffle: bool = False, **kwargs: Any) -> keras.callbacks.History:
+    def fit(
+        self, x: object = None, y: object = None, *, shuffle: bool = False, **kwargs: Any
+    ) -> keras.callbacks.History:
         """Train as `keras.Model.fit` does, without shuffling batches, as `dataset` shuffles rows.
 
         Args:
@@ -125,7 +127,7 @@ class Feat2Vec(LossModel):
         """The mean loss."""
         return [self.loss_tracker]
 
-    def train_step(self, data: Any) -> dict[str, Tensor]:
+    def train_step(self, data: tuple[object, ...]) -> dict[str, Tensor]:
         """Update the weights by a batch.
 
         Args:
@@ -157,7 +159,7 @@ class Feat2Vec(LossModel):
         self.optimizer.apply_gradients(gradients)
         return True
 
-    def test_step(self, data: Any) -> dict[str, Tensor]:
+    def test_step(self, data: tuple[object, ...]) -> dict[str, Tensor]:
         """Measure the loss of a batch. Each validation has the same negatives.
 
         Args:
@@ -201,7 +203,7 @@ class Feat2Vec(LossModel):
         """
         self._check_targets(encoded)
         self.training_rows = encoded
-        self.class_weights = class_weights(self.schema.objective, encoded)
+        self.class_weights = class_weights(self.schema.objective, encoded.encoder.classes, encoded.target)
         if self.schema.model.bias and encoded.target is not None and not float(self.bias):
             self.bias.assign(self.schema.objective.starting_bias(encoded.target))
         if not self.schema.objective.needs_noise:
@@ -216,8 +218,8 @@ class Feat2Vec(LossModel):
 
     def take_values(
         self,
-        tables: Sequence[npt.NDArray[Any]],
-        counts: Sequence[npt.NDArray[np.integer[Any]]],
+        tables: Sequence[Array],
+        counts: Sequence[Integers],
         joints: Sequence[Joint] = (),
     ) -> None:
         """Make the noise, which draws values of these tables.
@@ -293,7 +295,7 @@ class Feat2Vec(LossModel):
             starts=starts,
         )
 
-    def _entry_tables(self, encoded: Encoded, groups_at_once: bool) -> tuple[dict[str, tf.Variable], Ints | None]:
+    def _entry_tables(self, encoded: Encoded, groups_at_once: bool) -> tuple[dict[str, tf.Variable], Int64s | None]:
         """What the entries of batches are gathered from: a table of each group, or one of all groups and its starts."""
         if self.noise is not None and encoded is self.training_rows:
             tables, joined = self.value_tables, self.joined_values
@@ -309,7 +311,7 @@ class Feat2Vec(LossModel):
         if self.schema.target is not None and self.implicit is None and encoded.target is None:
             raise ValueError(f"the rows have no target, {self.schema.target!r}, to learn from")
 
-    def _row_weights(self, encoded: Encoded, target: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+    def _row_weights(self, encoded: Encoded, target: Array | None) -> Array | None:
         """What the loss of each row is multiplied by, [rows]: its own weight times that of its class."""
         if self.class_weights is None:
             return encoded.weight

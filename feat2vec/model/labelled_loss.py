@@ -1,24 +1,17 @@
-"""Rows with a target: the loss of their scores and levels, of implicit negatives, and the weights of their classes."""
+"""Rows with a target: the loss of their scores and levels, and of implicit negatives."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
-from feat2vec.encode.encoder import Encoded
-from feat2vec.errors import UserError, suggest
 from feat2vec.model.candidate_scores import score_candidates, sum_context
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.pair_scores import Submodels, Tensor
 from feat2vec.sampling.noise import Draw
-from feat2vec.schema.objectives import ObjectiveSpec, supervised
+from feat2vec.schema.objectives import supervised
 from feat2vec.schema.options import Schema
-
-Floats: TypeAlias = npt.NDArray[np.float32]
 
 
 def has_level_losses(schema: Schema) -> bool:
@@ -97,26 +90,3 @@ def implicit_losses(
     losses = labelled_losses(schema, negatives, tf.zeros_like(negatives.scores[-1]), training=training)
     losses = tf.reduce_sum(losses, axis=1)  # [rows]
     return tf.where(draw.present, losses, 0)
-
-
-# --- training rows --------------------------------------------------------------------------------------------------
-
-
-def class_weights(objective: ObjectiveSpec, encoded: Encoded) -> Floats | None:
-    """What the loss of a row of each class is multiplied by, [classes]; None where the schema weighs none.
-
-    `encoded` are the training rows. Balanced classes have equal sums of weights there.
-    """
-    given = objective.class_weighting
-    if given is None:
-        return None
-    classes = encoded.encoder.classes
-    names = ["0", "1"] if classes is None else classes.keys.to_pylist()
-    if given == "balanced":
-        target = np.ones(1) if encoded.target is None else encoded.target
-        counts = np.bincount(np.asarray(target, np.int32), minlength=len(names))
-        return np.asarray(counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1)), np.float32)
-    for name in given:
-        if name not in names:
-            raise UserError(f"objective.class_weights: there is no class {name!r}{suggest(name, names)}")
-    return np.array([given.get(name, 1.0) for name in names], np.float32)

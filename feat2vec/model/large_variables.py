@@ -14,9 +14,11 @@ from typing import Any
 
 import keras
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
+from feat2vec.custom_gradients import Tensor
 from feat2vec.model.optimizers import is_by_row, resource_of
 from feat2vec.model.optimizers.base import Variable
 
@@ -114,7 +116,7 @@ class Kept:
             yield self._rows(start, *_kind(variable))
             start += _bytes(resource_of(variable))
 
-    def _rows(self, start: int, shape: Sequence[int], dtype: Any) -> Iterator[Array]:
+    def _rows(self, start: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Iterator[Array]:
         row = int(np.prod(shape[1:], dtype=np.int64))
         for rows in row_slices(shape, dtype, self.piece) if shape else [slice(0, 1)]:
             offset = start + rows.start * row * dtype.itemsize
@@ -122,7 +124,7 @@ class Kept:
             yield values.reshape(-1, *shape[1:])
 
 
-def _kind(variable: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _kind(variable: Variable) -> tuple[tuple[int, ...], np.dtype[Any]]:
     resource = resource_of(variable)
     return tuple(resource.shape), np.dtype(resource.dtype.as_numpy_dtype)
 
@@ -157,7 +159,7 @@ def _whole_or_by_row(variable: Variable, piece: int) -> Iterator[tuple[slice, Ar
         yield slice(None), resource_of(variable).numpy()
 
 
-def row_slices(shape: Sequence[int], dtype: Any, piece: int = BYTES_PER_PIECE) -> Iterator[slice]:
+def row_slices(shape: Sequence[int], dtype: npt.DTypeLike, piece: int = BYTES_PER_PIECE) -> Iterator[slice]:
     """Return slices of rows that hold at most `piece` bytes, or one row."""
     total = int(shape[0])
     row = int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
@@ -165,14 +167,14 @@ def row_slices(shape: Sequence[int], dtype: Any, piece: int = BYTES_PER_PIECE) -
     return (slice(at, min(at + step, total)) for at in range(0, total, step))
 
 
-def _bytes(resource: Any) -> int:
+def _bytes(resource: tf.Variable) -> int:
     return int(np.prod(resource.shape, dtype=np.int64)) * int(resource.dtype.size)
 
 
 # --- tensors that are made in pieces --------------------------------------------------------------------------------
 
 
-def empty(shape: Sequence[int], dtype: Any) -> tuple[Any, Array]:
+def empty(shape: Sequence[int], dtype: tf.DType) -> tuple[Tensor, Array]:
     """A tensor that is not filled, and its memory as an array to fill it by, before anything else has the tensor.
 
     TensorFlow copies a variable at its first sparse read unless the memory is its own and nobody else's.
@@ -196,7 +198,7 @@ class TableStart(keras.initializers.Initializer):
         self.stddev, self.unseen, self.piece = stddev, unseen, piece
         self.seed = keras.initializers.RandomNormal().seed  # the next of Keras' own
 
-    def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
+    def __call__(self, shape: Sequence[int], dtype: tf.DType | str | None = None) -> Tensor:
         dtype = tf.as_dtype(dtype or keras.config.floatx())
         if _ASIDE.get():  # another's numbers will be written
             return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
@@ -236,6 +238,6 @@ def are_aside() -> bool:
     return _ASIDE.get()
 
 
-def is_table(variable: Any) -> bool:
+def is_table(variable: Variable) -> bool:
     """Whether a variable is a table that is saved and loaded in pieces."""
     return is_by_row(variable) and variable.dtype == "float32"

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from feat2vec.arrays import Bools, Float32s, Int64s, Ints
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Bools, Float32s, Int64s, Ints
 from feat2vec.encode.vocabulary import FIRST, PADDING
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.schema.levels import Levels

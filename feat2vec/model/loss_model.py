@@ -8,12 +8,13 @@ from typing import Any, TypeAlias, TypeVar
 
 import keras
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
+from feat2vec.arrays import Float32s, Integers
 from feat2vec.errors import UserError
 from feat2vec.model import optimizers
 from feat2vec.model.extractors import Extracted
+from feat2vec.model.extractors.base import ShapeData
 from feat2vec.model.group_vectors import join_entries, split_rows
 from feat2vec.model.labelled_loss import implicit_losses, labelled_losses, mean_over_labelled
 from feat2vec.model.many_groups import (
@@ -30,6 +31,7 @@ from feat2vec.model.many_groups import (
     row_scores,
 )
 from feat2vec.model.noise_loss import BatchVectors, context_mask, noise_loss
+from feat2vec.model.optimizers.base import Gradient
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import Inputs, ScoreModel
 from feat2vec.model.sizes import BYTES_OF_WEIGHT
@@ -37,7 +39,7 @@ from feat2vec.sampling.joint_values import Joint
 from feat2vec.sampling.noise import Draw, Noise
 from feat2vec.schema.options import Schema
 
-Counts: TypeAlias = npt.NDArray[np.integer[Any]]  # [values], how often each occurs
+Counts: TypeAlias = Integers  # [values], how often each occurs
 
 
 def make_noise(
@@ -96,7 +98,7 @@ def _refuse_one_value(
         )
 
 
-def start_of_offsets(noise: Noise, groups: int) -> npt.NDArray[np.float32]:
+def start_of_offsets(noise: Noise, groups: int) -> Float32s:
     """The mean of log(k Q2) in each target unit, at its first group: [groups].
 
     Noise-contrastive estimation subtracts log(k Q2) from scores plus offsets, so its logits begin near 0.
@@ -107,7 +109,7 @@ def start_of_offsets(noise: Noise, groups: int) -> npt.NDArray[np.float32]:
     return offsets
 
 
-Gradients: TypeAlias = list[tuple[Any, keras.Variable]]  # a gradient is a tensor, `tf.IndexedSlices` or `Rows`
+Gradients: TypeAlias = list[tuple[Gradient, keras.Variable]]
 Truth: TypeAlias = Tensor | tuple[Tensor, Tensor]  # what `step_loss` takes
 Required = TypeVar("Required")
 
@@ -126,7 +128,7 @@ class LossModel(ScoreModel):
 
     """
 
-    def __init__(self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, **kwargs: Any) -> None:
+    def __init__(self, schema: str, shapes: Mapping[str, ShapeData], classes: int = 0, **kwargs: Any) -> None:
         super().__init__(schema, shapes, classes, **kwargs)
         self.noise: Noise | None = None
         # For each group the entries of the values that the noise draws, [values + 1, width]; see `take_values`.
@@ -362,7 +364,7 @@ def require(value: Required | None) -> Required:
     return value
 
 
-def _with_gradient(gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> Gradients:
+def _with_gradient(gradients: Sequence[Gradient], variables: Sequence[keras.Variable]) -> Gradients:
     """The gradients that are not None, with their variables."""
     pairs = zip(gradients, variables, strict=True)
     return [(gradient, variable) for gradient, variable in pairs if gradient is not None]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
+from feat2vec.arrays import Int64s
 from feat2vec.model.candidate_scores import UNIT_EPSILON
 from feat2vec.model.extractors import UNSEEN, Extractor, LookupExtractor
 from feat2vec.model.optimizers import Rows
@@ -120,7 +120,7 @@ class JoinedValues:
     """The value tables of all groups, of entries of one id each, as one table."""
 
     entries: tf.Variable  # [values of all groups], each group's missing entry first
-    starts: npt.NDArray[np.int64]  # [groups], where the entries of each group begin
+    starts: Int64s  # [groups], where the entries of each group begin
 
 
 class NegativeSlots(NamedTuple):

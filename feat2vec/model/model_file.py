@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import h5py
 import numpy as np
 
-from feat2vec.arrays import Ints
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Ints
 from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST, UNSEEN
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from feat2vec.model.extractors import Extractor
     from feat2vec.model.keras_model import Feat2Vec
 
-Container: TypeAlias = "keras.layers.Layer | list[Any] | tuple[Any, ...] | dict[Any, Any]"
+Container: TypeAlias = "keras.layers.Layer | list[object] | tuple[object, ...] | dict[str, object]"
 SumsOfRows: TypeAlias = Callable[[slice], dict[str, BagSums]]
 METADATA, NO_DATE = "metadata.json", "1980-01-01@00:00:00"
 SCRATCH = ".model"  # the folder, beside the file, in which Keras writes what is not a table
@@ -238,7 +237,7 @@ def _collect_layers(
             _collect_layers(child, f"{path}/{name}".removeprefix("/"), owner, owners, above | {id(item)}, layers)
 
 
-def _children_of_container(items: Iterable[Any]) -> Iterator[tuple[str, Container]]:
+def _children_of_container(items: Iterable[object]) -> Iterator[tuple[str, Container]]:
     """The layers and containers in a list or dictionary, by the names under which Keras saves them: dense, dense_1."""
     import keras
 

@@ -156,74 +156,130 @@ def submodels_by_key(
 
 
 def _level_scores(level: LevelByKey, mask: Tensor | None, batch: Tensor, dependents: Dependents) -> LevelScores:
-    """Return the scores of the pairs settled at a level and of all its pairs, and both without the mask.
-
-    A pair's free and dependent members are summed over the row by `_sums`; gradients go the way back by `_scattered`.
-    Only the rows that reach the level are computed, `rows` of them.
-    """
-    vectors, free, dependent, bag_pairs, reach = level
-    if reach is not None:
-        mask = None if mask is None else tf.gather(mask, reach)
-    rows = batch if reach is None else tf.size(reach)
-
-    def of_batch(scores: Tensor) -> Tensor:  # [rows] -> [batch]
-        return scores if reach is None else tf.scatter_nd(reach[:, None], scores, [batch])
-
-    def spread(upstream: Tensor) -> Tensor:  # [batch] -> [rows, rank] or [rows, 1], the gradient of each coordinate
-        of_rows = (upstream if reach is None else tf.gather(upstream, reach))[:, None]
-        return of_rows if mask is None else of_rows * mask
+    """Return the scores of the pairs settled at a level and of all its pairs, and both without the mask."""
+    rows = _reached_rows(level, mask, batch)
 
     def scores_and_gradient(vectors: Tensor) -> tuple[tuple[Tensor, ...], Callable[..., Tensor]]:
-        squares = tf.square(vectors)
-        if mask is None:  # then one number a key will do
-            squares = tf.reduce_sum(squares, axis=1, keepdims=True)
-        keys, free_sum = tf.shape(vectors)[0], _sums(vectors, free, rows)  # [rows, rank]
-        settled_products = [0.5 * tf.square(free_sum)]
-        settled_squares = [0.5 * _sums(squares, free, rows)]
-        above: tuple[list[Tensor], list[Tensor]] | None = None
-        if dependent is not None:
-            dependent_sum = _sums(vectors, dependent, rows)  # [rows, rank]
-            settled_products.append(free_sum * dependent_sum)
-            if bag_pairs is not None:
-                bag_free, bag_dependent = (tf.gather(vectors, places) for places in bag_pairs[:2])  # [bags, rank]
-                of_bags = tf.math.unsorted_segment_sum(bag_free * bag_dependent, bag_pairs.rows, rows)
-                settled_products.append(-of_bags)
-            above = [0.5 * tf.square(dependent_sum)], [0.5 * _sums(squares, dependent, rows)]
-        scores = []
-        for factors in (None,) if mask is None else (mask, None):
-            settled = _add_up(settled_products, settled_squares, factors)
-            scores.append(of_batch(settled))
-            if above is not None:
-                scores.append(of_batch(settled + _add_up(*above, factors)))
+        level_of_vectors = level._replace(vectors=vectors)
+        sums = _row_sums(level_of_vectors, rows.count)
+        scores = _scores_of_sums(level_of_vectors, sums, rows)
 
         def gradient(*upstream: Tensor) -> Tensor:
-            top = spread(upstream[0])
-            if dependent is None:
-                return _scattered(top * free_sum, free, keys) - vectors * _scattered(top, free, keys)
-            low, total = spread(upstream[1]), free_sum + dependent_sum
-            to_free, to_dependent = level_gradients(top, low, free_sum, total, dependents)  # [rows, rank]
-            to_keys = _scattered(to_free, free, keys) + _scattered(to_dependent, dependent, keys)
-            # a key is not its own partner: `level_gradients` with F - f and D - d
-            to_keys -= vectors * (_scattered(top, free, keys) + _scattered(low, dependent, keys))
-            if bag_pairs is None:
-                return to_keys
-            # nor are the free and the dependent vector of one bag
-            to_bag_free = tf.gather(top, bag_pairs.rows) * bag_dependent
-            slope = low + top if is_joint(dependents) else low
-            to_bag_dependent = tf.gather(slope, bag_pairs.rows) * bag_free
-            places = tf.concat([bag_pairs.free, bag_pairs.dependent], axis=0)
-            to_bags = tf.concat([to_bag_free, to_bag_dependent], axis=0)
-            return tf.tensor_scatter_nd_sub(to_keys, places[:, None], to_bags)
+            settled = rows.of_coordinates(upstream[0])
+            all_pairs = None if level.dependent is None else rows.of_coordinates(upstream[1])
+            return _gradient_of_keys(level_of_vectors, sums, settled, all_pairs, dependents)
 
-        return tuple(scores), gradient
+        return scores, gradient
 
-    scores = custom_gradient(scores_and_gradient)(vectors)
-    if dependent is None:
+    scores = custom_gradient(scores_and_gradient)(level.vectors)
+    if level.dependent is None:
         settled, *without_mask = scores
         unmasked = None if mask is None else (tf.stop_gradient(without_mask[0]),) * 2
         return LevelScores(settled, tf.stop_gradient(settled), unmasked)
     settled, all_pairs, *without_mask = scores
     return LevelScores(settled, all_pairs, tuple(map(tf.stop_gradient, without_mask)) if without_mask else None)
+
+
+class ReachedRows(NamedTuple):
+    """The rows of the batch that have a vector at a level; only they are computed."""
+
+    batch: Tensor  # the number of rows of the batch
+    count: Tensor  # how many of them reach the level: `rows` in the shapes below
+    reach: Tensor | None  # [rows], their numbers in the batch; None where all of them reach it
+    mask: Tensor | None  # [rows, rank], factors of the interaction vector's coordinates
+
+    def of_batch(self, scores: Tensor) -> Tensor:
+        """Return the scores [rows] as those of the batch, [batch]."""
+        return scores if self.reach is None else tf.scatter_nd(self.reach[:, None], scores, [self.batch])
+
+    def of_coordinates(self, upstream: Tensor) -> Tensor:
+        """Return the gradient of scores [batch] as that of each coordinate, [rows, rank] or [rows, 1]."""
+        of_rows = (upstream if self.reach is None else tf.gather(upstream, self.reach))[:, None]
+        return of_rows if self.mask is None else of_rows * self.mask
+
+
+def _reached_rows(level: LevelByKey, mask: Tensor | None, batch: Tensor) -> ReachedRows:
+    if level.reach is None:
+        return ReachedRows(batch, batch, None, mask)
+    reached_mask = None if mask is None else tf.gather(mask, level.reach)
+    return ReachedRows(batch, tf.size(level.reach), level.reach, reached_mask)
+
+
+class RowSums(NamedTuple):
+    """The vectors of each row, added up."""
+
+    free: Tensor  # [rows, rank]
+    dependent: Tensor | None = None  # [rows, rank]
+    bags: tuple[Tensor, Tensor] | None = None  # the free and the dependent vectors of bags, [bags, rank] each
+
+
+def _row_sums(level: LevelByKey, rows: Tensor) -> RowSums:
+    free_sum = _sums(level.vectors, level.free, rows)
+    if level.dependent is None:
+        return RowSums(free_sum)
+    dependent_sum = _sums(level.vectors, level.dependent, rows)
+    if level.bag_pairs is None:
+        return RowSums(free_sum, dependent_sum)
+    free_of_bags = tf.gather(level.vectors, level.bag_pairs.free)
+    dependent_of_bags = tf.gather(level.vectors, level.bag_pairs.dependent)
+    return RowSums(free_sum, dependent_sum, (free_of_bags, dependent_of_bags))
+
+
+def _scores_of_sums(level: LevelByKey, sums: RowSums, rows: ReachedRows) -> tuple[Tensor, ...]:
+    """Return [batch] scores: of the settled pairs, of all pairs if some are dependent; with a mask both without it."""
+    squares = tf.square(level.vectors)
+    if rows.mask is None:  # then one number a key will do
+        squares = tf.reduce_sum(squares, axis=1, keepdims=True)
+    settled_products = [0.5 * tf.square(sums.free)]
+    settled_squares = [0.5 * _sums(squares, level.free, rows.count)]
+    above: tuple[list[Tensor], list[Tensor]] | None = None
+    if level.dependent is not None:
+        settled_products.append(sums.free * sums.dependent)
+        if level.bag_pairs is not None and sums.bags is not None:
+            bag_free, bag_dependent = sums.bags
+            of_bags = tf.math.unsorted_segment_sum(bag_free * bag_dependent, level.bag_pairs.rows, rows.count)
+            settled_products.append(-of_bags)
+        above = [0.5 * tf.square(sums.dependent)], [0.5 * _sums(squares, level.dependent, rows.count)]
+    scores = []
+    for factors in (None,) if rows.mask is None else (rows.mask, None):
+        settled = _add_up(settled_products, settled_squares, factors)
+        scores.append(rows.of_batch(settled))
+        if above is not None:
+            scores.append(rows.of_batch(settled + _add_up(*above, factors)))
+    return tuple(scores)
+
+
+def _gradient_of_keys(
+    level: LevelByKey, sums: RowSums, top: Tensor, low: Tensor | None, dependents: Dependents
+) -> Tensor:
+    """Return the gradient of the keys' vectors, [keys, rank].
+
+    Args:
+        level: the groups' vectors.
+        sums: their sums by row.
+        top: the gradient of the settled pairs' coordinates, [rows, rank] or [rows, 1].
+        low: that of all pairs; None if no vector is dependent.
+        dependents: how dependent parts learn.
+
+    """
+    vectors, free, dependent, bag_pairs, _ = level
+    keys = tf.shape(vectors)[0]
+    if dependent is None:
+        return _scattered(top * sums.free, free, keys) - vectors * _scattered(top, free, keys)
+    to_free, to_dependent = level_gradients(top, low, sums.free, sums.free + sums.dependent, dependents)  # [rows, rank]
+    to_keys = _scattered(to_free, free, keys) + _scattered(to_dependent, dependent, keys)
+    # a key is not its own partner: `level_gradients` with F - f and D - d
+    to_keys -= vectors * (_scattered(top, free, keys) + _scattered(low, dependent, keys))
+    if bag_pairs is None or sums.bags is None:
+        return to_keys
+    # nor are the free and the dependent vector of one bag
+    bag_free, bag_dependent = sums.bags
+    to_bag_free = tf.gather(top, bag_pairs.rows) * bag_dependent
+    slope = low + top if is_joint(dependents) else low
+    to_bag_dependent = tf.gather(slope, bag_pairs.rows) * bag_free
+    places = tf.concat([bag_pairs.free, bag_pairs.dependent], axis=0)
+    to_bags = tf.concat([to_bag_free, to_bag_dependent], axis=0)
+    return tf.tensor_scatter_nd_sub(to_keys, places[:, None], to_bags)
 
 
 def _add_up(products: Sequence[Tensor], squares: Sequence[Tensor], factors: Tensor | None) -> Tensor:

@@ -20,9 +20,11 @@ from keras import ops
 from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.model.extractors import Extracted, Extractor, LookupExtractor, Shape, build_extractor
+from feat2vec.model.extractors.base import ShapeData
 from feat2vec.model.group_vectors import add_groups, map_level, stack_key_vectors, stack_linear, stack_vectors
 from feat2vec.model.large_variables import are_aside, copy_to
 from feat2vec.model.mlp import SEED_STRIDE, MlpHead
+from feat2vec.model.optimizers.base import Variable
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
 from feat2vec.model.pair_scores_by_key import submodels_by_key
 from feat2vec.model.sizes import key_sizes
@@ -55,7 +57,7 @@ class ScoreModel(keras.Model):
 
     """
 
-    def __init__(self, schema: str, shapes: Mapping[str, Sequence[Any]], classes: int = 0, **kwargs: Any) -> None:
+    def __init__(self, schema: str, shapes: Mapping[str, ShapeData], classes: int = 0, **kwargs: Any) -> None:
         # Keras would number the names of models, and a saved model has its name in its bytes.
         super().__init__(**{"name": "feat2vec", **kwargs})
         # The text may come from a file. Plugins that it names have to be imported already, by the user's own schema.
@@ -86,7 +88,7 @@ class ScoreModel(keras.Model):
         name = self.schema.objective.implicit_group
         return None if name is None else self.groups.index(name)
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Make the weights.
 
         Args:
@@ -420,7 +422,7 @@ class ScoreModel(keras.Model):
         """Nothing: the config says it all."""
         return {"input_shape": None}
 
-    def build_from_config(self, config: Mapping[str, Any]) -> None:
+    def build_from_config(self, config: Mapping[str, object]) -> None:
         """Make the weights."""
         del config
         self.build()
@@ -461,7 +463,7 @@ def add_to_top(scores: Submodels, addend: Tensor) -> Submodels:
 
 
 def run_extractor(
-    extractor: Extractor, entries: Any, training: bool, seed: Callable[[], Any], *, keyed: bool = False
+    extractor: Extractor, entries: Tensor, training: bool, seed: Callable[[], Tensor], *, keyed: bool = False
 ) -> Extracted:
     """A group's vectors, times its gain; `seed` is for the dropout of training."""
     drawn_seed = seed() if training and extractor.is_random else None
@@ -475,7 +477,7 @@ def run_extractor(
     return extracted
 
 
-def vector_weights(extractor: Extractor) -> list[Any]:
+def vector_weights(extractor: Extractor) -> list[Variable]:
     """An extractor's weights without those of the linear term: what its vectors are made of."""
     linear = getattr(extractor, "linear", None)  # a variable, a layer or None
     linear_ids = {id(weight) for weight in getattr(linear, "weights", [linear])}

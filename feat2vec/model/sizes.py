@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from feat2vec.encode.codecs import Codec, ItemsCodec
 from feat2vec.encode.encoder import Encoder
-from feat2vec.schema.extractor_options import Lookup, Numeric, TextCnn, Vector
+from feat2vec.schema.extractor_options import ExtractorSpec, Lookup, Numeric, TextCnn, Vector
 from feat2vec.schema.options import Mlp, Schema
 
 BYTES_OF_WEIGHT = 4
 SLOTS = {"adagrad": 1, "adam": 2}  # numbers that an optimizer keeps for each weight
-TEXT_CNN: Mapping[str, Any] = {"token_dim": 0, "filters": 0, "widths": ()}  # options that other text extractors lack
 BUILT_IN = (Lookup, TextCnn, Numeric, Vector)  # the options of extractors whose weights are known
 
 
@@ -40,7 +38,7 @@ def least_weights(encoder: Encoder) -> int:
     return total
 
 
-def group_weights(spec: Any, codec: Codec, schema: Schema, dims: Sequence[int]) -> tuple[int, str, str]:
+def group_weights(spec: ExtractorSpec, codec: Codec, schema: Schema, dims: Sequence[int]) -> tuple[int, str, str]:
     """The number of weights of a group's extractor, what they are, and the option that makes them fewer.
 
     Args:
@@ -56,10 +54,13 @@ def group_weights(spec: Any, codec: Codec, schema: Schema, dims: Sequence[int]) 
         count = sum(size * dim for size, dim in zip(sizes, dims, strict=True))
         return count, f"{sizes[0]:,} keys of {shown_dims} numbers", "max_size, to keep fewer keys"
     if isinstance(codec, ItemsCodec):
-        token_dim, filters, widths = (getattr(spec, option, default) for option, default in TEXT_CNN.items())
+        # options of text_cnn, which other text extractors lack
+        token_dim: int = getattr(spec, "token_dim", 0)
+        filters: int = getattr(spec, "filters", 0)
+        spans: tuple[int, ...] = getattr(spec, "widths", ())
         tokens = len(codec.vocabulary)
-        convolutions = sum(widths) * token_dim * filters
-        count = tokens * token_dim + convolutions + filters * len(widths) * sum(dims)
+        convolutions = sum(spans) * token_dim * filters
+        count = tokens * token_dim + convolutions + filters * len(spans) * sum(dims)
         return count, f"{tokens:,} tokens of {token_dim:,} numbers, {filters:,} filters", "token_dim"
     widths = [codec.width, *getattr(spec, "hidden", ())]
     shown_widths = ", ".join(f"{width:,}" for width in widths)

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 import h5py
 import numpy as np
 
-from feat2vec.arrays import Ints
-from feat2vec.encode.arrays_on_disk import Array, is_finite
+from feat2vec.arrays import Array, Ints
+from feat2vec.encode.arrays_on_disk import is_finite
 from feat2vec.errors import RESTORE, UserError, in_a_line
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import schema_of

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from feat2vec.arrays import Float32s, Floats
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Float32s, Floats
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.entry_text import spell
 from feat2vec.errors import UserError, listed, suggest

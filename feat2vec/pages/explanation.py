@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from feat2vec.pages import charts
 from feat2vec.terminal import printable, shortened
+from feat2vec.writing.files import JsonObject
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Explanation:
     parts: Sequence[Contribution]
     rows: Sequence[Mapping[str, str | None]]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         """The explanation as plain data, as `feat2vec explain --json` prints it.
 
         Returns:

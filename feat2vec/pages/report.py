@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,13 +18,14 @@ from feat2vec.space.geometry import candidates, is_keyed
 from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing import file_place, write_text
+from feat2vec.writing.files import JsonObject
 
 FREQUENT_KEYS, RARE_KEYS = 5, 3  # of each group, whose neighbours are shown
 NEIGHBOURS = 5  # of each of these keys
 BOUND_CASES = ((1, 1), (5, 1), (5, None))  # negatives, and classes that a row is told from
 DRAWS = 50_000
 
-Facts = dict[str, Any]  # what the page says, as `--json` prints it
+Facts = JsonObject  # what the page says, as `--json` prints it
 
 
 def report(
@@ -124,7 +124,7 @@ def _neighbours(run: TrainedRun, name: str) -> Iterator[Facts]:
 # --- the page -------------------------------------------------------------------------------------------------------
 
 
-def page(facts: Mapping[str, Any]) -> str:
+def page(facts: JsonObject) -> str:
     """The facts as HTML."""
     parts = [*_training(facts)]
     if "evaluation" in facts:
@@ -139,7 +139,7 @@ def page(facts: Mapping[str, Any]) -> str:
     return charts.page(f"{facts['name']}: {facts['objective']}", parts)
 
 
-def _training(facts: Mapping[str, Any]) -> list[str]:
+def _training(facts: JsonObject) -> list[str]:
     history = facts["history"]
     losses = list(dict.fromkeys(key for row in history for key in row if key.endswith("loss")))
     series = {key: [(row["epoch"], row[key]) for row in history if key in row] for key in losses}
@@ -171,7 +171,7 @@ def _bounds(bounds: list[Facts]) -> list[str]:
     return ["<h2>What the vectors say of classes</h2>", _note(note), charts.table("bound", columns, rows)]
 
 
-def _space(groups: Mapping[str, Any]) -> list[str]:
+def _space(groups: JsonObject) -> list[str]:
     rows = []
     level_rows = []
     for name, group in groups.items():
@@ -193,7 +193,7 @@ def _space(groups: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _stability(shared: Mapping[str, Any]) -> list[str]:
+def _stability(shared: JsonObject) -> list[str]:
     seeds = shared["seeds"]
     rows = []
     for name, overlap in shared["groups"].items():
@@ -203,7 +203,7 @@ def _stability(shared: Mapping[str, Any]) -> list[str]:
     return ["<h2>Stability</h2>", _note(note), charts.table("stability", columns, rows)]
 
 
-def _group_parts(name: str, group: Mapping[str, Any]) -> list[str]:
+def _group_parts(name: str, group: JsonObject) -> list[str]:
     median, band, rows = [], [], []
     for norm_bin in group["norms"]:
         low, high, quantiles = norm_bin["low"], norm_bin["high"], norm_bin["quantiles"]
@@ -224,7 +224,7 @@ def _group_parts(name: str, group: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _pairs(title: str, facts: Mapping[str, Any]) -> str:
+def _pairs(title: str, facts: JsonObject) -> str:
     return charts.table(title, ["what", title], [(key, charts.number(value, 6)) for key, value in facts.items()])
 
 

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from feat2vec.arrays import Floats
+from feat2vec.arrays import Floats, Integers
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import TokensSpec
 from feat2vec.table.keys import UNLIMITED, tokens_of
@@ -21,7 +19,6 @@ from feat2vec.table.numbers import concat, flatten
 from feat2vec.table.table import Table, stages
 from feat2vec.table.types import is_list
 
-Integers = npt.NDArray[np.signedinteger[Any]]  # of 32 or 64 bits
 TOKENS_AT_ONCE = 1 << 20  # tokens that are paired at a time
 
 

@@ -18,12 +18,12 @@ import duckdb
 from feat2vec.errors import UserError
 from feat2vec.table.database import connect
 from feat2vec.writing import replacing_file
+from feat2vec.writing.files import JsonObject
 
 if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
 
 Json = Any  # whatever JSON can hold
-JsonObject = Mapping[str, Any]
 
 QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")  # no INSERT, no COPY
 SOURCES = ("BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION")  # no SHOW

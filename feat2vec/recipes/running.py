@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from feat2vec.errors import FailedError, UnknownKeyError, UserError, writing
 from feat2vec.evaluation.tasks import evaluate
@@ -39,8 +38,9 @@ from feat2vec.writing import (
     why_unmarked,
     work_folder,
 )
+from feat2vec.writing.files import JsonObject
 
-Results = dict[str, Any]  # as `--json` prints them
+Results = JsonObject  # as `--json` prints them
 PrintLines = Callable[[str], None]  # called with one or more lines
 
 
@@ -115,10 +115,14 @@ def run_recipe(
         record_all(data_folder)
         publish_folder(data_folder, folder_place(refuse_links_inside(out, "data"), "data", force=True))
     print_lines(f"\n{printable(str(out))}: the run, with data/ and results.json, in {results['seconds']:.0f} s")
-    if steps.missed:
-        count = "one thing" if len(steps.missed) == 1 else f"{len(steps.missed)} things"
-        raise MissedError(f"{path}: {count} not as expected:", *steps.missed, results=results)
+    _raise_if_missed(path, steps.missed, results)
     return results
+
+
+def _raise_if_missed(path: str | Path, missed: Sequence[str], results: Results) -> None:
+    if missed:
+        count = "one thing" if len(missed) == 1 else f"{len(missed)} things"
+        raise MissedError(f"{path}: {count} not as expected:", *missed, results=results)
 
 
 def _checked_place(

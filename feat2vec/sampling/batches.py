@@ -8,14 +8,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from feat2vec.encode.arrays_on_disk import Array, release_pages
+from feat2vec.arrays import Array, Int64s
+from feat2vec.encode.arrays_on_disk import release_pages
 from feat2vec.encode.encoder import Encoded
-from feat2vec.sampling.joint_values import Ints, Joint
+from feat2vec.sampling.joint_values import Joint
 from feat2vec.schema.options import BLOCK_ROWS
 
 CHUNK_ROWS = 1 << 14  # neighbouring rows that are shuffled as one, in a table that is larger than a block
@@ -29,7 +29,7 @@ class Block:
     """Rows that are read at once: slices of the table, and the order of the rows of all of them."""
 
     slices: list[slice]
-    order: Ints | None  # [rows of the block]; None for the order of the table
+    order: Int64s | None  # [rows of the block]; None for the order of the table
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -102,7 +102,7 @@ class Batches:
         shuffle: bool = True,
         seed: int = 0,
         block: int = BLOCK_ROWS,
-        starts: Ints | None = None,
+        starts: Int64s | None = None,
         chunk: int = CHUNK_ROWS,
         most_steps_at_once: int = MOST_STEPS_AT_ONCE,
     ) -> None:
@@ -132,7 +132,7 @@ class Batches:
         # TensorFlow never frees a generator's function, so it must not hold the rows. The dataset does, by `map` below.
         reference = weakref.ref(self)
 
-        def epochs() -> Iterator[tuple[Ints, Arrays]]:
+        def epochs() -> Iterator[tuple[Int64s, Arrays]]:
             batches = reference()
             assert batches is not None
             while endless:
@@ -150,7 +150,7 @@ class Batches:
         cardinality = tf.data.INFINITE_CARDINALITY if endless else self.steps - self.step
         return batches.apply(tf.data.experimental.assert_cardinality(cardinality))
 
-    def _with_entries(self, rows: tf.Tensor, *target_and_weight: tf.Tensor) -> Any:
+    def _with_entries(self, rows: tf.Tensor, *target_and_weight: tf.Tensor) -> tuple[object, ...]:
         """A batch as Keras takes it, of value ids [batch, groups and joint sets]."""
         inputs = {}
         if self.starts is None:
@@ -168,7 +168,7 @@ class Batches:
         target, *weight = target_and_weight
         return inputs, (rows, target), *weight
 
-    def _next_epoch(self) -> Iterator[tuple[Ints, Arrays]]:
+    def _next_epoch(self) -> Iterator[tuple[Int64s, Arrays]]:
         """Blocks of whole batches: where each batch begins in the block's arrays, with the end, and the arrays.
 
         Rows at the end of a block that do not fill a batch are carried into the next block.

@@ -6,13 +6,13 @@ NumPy only, so that encoding a table needs no TensorFlow.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-ValueIds = npt.NDArray[np.integer[Any]]  # [rows, groups], -1 where a group is missing
+from feat2vec.arrays import Int64s, Integers, Ints
+
+ValueIds = Integers  # [rows, groups], -1 where a group is missing
 
 MISSING = -1  # the id of a tuple of which a member is missing
 ID_BITS = 31  # value ids and tuple ids are int32
@@ -28,10 +28,10 @@ class Joint(NamedTuple):
     """
 
     groups: tuple[int, ...]
-    levels: tuple[Ints, ...]
-    counts: Ints  # [tuples]
+    levels: tuple[Int64s, ...]
+    counts: Int64s  # [tuples]
 
-    def ids(self, rows: ValueIds) -> npt.NDArray[np.int32]:
+    def ids(self, rows: ValueIds) -> Ints:
         """The extra column of these `rows`: -1 where a member is missing, `len(counts)` for a tuple never counted."""
         members = np.asarray(rows[:, list(self.groups)], np.int64)  # [rows, members]
         tuple_ids = _prefix_ids(self.levels, members)
@@ -39,10 +39,10 @@ class Joint(NamedTuple):
         tuple_ids[(members < 0).any(axis=1)] = MISSING
         return tuple_ids.astype(np.int32)
 
-    def values(self) -> npt.NDArray[np.int32]:
+    def values(self) -> Ints:
         """The value ids of every tuple: [tuples, members]."""
         prefix_ids = np.arange(len(self.counts))
-        last_to_first: list[Ints] = []
+        last_to_first: list[Int64s] = []
         for prefixes in reversed(self.levels):
             last_to_first.append(prefixes[prefix_ids] & UNKNOWN)
             prefix_ids = prefixes[prefix_ids] >> ID_BITS
@@ -56,7 +56,7 @@ def joint_values(rows: ValueIds, groups: Sequence[int], rows_per_pass: int = ROW
     """
     if len(groups) < 2 or len(set(groups)) < len(groups):
         raise ValueError(f"a joint set needs two or more different groups. Received: groups={tuple(groups)}")
-    levels: tuple[Ints, ...] = ()
+    levels: tuple[Int64s, ...] = ()
     counts = np.zeros(0, np.int64)
     for last in range(1, len(groups)):  # one pass over the rows for each member after the first
         prefixes, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -68,14 +68,14 @@ def joint_values(rows: ValueIds, groups: Sequence[int], rows_per_pass: int = ROW
     return Joint(tuple(groups), levels, counts)
 
 
-def _complete_tuples(rows: ValueIds, groups: Sequence[int], rows_per_pass: int) -> Iterator[Ints]:
+def _complete_tuples(rows: ValueIds, groups: Sequence[int], rows_per_pass: int) -> Iterator[Int64s]:
     """The members of the rows where none is missing, [rows, members], in pieces."""
     for start in range(0, len(rows), rows_per_pass):
         members = np.asarray(rows[start : start + rows_per_pass][:, list(groups)], np.int64)
         yield members[(members >= 0).all(axis=1)]
 
 
-def _prefix_ids(levels: Sequence[Ints], members: Ints) -> Ints:
+def _prefix_ids(levels: Sequence[Int64s], members: Int64s) -> Int64s:
     """The id of each row's tuple [rows] by way of its prefixes; UNKNOWN for one that was not counted."""
     ids = members[:, 0].copy()
     for prefixes, last_member in zip(levels, members.T[1:], strict=True):
@@ -88,7 +88,7 @@ def _prefix_ids(levels: Sequence[Ints], members: Ints) -> Ints:
     return ids
 
 
-def _add_equal(prefixes: Ints, counts: Ints) -> tuple[Ints, Ints]:
+def _add_equal(prefixes: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
     """The distinct prefixes in ascending order, and the sum of the counts of each."""
     if not len(prefixes):
         return prefixes, counts

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
-from feat2vec.sampling.joint_values import Ints
+from feat2vec.arrays import Floats, Int64s, Integers, Ints
 
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.integer[Any]]
+Counts = Integers
 
 
 def log_probabilities(counts: Counts, alpha: float) -> Floats:
@@ -28,7 +26,7 @@ def log_probabilities(counts: Counts, alpha: float) -> Floats:
     return scaled - math.log(np.exp(scaled).sum())
 
 
-def alias_table(probability: Floats) -> tuple[Floats, Ints]:
+def alias_table(probability: Floats) -> tuple[Floats, Int64s]:
     """Walker's table: bucket i keeps value i with probability keep[i] and gives alias[i] otherwise, both [V].
 
     The sweep that fills light buckets (V p < 1) from heavy ones is read off two running sums: light i is filled by the
@@ -57,17 +55,17 @@ def alias_table(probability: Floats) -> tuple[Floats, Ints]:
     return keep, alias
 
 
-def _running_sum(numbers: Floats, bits: int) -> Ints:
+def _running_sum(numbers: Floats, bits: int) -> Int64s:
     """The running sum, as fixed-point numbers with `bits` binary places."""
     scaled = np.ldexp(numbers, bits)
     integer_parts = np.floor(scaled)
     # The fractions are summed separately, then rounded into the last bit.
     fractions = np.ldexp(scaled - integer_parts, 31).astype(np.int64)
-    total: Ints = np.cumsum(integer_parts.astype(np.int64)) + ((np.cumsum(fractions) + (1 << 30)) >> 31)
+    total: Int64s = np.cumsum(integer_parts.astype(np.int64)) + ((np.cumsum(fractions) + (1 << 30)) >> 31)
     return total
 
 
-def pack(keep: Floats, alias: Ints) -> Ints:
+def pack(keep: Floats, alias: Int64s) -> Int64s:
     """One int64 word a bucket, [V]: the alias in the low bits, keep in the others, so that a draw is one gather.
 
     With b = bits of V - 1, Q2 is off by less than 2^-(62 - b) in total variation, 2^-39 for V = 5M.
@@ -78,8 +76,8 @@ def pack(keep: Floats, alias: Ints) -> Ints:
     return threshold << alias_bits | alias
 
 
-Tuples = tuple[Sequence[int], npt.NDArray[np.int32], Ints]  # groups, their value ids [tuples, members], counts [tuples]
-Seed = Any  # two integers or an integer tensor [2], such as (seed, step)
+Tuples = tuple[Sequence[int], Ints, Int64s]  # groups, their value ids [tuples, members], counts [tuples]
+Seed: TypeAlias = "tf.Tensor | tuple[int, int]"  # two integers, such as (seed, step)
 
 
 class Target(NamedTuple):

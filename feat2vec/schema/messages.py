@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from feat2vec.errors import suggest
 from feat2vec.schema.document import Data, Document, KeyPath, kind_of, shown
 
-JsonSchema = Mapping[str, Any]
+JsonSchema = Mapping[str, Any]  # a JSON Schema, or a part of one such as its properties
 
 
 @dataclass
@@ -31,15 +31,15 @@ class Location:
 
     path: KeyPath = ()
     value: Any = None
-    holder: Mapping[str, Any] = field(default_factory=dict)
+    holder: Mapping[str, Data] = field(default_factory=dict)
     holder_schema: JsonSchema = field(default_factory=dict)
-    type_properties: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    type_properties: Mapping[str, JsonSchema] = field(default_factory=dict)
     type: str = ""
 
     @property
-    def properties(self) -> Mapping[str, Any]:
+    def properties(self) -> JsonSchema:
         """The JSON Schemas of the keys that the holder may have."""
-        properties: Mapping[str, Any] = self.holder_schema.get("properties", {})
+        properties: JsonSchema = self.holder_schema.get("properties", {})
         return properties
 
     def alternatives(self, key: str) -> list[str]:
@@ -81,7 +81,7 @@ class Locator:
             location.type_properties = self._type_properties(schema)
         return location
 
-    def _type_properties(self, union: JsonSchema) -> dict[str, Mapping[str, Any]]:
+    def _type_properties(self, union: JsonSchema) -> dict[str, JsonSchema]:
         """The properties of each type of a union."""
         references = union["discriminator"]["mapping"].items()
         return {tag: self._resolve({"$ref": reference}).get("properties", {}) for tag, reference in references}
@@ -215,7 +215,7 @@ def _unknown_key(location: Location) -> str:
     if key in location.properties:
         alternative = next(name for name in location.alternatives(key) if name != key)
         return f"cannot be given beside `{alternative}`, which means the same; remove one of them"
-    types: Mapping[str, Mapping[str, Any]] = location.type_properties
+    types: Mapping[str, JsonSchema] = location.type_properties
     unknown_keys = [name for name in location.holder if name not in location.properties]
     # A misspelt `type` makes the keys of that type unknown.
     type_is_misspelt = types and "type" not in location.holder and suggest("type", unknown_keys)

@@ -24,7 +24,7 @@ STAND_INS: Mapping[str, Data] = {"version": 1, "groups": {"?": {"column": "?"}}}
 
 
 def read_schema(
-    source: str | Path | Document | Mapping[str, Any], *, plugins: bool = True, settings: Sequence[str] = ()
+    source: str | Path | Document | Mapping[str, object], *, plugins: bool = True, settings: Sequence[str] = ()
 ) -> Schema:
     """Read and check a schema.
 
@@ -79,7 +79,7 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Schema.model_json_schema()
 
 
-def _to_document(source: str | Path | Document | Mapping[str, Any]) -> Document:
+def _to_document(source: str | Path | Document | Mapping[str, object]) -> Document:
     if isinstance(source, Document):
         return source
     if isinstance(source, Mapping):

@@ -45,7 +45,7 @@ class Findings:
         return path[:-1] not in self._beside_unknown or self._given(path)
 
     def _given(self, path: KeyPath) -> bool:
-        node: Any = self.data
+        node: object = self.data
         for key in path:
             if not isinstance(node, dict) or key not in node:
                 return False

@@ -19,21 +19,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Float32s
 from feat2vec.encode.codecs import Entries, Present
 from feat2vec.encode.encoder import Encoder
 from feat2vec.model.lookup_arrays import vectors_in_space
 from feat2vec.model.model_file import StoredModel
-from feat2vec.space.geometry import ROWS_PER_BATCH, Floats, Model, blocks, dense
+from feat2vec.space.geometry import ROWS_PER_BATCH, Model, blocks, dense
 from feat2vec.space.groups_and_levels import (
-    ID,
     ROW,
     distinct_column_names,
     level_and_dim,
     selected_groups,
     vectors_at_level,
 )
-from feat2vec.space.parquet_writer import BYTES_PER_ROW_GROUP, parquet_writer
+from feat2vec.space.parquet_writer import BYTES_PER_ROW_GROUP, RowIds, write_record_batches
 from feat2vec.space.prefetch import prefetched
 from feat2vec.table.table import Stage, Table, open_table
 from feat2vec.writing import file_place, refuse_inputs_inside
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from feat2vec.model.pair_scores import Tensor
 
 # From some of the rows of a stage to their vectors [rows, dim], and those of each group.
-VectorsOfRows: TypeAlias = Callable[[slice], tuple[Floats, Mapping[str, Floats]]]
+VectorsOfRows: TypeAlias = Callable[[slice], tuple[Float32s, Mapping[str, Float32s]]]
 STAGE_BYTES = 16 << 20  # of rows that are encoded at a time, while earlier ones go through the model
 
 
@@ -54,8 +53,8 @@ class EmbeddedRows(NamedTuple):
 
     stage: Stage
     rows: slice  # of the stage
-    row_vectors: Floats  # [rows, dim]
-    group_vectors: Mapping[str, Floats]  # [rows, dim] each
+    row_vectors: Float32s  # [rows, dim]
+    group_vectors: Mapping[str, Float32s]  # [rows, dim] each
     present: Mapping[str, Present]  # [rows] each
 
 
@@ -142,7 +141,7 @@ class Embedder:
             def vectors_of_inputs(inputs: Mapping[str, Array]) -> VectorsOfRows:
                 sums_of_rows = lookup_sums(inputs)
 
-                def vectors_of_rows(rows: slice) -> tuple[Floats, Mapping[str, Floats]]:
+                def vectors_of_rows(rows: slice) -> tuple[Float32s, Mapping[str, Float32s]]:
                     sums = sums_of_rows(rows)
                     vectors = {name: vectors_in_space(sums[name], self.level, levels) for name in self.names}
                     return np.sum(list(vectors.values()), axis=0), vectors
@@ -154,7 +153,7 @@ class Embedder:
     def _by_tensorflow(self, inputs: Mapping[str, Array]) -> VectorsOfRows:
         import tensorflow as tf
 
-        def vectors_of_rows(rows: slice) -> tuple[Floats, Mapping[str, Floats]]:
+        def vectors_of_rows(rows: slice) -> tuple[Float32s, Mapping[str, Float32s]]:
             tensors = {name: tf.constant(array[rows]) for name, array in inputs.items()}
             row_vectors, group_vectors = self.vectors(tensors)
             return row_vectors.numpy(), {name: vectors.numpy() for name, vectors in group_vectors.items()}
@@ -189,27 +188,24 @@ class Embedder:
             UserError: The table cannot be read or encoded, or `out` is taken.
 
         """
-        table, id_column = open_table(source), self.encoder.schema.id
+        table = open_table(source)
         refuse_inputs_inside([file_place(out, force=force)], table.files)
-        id_columns = [id_column] if id_column is not None and id_column in table.columns else []
-        schema = self._file_schema([table.columns[name] for name in id_columns])
-        compared = [ID] if id_columns else ()
-        total = 0
-        with parquet_writer(out, schema, compared, force=force, bytes_per_row_group=bytes_per_row_group) as write:
-            for batch in prefetched(self._batches_of_prefetched_stages(table, id_columns)):
-                write(self._record_batch(batch, id_columns, schema))
-                total += len(batch.row_vectors)
-        return total
+        ids = RowIds.from_table(table, self.encoder.schema.id)
+        schema = self._file_schema(ids.fields)
+        batches = prefetched(self._batches_of_prefetched_stages(table, ids.columns))
+        record_batches = (self._record_batch(batch, ids, schema) for batch in batches)
+        return write_record_batches(
+            out, schema, ids, record_batches, force=force, bytes_per_row_group=bytes_per_row_group
+        )
 
     def _batches_of_prefetched_stages(self, table: Table, kept_columns: Sequence[str]) -> Iterator[EmbeddedRows]:
         yield from self._batches_of_stages(prefetched(self.encoder.staged(table, kept_columns, STAGE_BYTES)))
 
-    def _file_schema(self, id_types: Sequence[pa.DataType]) -> pa.Schema:
+    def _file_schema(self, id_fields: Sequence[pa.Field]) -> pa.Schema:
         """The columns, with what they are in the file's metadata."""
         vector = pa.list_(pa.field("item", pa.float32(), nullable=False), self.dim)
         column_of_group = dict(zip(self.names, distinct_column_names(self.names), strict=True))
-        columns = [pa.field(ID, type_) for type_ in id_types]
-        columns.append(pa.field(ROW, vector, nullable=False))
+        columns = [*id_fields, pa.field(ROW, vector, nullable=False)]
         columns += [pa.field(name, vector) for name in column_of_group.values()]
         facts = {
             "dim": self.dim,
@@ -220,11 +216,8 @@ class Embedder:
         }
         return pa.schema(columns).with_metadata({"feat2vec": json.dumps(facts, ensure_ascii=False)})
 
-    def _record_batch(self, batch: EmbeddedRows, id_columns: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
-        arrays = []
-        for name in id_columns:
-            ids = batch.stage.column(name).slice(batch.rows.start, len(batch.row_vectors)).combine_chunks()
-            arrays.append(ids.cast(schema.field(ID).type))
+    def _record_batch(self, batch: EmbeddedRows, ids: RowIds, schema: pa.Schema) -> pa.RecordBatch:
+        arrays = ids.arrays(batch.stage, batch.rows)
         vector_type = schema.field(ROW).type
         arrays.append(_vector_array(batch.row_vectors, vector_type))
         for name in self.names:
@@ -232,7 +225,9 @@ class Embedder:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def compiled_vectors(model: Feat2Vec, encoder: Encoder, groups: Sequence[str], level: int) -> Any:
+def compiled_vectors(
+    model: Feat2Vec, encoder: Encoder, groups: Sequence[str], level: int
+) -> tf.types.experimental.PolymorphicFunction:
     """A function from {group: entries [rows, width]} to the rows' vectors [rows, dim] and {group: vectors}."""
     import tensorflow as tf
 
@@ -257,7 +252,7 @@ def entries_spec(encoder: Encoder, group: str) -> tf.TensorSpec:
     return tf.TensorSpec([None, codec.width if codec.dtype == np.float32 else None], codec.dtype)
 
 
-def _vector_array(vectors: Floats, type_: pa.DataType, present: Present | None = None) -> pa.Array:
+def _vector_array(vectors: Float32s, type_: pa.DataType, present: Present | None = None) -> pa.Array:
     """Vectors [rows, dim] as an array of lists, null where they are not present."""
     mask = None if present is None or present.all() else pa.array(~present)
     return pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=type_, mask=mask)

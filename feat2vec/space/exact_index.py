@@ -8,10 +8,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from feat2vec.encode.arrays_on_disk import Array
-from feat2vec.space.geometry import Floats, blocks
+from feat2vec.arrays import Array, Float32s, Floats, Int64s
+from feat2vec.space.geometry import blocks
 
 SCORE_BYTES_PER_BLOCK = 1 << 23  # few blocks, as the threads of BLAS wait for each other at the end of each
 QUERIES_PER_BLOCK = 1024
@@ -21,12 +20,12 @@ MIN_CANDIDATES_PER_BLOCK = 1024
 class Hits(NamedTuple):
     """The best candidates of each query, best first; of equal ones the first. -1 and -inf where there are fewer."""
 
-    ids: npt.NDArray[np.int64]  # [queries, k]
-    scores: Floats  # [queries, k]
+    ids: Int64s  # [queries, k]
+    scores: Float32s  # [queries, k]
 
 
 def best_candidates(
-    scores: Callable[[slice], Floats],
+    scores: Callable[[slice], Float32s],
     queries: int,
     candidates: int,
     k: int,
@@ -63,7 +62,7 @@ def best_candidates(
     return best
 
 
-def _merge(best: Hits, queries: Array, block_scores: Floats, threshold: Floats, first_id: int) -> None:
+def _merge(best: Hits, queries: Array, block_scores: Float32s, threshold: Float32s, first_id: int) -> None:
     """Put the scores of a block that are above the threshold among the best of some queries.
 
     `block_scores` has the shape [queries, candidates of the block]; `first_id` is the id of its first candidate.
@@ -92,15 +91,15 @@ class ExactIndex:
 
     """
 
-    vectors: Floats
-    scale: Floats | None = None
-    shift: Floats | None = None
+    vectors: Float32s
+    scale: Float32s | None = None
+    shift: Float32s | None = None
 
-    def scores(self, queries: Floats) -> Callable[[slice], Floats]:
+    def scores(self, queries: Float32s) -> Callable[[slice], Float32s]:
         """What computes the scores of consecutive vectors, in memory that the next call uses again."""
         memory = np.zeros(0, np.float32)
 
-        def scores_of(rows: slice) -> Floats:
+        def scores_of(rows: slice) -> Float32s:
             nonlocal memory
             vectors = self.vectors[rows]
             size = len(queries) * len(vectors)
@@ -118,7 +117,7 @@ class ExactIndex:
 
     def search(
         self,
-        queries: Floats,
+        queries: Float32s,
         k: int,
         *,
         queries_per_block: int = QUERIES_PER_BLOCK,
@@ -150,14 +149,14 @@ class ExactIndex:
         return int(self.vectors.shape[1]) + (0 if self.scale is not None else 2)
 
     @cached_property
-    def _squares(self) -> npt.NDArray[np.float64]:
+    def _squares(self) -> Floats:
         """|(v, shift)|^2, [n]."""
         squares: Array = np.einsum("ij,ij->i", self.vectors, self.vectors).astype(np.float64)
         if self.shift is not None:
             squares += np.square(self.shift, dtype=np.float64)
         return squares
 
-    def unit_vectors(self, rows: slice) -> Floats:
+    def unit_vectors(self, rows: slice) -> Float32s:
         """Consecutive vectors as vectors of length 1, [rows, unit_dim]."""
         vectors = self.vectors[rows]
         if self.scale is not None:
@@ -165,10 +164,10 @@ class ExactIndex:
         largest_square = self._squares.max(initial=1e-30)
         shift = np.zeros(len(vectors), np.float32) if self.shift is None else self.shift[rows]
         rest = np.sqrt(np.maximum(largest_square - self._squares[rows], 0))
-        units: Floats = (np.column_stack([vectors, shift, rest]) / np.sqrt(largest_square)).astype(np.float32)
+        units: Float32s = (np.column_stack([vectors, shift, rest]) / np.sqrt(largest_square)).astype(np.float32)
         return units
 
-    def unit_queries(self, queries: Floats) -> Floats:
+    def unit_queries(self, queries: Float32s) -> Float32s:
         """Queries of the vectors of length 1, [queries, unit_dim]."""
         if self.scale is not None:
             return np.ascontiguousarray(queries, np.float32)

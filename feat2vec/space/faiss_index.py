@@ -8,17 +8,18 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from types import ModuleType
+from typing import Any, BinaryIO, Literal, TypeAlias
 
 import numpy as np
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Float32s, Int64s
 from feat2vec.errors import UserError
 from feat2vec.space.exact_index import SCORE_BYTES_PER_BLOCK, ExactIndex, Hits
-from feat2vec.space.geometry import Floats
 from feat2vec.writing import file_in
 
 ApproximateKind = Literal["hnsw", "ivf"]
+Index: TypeAlias = Any  # of faiss, which ships no types
 
 MIN_INDEXED = 10_000  # fewer vectors are searched exactly: an index would not be faster
 ROWS_PER_PIECE = 1 << 16  # vectors that are given to faiss at a time
@@ -26,7 +27,7 @@ LINKS, EF_CONSTRUCTION, EF_SEARCH = 32, 80, 64  # of HNSW: a vector's neighbours
 PROBES = 32  # lists of an IVF that a search looks through
 
 
-def import_faiss(remedy: str = "search exactly (`--index exact`)") -> Any:
+def import_faiss(remedy: str = "search exactly (`--index exact`)") -> ModuleType:
     """The library behind indexes, an extra. Without it, a `UserError` says how to install it, and the other remedy."""
     try:
         with warnings.catch_warnings():
@@ -36,10 +37,11 @@ def import_faiss(remedy: str = "search exactly (`--index exact`)") -> Any:
         raise UserError(
             f"an index needs faiss, which is not installed: `pip install 'feat2vec[search]'`; or {remedy}"
         ) from None
-    return faiss
+    module: ModuleType = faiss
+    return module
 
 
-def build_index(faiss: Any, exact: ExactIndex, kind: ApproximateKind) -> Any:
+def build_index(faiss: ModuleType, exact: ExactIndex, kind: ApproximateKind) -> Index:
     """A faiss index of the vectors of an exact one, at length 1."""
     total = len(exact.vectors)
     if kind == "hnsw":
@@ -83,7 +85,9 @@ def digest_of(exact: ExactIndex) -> bytes:
     return digest.digest()
 
 
-def load_index(faiss: Any, exact: ExactIndex, kind: ApproximateKind, path: Path, vectors_digest: bytes) -> Any | None:
+def load_index(
+    faiss: ModuleType, exact: ExactIndex, kind: ApproximateKind, path: Path, vectors_digest: bytes
+) -> Index | None:
     """The index in a file; None if there is none, or if it is damaged, of other vectors, or no index."""
     read = _read_hnsw if kind == "hnsw" else _read_ivf
     try:
@@ -96,7 +100,7 @@ def load_index(faiss: Any, exact: ExactIndex, kind: ApproximateKind, path: Path,
         return None
 
 
-def save_index(faiss: Any, index: Any, path: Path, vectors_digest: bytes) -> None:
+def save_index(faiss: ModuleType, index: Index, path: Path, vectors_digest: bytes) -> None:
     """Write an index, if that is possible.
 
     The run may be read-only or not feat2vec's own, or the disk full: then the index serves from memory.
@@ -121,7 +125,7 @@ def _file_digest(arrays: Sequence[Array], vectors_digest: bytes) -> bytes:
     return digest.digest()
 
 
-def _arrays_of(faiss: Any, index: Any) -> list[Array]:
+def _arrays_of(faiss: ModuleType, index: Index) -> list[Array]:
     """What the index has beside the vectors, in the order in which `_read_hnsw` and `_read_ivf` read it."""
     if hasattr(index, "hnsw"):
         graph = index.hnsw
@@ -135,7 +139,7 @@ def _arrays_of(faiss: Any, index: Any) -> list[Array]:
     return [list_of_vector, centres.view(np.int32)]
 
 
-def _read_hnsw(faiss: Any, exact: ExactIndex, file: BinaryIO, numbers_in_file: int) -> tuple[Any, list[Array]]:
+def _read_hnsw(faiss: ModuleType, exact: ExactIndex, file: BinaryIO, numbers_in_file: int) -> tuple[Index, list[Array]]:
     """A graph: the number of levels of each vector, its neighbours on every level, and where a search begins."""
     total = len(exact.vectors)
     index = faiss.IndexHNSWFlat(exact.unit_dim, LINKS, faiss.METRIC_INNER_PRODUCT)
@@ -165,7 +169,7 @@ def _read_hnsw(faiss: Any, exact: ExactIndex, file: BinaryIO, numbers_in_file: i
     return index, [levels, neighbours, start_array]
 
 
-def _read_ivf(faiss: Any, exact: ExactIndex, file: BinaryIO, numbers_in_file: int) -> tuple[Any, list[Array]]:
+def _read_ivf(faiss: ModuleType, exact: ExactIndex, file: BinaryIO, numbers_in_file: int) -> tuple[Index, list[Array]]:
     """Inverted lists: the list of each vector, then the centres of the lists."""
     total, lists = len(exact.vectors), number_of_lists(len(exact.vectors))
     if total + lists * exact.unit_dim != numbers_in_file:
@@ -198,7 +202,7 @@ def _numbers(file: BinaryIO, count: int, low: int = -(1 << 31), high: int = (1 <
 class FaissIndex:
     """An approximate index of vectors. It finds nearly the best ones; the scores of what it finds are exact."""
 
-    def __init__(self, exact: ExactIndex, index: Any) -> None:
+    def __init__(self, exact: ExactIndex, index: Index) -> None:
         self.exact, self.index = exact, index
 
     @classmethod
@@ -213,7 +217,7 @@ class FaissIndex:
                 save_index(faiss, index, path, digest)
         return cls(exact, index)
 
-    def search(self, queries: Floats, k: int) -> Hits:
+    def search(self, queries: Float32s, k: int) -> Hits:
         """Nearly the k best vectors of each query [queries, dim]."""
         exact = self.exact
         if hasattr(self.index, "hnsw"):  # a search finds no more vectors than it keeps as candidates
@@ -228,7 +232,7 @@ class FaissIndex:
         order = np.argsort(-scores, axis=1, kind="stable")
         return Hits(np.take_along_axis(ids.astype(np.int64), order, 1), np.take_along_axis(scores, order, 1))
 
-    def _products(self, queries: Floats, ids: Any) -> Floats:
+    def _products(self, queries: Float32s, ids: Int64s) -> Float32s:
         """The dot products of queries with the vectors of some ids, [queries, k]."""
         vectors = self.exact.vectors
         products = np.empty(ids.shape, np.float32)

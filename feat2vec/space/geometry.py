@@ -14,27 +14,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Bools, Float32s, Integers
 from feat2vec.encode.codecs import Entries, ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST
 from feat2vec.schema.extractor_options import ItemsSpec
+from feat2vec.space.search_options import VectorSimilarity
 
 if TYPE_CHECKING:
     from feat2vec.model.keras_model import Feat2Vec
     from feat2vec.model.model_file import StoredModel
 
 Model: TypeAlias = "Feat2Vec | StoredModel"  # in memory, or in its file
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.signedinteger[Any]]
-VectorSimilarity = Literal["cosine", "dot"]  # what follows from vectors alone
-Rows: TypeAlias = "slice | Ints | npt.NDArray[np.bool_]"
+Rows: TypeAlias = "slice | Integers | Bools"
 ROWS_PER_BATCH = 8192  # that go through an extractor at a time
 
 
@@ -48,8 +45,8 @@ class Candidates:
 
     """
 
-    tables: list[Floats]
-    known_squares: list[Floats] | None = None
+    tables: list[Float32s]
+    known_squares: list[Float32s] | None = None
 
     def sizes(self) -> list[int]:
         """|F_1| .. |F_m|, and 0."""
@@ -61,7 +58,7 @@ class Candidates:
         return Candidates([table[rows] for table in self.tables], squares)
 
     @cached_property
-    def squares(self) -> list[Floats]:
+    def squares(self) -> list[Float32s]:
         """|v_p|^2 for each level p, [|F_1|]; zero for candidates without the level."""
         if self.known_squares is not None:
             return self.known_squares
@@ -74,8 +71,8 @@ class Candidates:
 class Queries(NamedTuple):
     """The sums of groups' vectors, for each level p: the free part F_p and the dependent part D_p, [queries, D_p]."""
 
-    free: list[Floats]
-    dependent: list[Floats]
+    free: list[Float32s]
+    dependent: list[Float32s]
 
     def take(self, rows: Rows) -> Queries:
         """The queries of some rows: their numbers, a mask or a slice."""
@@ -97,7 +94,7 @@ class Queries(NamedTuple):
         dependent = [a + b for a, b in zip(self.dependent, queries.dependent, strict=True)]
         return Queries(free, dependent)
 
-    def towards(self, level: int) -> list[Floats]:
+    def towards(self, level: int) -> list[Float32s]:
         """The vector that candidates of a level (counted from 0) meet: its parts [queries, D_p] of levels up to it."""
         return [*self.free[:level], self.free[level] + self.dependent[level]]
 
@@ -111,7 +108,7 @@ def candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
         return Candidates(tables if gain == 1 else [table * np.float32(gain) for table in tables])
     entries = encoder.values[group].entries
     group_model = model.model_of_group(group)
-    batches_of_level: list[list[Floats]] = [[] for _ in model.schema.model.levels.dims]
+    batches_of_level: list[list[Float32s]] = [[] for _ in model.schema.model.levels.dims]
     for start in range(0, len(entries), ROWS_PER_BATCH):
         vectors = extract(group_model, {group: entries[start : start + ROWS_PER_BATCH]})
         for batches, free, dependent in zip(batches_of_level, vectors.free, vectors.dependent, strict=True):
@@ -119,7 +116,7 @@ def candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
     return Candidates([np.concatenate(batches) for batches in batches_of_level if batches])
 
 
-def values_as_queries(values: Candidates, ids: Ints, *, truncate: bool) -> Queries:
+def values_as_queries(values: Candidates, ids: Integers, *, truncate: bool) -> Queries:
     """What `extract` gives for single candidates; with truncation every part of a vector is free."""
     free, dependent = [], []
     for size_above, table in zip(values.sizes()[1:], values.tables, strict=True):
@@ -132,7 +129,7 @@ def values_as_queries(values: Candidates, ids: Ints, *, truncate: bool) -> Queri
     return Queries(free, dependent)
 
 
-def linear_terms(model: Model, encoder: Encoder, group: str) -> Floats:
+def linear_terms(model: Model, encoder: Encoder, group: str) -> Float32s:
     """What each of the `candidates` adds to a score by itself: [candidates]."""
     if not model.schema.model.bias:
         return np.zeros(candidates(model, encoder, group).sizes()[0], np.float32)
@@ -168,14 +165,14 @@ def dense(entries: Entries) -> Array:
     return entries_of_rows
 
 
-def known(encoder: Encoder, group: str, entries: Array) -> npt.NDArray[np.bool_]:
+def known(encoder: Encoder, group: str, entries: Array) -> Bools:
     """Which entries [rows, width] hold something that training has seen: [rows]."""
     if entries.dtype == np.float32:
-        is_present: npt.NDArray[np.bool_] = ~np.isnan(entries[:, 0])
+        is_present: Bools = ~np.isnan(entries[:, 0])
         return is_present
     codec = encoder.codecs[group]
     ids = entries[:, : entries.shape[1] // 2] if getattr(codec, "weighted", False) else entries
-    is_seen: npt.NDArray[np.bool_] = np.any(ids >= FIRST, axis=1)
+    is_seen: Bools = np.any(ids >= FIRST, axis=1)
     return is_seen
 
 
@@ -214,7 +211,7 @@ def _queries_of_tensors(model: Feat2Vec, group: str, entries: Array) -> Queries:
     return _queries_of(free, dependent, truncate=model.schema.model.levels.nested)
 
 
-def _queries_of(free: list[Floats], dependent: list[Floats], *, truncate: bool) -> Queries:
+def _queries_of(free: list[Float32s], dependent: list[Float32s], *, truncate: bool) -> Queries:
     """Parts of vectors as queries; with truncation every part is free."""
     if not truncate:
         return Queries(free, dependent)
@@ -222,7 +219,7 @@ def _queries_of(free: list[Floats], dependent: list[Floats], *, truncate: bool) 
     return Queries(vectors, [np.zeros_like(part) for part in vectors])
 
 
-def similarities(queries: Queries, values: Candidates, similarity: VectorSimilarity) -> Floats:
+def similarities(queries: Queries, values: Candidates, similarity: VectorSimilarity) -> Float32s:
     """The similarity of each query with each candidate, [queries, candidates]."""
     sizes = values.sizes()
     scores = np.zeros((len(queries.free[0]), sizes[0]), np.float32)
@@ -241,7 +238,7 @@ def similarities(queries: Queries, values: Candidates, similarity: VectorSimilar
     return scores
 
 
-def _candidate_squares(queries: Queries, values: Candidates) -> Floats:
+def _candidate_squares(queries: Queries, values: Candidates) -> Float32s:
     """|v|^2 towards each query, over the levels at which it has something: [queries or 1, candidates]."""
     squares, sizes = values.squares, values.sizes()
     if len(squares) == 1:
@@ -264,11 +261,13 @@ def blocks(total: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, total)) for start in range(0, total, size))
 
 
-def _squares(vectors: Floats) -> Any:
+def _squares(vectors: Float32s) -> Float32s:
     """|v|^2 of vectors [n, dim]: [n]."""
-    return np.einsum("ij,ij->i", vectors, vectors)
+    squares: Float32s = np.einsum("ij,ij->i", vectors, vectors)
+    return squares
 
 
-def _inverse_roots(squares: Any) -> Any:
+def _inverse_roots(squares: Any) -> Float32s:
     """1 / sqrt, and 0 for 0: a zero vector is similar to nothing."""
-    return np.divide(1, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
+    roots: Float32s = np.divide(1, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
+    return roots

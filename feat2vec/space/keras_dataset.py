@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,7 @@ from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.sampling.batches import Batches, value_tables
-from feat2vec.schema.objectives import Nce, Regression, Softmax
+from feat2vec.schema.objectives import Nce, ObjectiveSpec, Regression, Softmax
 from feat2vec.schema.options import Schema
 from feat2vec.space.groups_and_levels import selected_groups
 from feat2vec.space.keras_models import input_names
@@ -71,7 +70,7 @@ def _encoded(
     encoder: Encoder, table: Table, target: str | None, class_names: Sequence[str] | None, *, label_is_class: bool
 ) -> Encoded:
     """The table's rows, with the target as the schema's objective would have it: a class, a number or nothing."""
-    objective: Any = Nce()
+    objective: ObjectiveSpec = Nce()
     if target is not None:
         objective = Softmax(target=target) if label_is_class else Regression(target=target)
     schema = encoder.schema.model_copy(update={"id": None, "objective": objective})

@@ -16,8 +16,10 @@ import keras
 import tensorflow as tf
 
 from feat2vec.model.extractors import Extractor, Shape, build_extractor
+from feat2vec.model.extractors.base import ShapeData
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import copy_to, tables_aside
+from feat2vec.model.optimizers.base import Variable
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import run_extractor
 from feat2vec.schema.extractor_options import NumbersSpec, VectorSpec
@@ -52,9 +54,7 @@ class GroupVectors(keras.layers.Layer):
 
     """
 
-    def __init__(
-        self, schema: str, shapes: Mapping[str, Sequence[Any]], level: int | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, schema: str, shapes: Mapping[str, ShapeData], level: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.schema = schema
         self.shapes = {
@@ -72,7 +72,7 @@ class GroupVectors(keras.layers.Layer):
         self.seeds = keras.random.SeedGenerator(spec.training.seed)
         self.supports_jit = False  # XLA has no row-sparse updates
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Make the weights."""
         del input_shape
         for extractor in self.extractors:
@@ -117,7 +117,7 @@ class GroupVectors(keras.layers.Layer):
     def _next_seed(self) -> Tensor:
         return tf.cast(self.seeds.next(), tf.int64)
 
-    def compute_output_spec(self, inputs: Mapping[str, Any], training: bool = False) -> dict[str, Any]:
+    def compute_output_spec(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, keras.KerasTensor]:
         """The shapes of the outputs: one vector for each group, and the row's.
 
         Args:
@@ -189,10 +189,11 @@ def _up_to(shape: Shape, level: int) -> Shape:
     return shape._replace(sizes=shape.sizes[:level])
 
 
-def _of_levels(extractor: Extractor, levels: slice) -> list[Any]:
+def _of_levels(extractor: Extractor, levels: slice) -> list[Variable | keras.layers.Layer]:
     """The tables or the heads of some levels."""
-    tables_or_heads: list[Any] = getattr(extractor, "tables", None) or getattr(extractor, "heads", [])
-    return tables_or_heads[levels]
+    tables: list[Variable] = getattr(extractor, "tables", [])
+    heads: list[keras.layers.Layer] = getattr(extractor, "heads", [])
+    return (tables or heads)[levels]
 
 
 def input_names(groups: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.entry_text import spell
 from feat2vec.encode.vocabulary import FIRST

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Float32s, Int8s, Int64s, Integers
 from feat2vec.errors import UnknownKeyError, UserError, suggest
-from feat2vec.space.geometry import Floats
 from feat2vec.space.key_names import Names, nearest
 from feat2vec.space.value_space import ValueSpace
 
@@ -29,7 +27,7 @@ class KeyedVectors:
 
     """
 
-    def __init__(self, name: str, owner: str, names: Names, counts: Array, levels: Array, space: ValueSpace) -> None:
+    def __init__(self, name: str, owner: str, names: Names, counts: Int64s, levels: Int8s, space: ValueSpace) -> None:
         self.name, self._owner = name, owner
         self._names, self._counts, self._levels, self._space = names, counts, levels, space
 
@@ -47,7 +45,7 @@ class KeyedVectors:
     def __contains__(self, key: object) -> bool:
         return 0 <= self._names.find(key) < len(self)
 
-    def __getitem__(self, key: Any) -> Floats:
+    def __getitem__(self, key: object) -> Float32s:
         """A key's vector [dim], or the vectors [keys, dim] of a list of keys."""
         if isinstance(key, (list, tuple, np.ndarray)):
             return self.vectors[[self.get_index(listed_key) for listed_key in key]]
@@ -69,12 +67,12 @@ class KeyedVectors:
         return self._names.strings[: len(self)]
 
     @property
-    def counts(self) -> Array:
+    def counts(self) -> Int64s:
         """How often each key comes among the training rows."""
         return self._counts
 
     @property
-    def levels(self) -> Array:
+    def levels(self) -> Int8s:
         """The level of each key, from 1."""
         return self._levels
 
@@ -84,7 +82,7 @@ class KeyedVectors:
         return {key: position for position, key in enumerate(self.index_to_key)}
 
     @property
-    def vectors(self) -> Floats:
+    def vectors(self) -> Float32s:
         """Every vector [n, dim], read-only; without a level those of level 1."""
         vectors = self._space.vectors.view()
         vectors.flags.writeable = False
@@ -117,7 +115,7 @@ class KeyedVectors:
             )
         raise UnknownKeyError(f"{self._owner} has no {key!r}{nearest(str(key), self._names, len(self))}")
 
-    def get_vector(self, key: object, norm: bool = False) -> Floats:
+    def get_vector(self, key: object, norm: bool = False) -> Float32s:
         """A copy of a key's vector.
 
         Args:
@@ -131,7 +129,7 @@ class KeyedVectors:
             UnknownKeyError: There is no such key.
 
         """
-        vector: Floats = self.vectors[self.get_index(key)].copy()
+        vector: Float32s = self.vectors[self.get_index(key)].copy()
         if norm:
             vector /= max(float(np.linalg.norm(vector)), 1e-30)
         return vector
@@ -151,7 +149,7 @@ class KeyedVectors:
             UserError: The attribute is neither of these.
 
         """
-        attributes = {"count": self._counts, "level": self._levels}
+        attributes: dict[str, Integers] = {"count": self._counts, "level": self._levels}
         if attr not in list(attributes):  # a list, as what is given may have no hash
             raise UserError(f"a vector has a 'count' and a 'level'; received {attr!r}{suggest(attr, attributes)}")
         return int(attributes[attr][self.get_index(key)])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from feat2vec.errors import refuse_stray_bytes
+from feat2vec.space.groups_and_levels import ID
+from feat2vec.table.table import Stage, Table
 from feat2vec.writing import new_file, signed_parquet
 
 BYTES_PER_ROW_GROUP = 32 << 20  # at least
@@ -52,3 +55,44 @@ def parquet_writer(
     with new_file(out, force=force) as partial, signed_parquet(partial, schema, **options) as file:
         yield write
         flush()
+
+
+class RowIds(NamedTuple):
+    """The schema's `id` column of a table whose rows are written; nothing if the table does not have it."""
+
+    columns: tuple[str, ...]  # of the table
+    fields: tuple[pa.Field, ...]  # of the file
+
+    @classmethod
+    def from_table(cls, table: Table, id_column: str | None) -> RowIds:
+        """The ids of a table, for a schema with this `id`."""
+        if id_column is None or id_column not in table.columns:
+            return cls((), ())
+        return cls((id_column,), (pa.field(ID, table.columns[id_column]),))
+
+    def arrays(self, stage: Stage, rows: slice) -> list[pa.Array]:
+        """The ids of some rows of a stage, as a column of the file."""
+        arrays = []
+        for name, field in zip(self.columns, self.fields, strict=True):
+            ids = stage.column(name).slice(rows.start, rows.stop - rows.start).combine_chunks()
+            arrays.append(ids.cast(field.type))
+        return arrays
+
+
+def write_record_batches(
+    out: str | Path,
+    schema: pa.Schema,
+    ids: RowIds,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    force: bool = False,
+    bytes_per_row_group: int = BYTES_PER_ROW_GROUP,
+) -> int:
+    """Write rows with what a model says of them, and their `id` if they have one; returns the number of rows."""
+    compared_columns = [field.name for field in ids.fields]
+    total = 0
+    with parquet_writer(out, schema, compared_columns, force=force, bytes_per_row_group=bytes_per_row_group) as write:
+        for batch in batches:
+            write(batch)
+            total += batch.num_rows
+    return total

@@ -11,24 +11,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Float32s
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
 from feat2vec.model.lookup_arrays import fm_scores
 from feat2vec.model.model_file import StoredModel
 from feat2vec.space.embed import STAGE_BYTES, entries_spec
-from feat2vec.space.geometry import ROWS_PER_BATCH, Floats, Model, blocks, dense
-from feat2vec.space.groups_and_levels import ID
-from feat2vec.space.parquet_writer import parquet_writer
+from feat2vec.space.geometry import ROWS_PER_BATCH, Model, blocks, dense
+from feat2vec.space.parquet_writer import RowIds, write_record_batches
 from feat2vec.space.prefetch import prefetched
 from feat2vec.table.table import Stage, open_table
 from feat2vec.writing import file_place, refuse_inputs_inside
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from feat2vec.model.keras_model import Feat2Vec
     from feat2vec.model.pair_scores import Tensor
 
-ScoresOfRows: TypeAlias = Callable[[slice], Floats]  # from some of the rows of a stage to their scores
+ScoresOfRows: TypeAlias = Callable[[slice], Float32s]  # from some of the rows of a stage to their scores
+Column: TypeAlias = Any  # a NumPy array of numbers, or an Arrow array of the names of classes
 
 
 class ScoredRows(NamedTuple):
@@ -36,7 +38,7 @@ class ScoredRows(NamedTuple):
 
     stage: Stage
     rows: slice  # of the stage
-    scores: Floats  # [rows], or [rows, classes]
+    scores: Float32s  # [rows], or [rows, classes]
 
 
 class Predictor:
@@ -70,7 +72,7 @@ class Predictor:
         else:
             self.scores = self._compiled_scores(model.full_model(), self.submodel - 1)
 
-    def _compiled_scores(self, model: Feat2Vec, submodel: int) -> Any:
+    def _compiled_scores(self, model: Feat2Vec, submodel: int) -> tf.types.experimental.PolymorphicFunction:
         """A function from {group: entries [rows, width]} to scores [rows] or [rows, classes]."""
         import tensorflow as tf
 
@@ -111,13 +113,13 @@ class Predictor:
     def _by_tensorflow(self, inputs: Mapping[str, Array]) -> ScoresOfRows:
         import tensorflow as tf
 
-        def scores_of_rows(rows: slice) -> Floats:
-            scores: Floats = self.scores({name: tf.constant(array[rows]) for name, array in inputs.items()}).numpy()
+        def scores_of_rows(rows: slice) -> Float32s:
+            scores: Float32s = self.scores({name: tf.constant(array[rows]) for name, array in inputs.items()}).numpy()
             return scores
 
         return scores_of_rows
 
-    def predict(self, source: object) -> dict[str, Any]:
+    def predict(self, source: object) -> dict[str, Column]:
         """What the scores of the rows of any table mean: the columns of the file that `write` writes, by name."""
         batches = [self.columns(batch.scores) for batch in self.batches(source)]
         return {name: _concatenated([columns[name] for columns in batches]) for name in batches[0]}
@@ -137,32 +139,27 @@ class Predictor:
             UserError: The table cannot be read or encoded, or `out` is taken.
 
         """
-        table, id_column = open_table(source), self.encoder.schema.id
+        table = open_table(source)
         refuse_inputs_inside([file_place(out, force=force)], table.files)
-        id_columns = (id_column,) if id_column is not None and id_column in table.columns else ()
-        schema = self._file_schema([table.columns[name] for name in id_columns])
-        total = 0
-        with parquet_writer(out, schema, [ID] if id_columns else (), force=force) as write:
-            for batch in self.batches(table, id_columns):
-                arrays = []
-                for name in id_columns:
-                    ids = batch.stage.column(name).slice(batch.rows.start, len(batch.scores)).combine_chunks()
-                    arrays.append(ids.cast(schema.field(ID).type))
-                arrays += _arrow_columns(self.columns(batch.scores)).values()
-                write(pa.RecordBatch.from_arrays(arrays, schema=schema))
-                total += len(batch.scores)
-        return total
+        ids = RowIds.from_table(table, self.encoder.schema.id)
+        schema = self._file_schema(ids.fields)
+        record_batches = (self._record_batch(batch, ids, schema) for batch in self.batches(table, ids.columns))
+        return write_record_batches(out, schema, ids, record_batches, force=force)
 
-    def _file_schema(self, id_types: Sequence[pa.DataType]) -> pa.Schema:
+    def _record_batch(self, batch: ScoredRows, ids: RowIds, schema: pa.Schema) -> pa.RecordBatch:
+        arrays = [*ids.arrays(batch.stage, batch.rows), *_arrow_columns(self.columns(batch.scores)).values()]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _file_schema(self, id_fields: Sequence[pa.Field]) -> pa.Schema:
         """The columns, with what they are in the file's metadata."""
         class_names = self._class_names()
         no_scores = np.zeros((0,) if class_names is None else (0, len(class_names)), np.float32)
-        columns = [pa.field(ID, type_) for type_ in id_types]
+        columns = [*id_fields]
         columns += [pa.field(name, array.type) for name, array in _arrow_columns(self.columns(no_scores)).items()]
         facts = {"objective": self.objective.type, "target": self.encoder.schema.target, "classes": class_names}
         return pa.schema(columns).with_metadata({"feat2vec": json.dumps(facts, ensure_ascii=False)})
 
-    def columns(self, scores: Floats) -> dict[str, Any]:
+    def columns(self, scores: Float32s) -> dict[str, Column]:
         """What scores mean, by name: numpy arrays, and for classes also an Arrow array of their names."""
         return dict(self.objective.prediction_columns(scores, self._class_names()))
 
@@ -170,11 +167,11 @@ class Predictor:
         return None if self.encoder.classes is None else self.encoder.classes.keys.to_pylist()
 
 
-def _concatenated(arrays: list[Any]) -> Any:
+def _concatenated(arrays: list[Column]) -> Column:
     return pa.concat_arrays(arrays) if isinstance(arrays[0], pa.Array) else np.concatenate(arrays)
 
 
-def _arrow_columns(columns: Mapping[str, Any]) -> dict[str, pa.Array]:
+def _arrow_columns(columns: Mapping[str, Column]) -> dict[str, pa.Array]:
     """Columns as Arrow arrays; a row's probabilities are a list."""
     arrow_columns = {}
     for name, array in columns.items():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from feat2vec.arrays import Float32s, Int8s, Int64s
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.entry_text import distinct_names
 from feat2vec.errors import UserError, listed, suggest
@@ -16,7 +18,6 @@ from feat2vec.space.faiss_index import MIN_INDEXED
 from feat2vec.space.geometry import (
     ROWS_PER_BATCH,
     Candidates,
-    Floats,
     Queries,
     blocks,
     candidates,
@@ -49,26 +50,10 @@ def vectors_of_group(
 
     """
     model, encoder = run.vector_source, run.fitted
-    group_names = list(encoder.codecs)
-    if not isinstance(group, str) or group not in group_names:
-        near = suggest(group, group_names) or "; the groups are " + listed(group_names)
-        rows = "; rows as a whole are `run.row_vectors(data)`" if isinstance(group, str) and group == "row" else ""
-        raise UserError(f"there is no group {group!r}{near}{rows}")
+    _check_group(group, list(encoder.codecs))
     model_levels = _checked_levels(run.schema.model, level)
-    names: Names
-    if is_keyed(model, group):
-        vocabulary = encoder.codecs[group].vocabulary
-        assert vocabulary is not None
-        names, counts = KeyNames(encoder, group), vocabulary.counts
-        levels = model_levels.of_counts(counts)
-    else:
-        names, counts = ValueNames(encoder, group), encoder.values[group].counts
-        levels = np.full(len(counts), len(model_levels), np.int8)
-    size = len(counts) if level is None else int((levels >= level).sum())
-    if not size:
-        if level is None:
-            raise UserError(f"the group {group!r} has no vectors: none of its keys is as frequent as `min_count` asks")
-        raise UserError(f"no value of the group {group!r} reaches level {level}; use a lower level, or none")
+    names, counts, levels = _values_of_group(run, group, model_levels)
+    size = _number_of_values(group, levels, level)
     space = ValueSpace(
         group,
         size,
@@ -85,6 +70,42 @@ def vectors_of_group(
         return vectors_of_group(run, name, level, min_indexed=min_indexed)
 
     return Vectors(group, f"the group {group!r}", names, counts[:size], levels[:size], space, open_group)
+
+
+def _check_group(group: object, group_names: Sequence[str]) -> None:
+    if isinstance(group, str) and group in group_names:
+        return
+    near = suggest(group, group_names) or "; the groups are " + listed(group_names)
+    rows = "; rows as a whole are `run.row_vectors(data)`" if isinstance(group, str) and group == "row" else ""
+    raise UserError(f"there is no group {group!r}{near}{rows}")
+
+
+class GroupValues(NamedTuple):
+    """The values of a group that have a vector, the most frequent first."""
+
+    names: Names
+    counts: Int64s  # [values]
+    levels: Int8s  # [values], the top level of each
+
+
+def _values_of_group(run: TrainedRun, group: str, model_levels: Levels) -> GroupValues:
+    encoder = run.fitted
+    if not is_keyed(run.vector_source, group):
+        counts = encoder.values[group].counts
+        return GroupValues(ValueNames(encoder, group), counts, np.full(len(counts), len(model_levels), np.int8))
+    vocabulary = encoder.codecs[group].vocabulary
+    assert vocabulary is not None
+    return GroupValues(KeyNames(encoder, group), vocabulary.counts, model_levels.of_counts(vocabulary.counts))
+
+
+def _number_of_values(group: str, levels: Int8s, level: int | None) -> int:
+    """How many values reach a level; all of them without one."""
+    size = len(levels) if level is None else int((levels >= level).sum())
+    if size:
+        return size
+    if level is None:
+        raise UserError(f"the group {group!r} has no vectors: none of its keys is as frequent as `min_count` asks")
+    raise UserError(f"no value of the group {group!r} reaches level {level}; use a lower level, or none")
 
 
 def vectors_of_rows(run: TrainedRun, data: object, level: int | None = None) -> Vectors:
@@ -143,7 +164,7 @@ def _row_names(encoded: Encoded) -> pa.StringArray:
     return distinct_names(pa.array(np.arange(1, len(encoded) + 1)).cast(pa.string()))
 
 
-def _sums_over_groups(model: Feat2Vec, encoded: Encoded) -> tuple[Queries, Floats]:
+def _sums_over_groups(model: Feat2Vec, encoded: Encoded) -> tuple[Queries, Float32s]:
     """Each row's sums over its groups: free and dependent parts [rows, D_p], and linear terms [rows]."""
     free = [np.zeros((len(encoded), dim), np.float32) for dim in model.dims]
     dependent = [np.zeros((len(encoded), dim), np.float32) for dim in model.dims]

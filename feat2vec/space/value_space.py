@@ -6,17 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from feat2vec.encode.arrays_on_disk import Array, file_name
+from feat2vec.arrays import Array, Float32s
+from feat2vec.encode.arrays_on_disk import file_name
 from feat2vec.space.exact_index import ExactIndex, Hits, best_candidates
 from feat2vec.space.faiss_index import MIN_INDEXED, FaissIndex
-from feat2vec.space.geometry import Candidates, Floats, Queries, VectorSimilarity, similarities, values_as_queries
-
-Similarity = Literal["cosine", "dot", "score"]
-IndexKind = Literal["exact", "hnsw", "ivf"]
+from feat2vec.space.geometry import Candidates, Queries, similarities, values_as_queries
+from feat2vec.space.search_options import IndexKind, Similarity, VectorSimilarity
 
 
 @dataclass(eq=False)
@@ -40,7 +38,7 @@ class ValueSpace:
     name: str
     size: int
     read_candidates: Callable[[], Candidates]
-    read_linear: Callable[[], Floats] | None = None
+    read_linear: Callable[[], Float32s] | None = None
     read_bias: Callable[[], float] = lambda: 0.0
     level: int | None = None
     truncate: bool = False
@@ -57,12 +55,12 @@ class ValueSpace:
         return self.read_candidates()
 
     @cached_property
-    def linear(self) -> Floats | None:
+    def linear(self) -> Float32s | None:
         """The linear term of each value, [values]."""
         return None if self.read_linear is None else self.read_linear()[: self.size]
 
     @property
-    def vectors(self) -> Floats:
+    def vectors(self) -> Float32s:
         """The vectors of the first level, [values, dim]."""
         return self.candidates.tables[0]
 
@@ -79,7 +77,7 @@ class ValueSpace:
             return self.row_queries.take(positions)
         return values_as_queries(self.candidates, positions, truncate=self.truncate)
 
-    def query_of_vector(self, vector: Floats, searched: ValueSpace) -> Queries:
+    def query_of_vector(self, vector: Float32s, searched: ValueSpace) -> Queries:
         """The query that a vector of the first level is, in the space that is searched."""
         higher_tables = searched.candidates.tables[1:]
         free = [vector[None], *(np.zeros((1, table.shape[1]), np.float32) for table in higher_tables)]
@@ -107,19 +105,19 @@ class ValueSpace:
             self._finished(similarities(query, candidate, _geometric(similarity)), rows, constant, similarity)[0, 0]
         )
 
-    def scores(self, query: Queries, constant: float, similarity: Similarity) -> Callable[[slice], Floats]:
+    def scores(self, query: Queries, constant: float, similarity: Similarity) -> Callable[[slice], Float32s]:
         """What computes the similarities of queries with consecutive values, [queries, values of the slice]."""
 
-        def scores_of(rows: slice) -> Floats:
+        def scores_of(rows: slice) -> Float32s:
             part = self.candidates.part(rows)
             return self._finished(similarities(query, part, _geometric(similarity)), rows, constant, similarity)
 
         return scores_of
 
-    def _finished(self, scores: Floats, rows: slice, constant: float, similarity: Similarity) -> Floats:
+    def _finished(self, scores: Float32s, rows: slice, constant: float, similarity: Similarity) -> Float32s:
         """Similarities with what a score has beside the dot product."""
         linear = self.linear[rows] if similarity == "score" and self.linear is not None else 0
-        finished: Floats = scores + np.float32(constant) + linear
+        finished: Float32s = scores + np.float32(constant) + linear
         return finished
 
     def search(self, query: Queries, constant: float, k: int, similarity: Similarity, index: IndexKind) -> Hits:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Float32s, Int8s, Int64s, Integers
 from feat2vec.errors import UserError, suggest
 from feat2vec.space.exact_index import Hits
-from feat2vec.space.geometry import Floats, Queries, blocks
+from feat2vec.space.geometry import Queries, blocks
 from feat2vec.space.key_names import Names
 from feat2vec.space.keyed_vectors import KeyedVectors
-from feat2vec.space.value_space import IndexKind, Similarity, ValueSpace
+from feat2vec.space.search_options import INDEX_KINDS, SIMILARITIES, IndexKind, Similarity
+from feat2vec.space.value_space import ValueSpace
 
-KeyOrVector: TypeAlias = Any  # a key is a string, or what a string is made of
+KeyOrVector: TypeAlias = object  # a key is a string, or what a string is made of
 Term: TypeAlias = tuple[KeyOrVector, float]  # with its weight
 
-SIMILARITIES: tuple[str, ...] = get_args(Similarity)
-INDEX_KINDS: tuple[str, ...] = get_args(IndexKind)
 VALUES_PER_BLOCK = 1 << 16  # whose similarities are computed at a time
 
 
@@ -81,8 +80,8 @@ class Vectors(KeyedVectors):
         name: str,
         owner: str,
         names: Names,
-        counts: Array,
-        levels: Array,
+        counts: Int64s,
+        levels: Int8s,
         space: ValueSpace,
         open_group: Callable[[str], Vectors],
     ) -> None:
@@ -122,8 +121,8 @@ class Vectors(KeyedVectors):
 
     def most_similar(
         self,
-        positive: Any = None,
-        negative: Any = None,
+        positive: object = None,
+        negative: object = None,
         topn: int | None = 10,
         *,
         to: str | None = None,
@@ -168,8 +167,8 @@ class Vectors(KeyedVectors):
 
     def search(
         self,
-        positive: Any = None,
-        negative: Any = None,
+        positive: object = None,
+        negative: object = None,
         topn: int = 10,
         *,
         to: str | None = None,
@@ -212,7 +211,7 @@ class Vectors(KeyedVectors):
         counts = searched._counts
         return [Hit(searched.name, key, score, int(counts[i])) for key, (i, score) in zip(keys, kept, strict=True)]
 
-    def nearest(self, positions: Array, topn: int = 10, *, to: str | None = None) -> Hits:
+    def nearest(self, positions: Integers, topn: int = 10, *, to: str | None = None) -> Hits:
         """The most similar values, by cosine, of many keys at once.
 
         A single key gets what `search` finds. Many are multiplied at once, and so summed in another order: candidates
@@ -257,7 +256,7 @@ class Vectors(KeyedVectors):
         """
         return self.most_similar([key], topn=topn, **options)
 
-    def similar_by_vector(self, vector: Any, topn: int | None = 10, **options: Any) -> Any:
+    def similar_by_vector(self, vector: object, topn: int | None = 10, **options: Any) -> Any:
         """The keys that are most similar to one vector.
 
         Args:
@@ -304,15 +303,15 @@ class Vectors(KeyedVectors):
         assert total is not None
         return total, constant
 
-    def _checked_vector(self, vector: Any) -> Floats:
+    def _checked_vector(self, vector: object) -> Float32s:
         vector = np.asarray(vector, np.float32)
         if vector.shape != (self.vector_size,):
             raise UserError(f"{self.name!r} has vectors of {self.vector_size} dimensions; received {vector.shape}")
-        checked: Floats = vector
+        checked: Float32s = vector
         return checked
 
 
-def _terms(positive: Any, negative: Any, similarity: Similarity) -> list[Term]:
+def _terms(positive: object, negative: object, similarity: Similarity) -> list[Term]:
     """The keys and vectors of a search with their weights."""
     _check_choice("similarity", similarity, SIMILARITIES)
     terms = [*_weighted(positive, 1.0), *_weighted(negative, -1.0)]
@@ -321,7 +320,7 @@ def _terms(positive: Any, negative: Any, similarity: Similarity) -> list[Term]:
     return terms
 
 
-def _weighted(keys_and_vectors: Any, sign: float) -> list[Term]:
+def _weighted(keys_and_vectors: object, sign: float) -> list[Term]:
     """Keys and vectors, or a single one, with their weights times a sign; the weight is 1 where none is given."""
     if keys_and_vectors is None:
         return []

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import copies, swap, swap_average
 from feat2vec.training.checkpoint_file import CheckpointReader
@@ -40,7 +39,7 @@ class EpochAveraging(keras.callbacks.Callback):
         self._is_within_epoch = False
         self._resumes_within_epoch = False
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Put the weights of training back into the model."""
         del logs
         self._epoch, self._is_within_epoch = epoch, True
@@ -48,12 +47,12 @@ class EpochAveraging(keras.callbacks.Callback):
             swap(self.model.weights, self.weights_aside)
         self._resumes_within_epoch = False
 
-    def on_test_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Put the average into the model before it is validated."""
         del logs
         self._average()
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Put the average into the model, if validation has not done so."""
         del epoch, logs
         self._average()
@@ -72,7 +71,7 @@ class EpochAveraging(keras.callbacks.Callback):
 
     # --- checkpoints: see `checkpointing.Resumable` -----------------------------------------------------------------
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """None."""
         return {}
 

@@ -13,9 +13,10 @@ from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.errors import UserError, in_a_line
 from feat2vec.writing import replace_durably
+from feat2vec.writing.files import JsonObject
 
 
 class Shaped(Protocol):
@@ -65,7 +66,7 @@ def altered(path: Path, problem: str) -> UserError:
     return UserError(f"{path}: was altered or belongs to another training ({problem}); {START_ANEW}")
 
 
-def _problem_of_facts(facts: Mapping[str, Any], expected: ExpectedCheckpoint) -> str | None:
+def _problem_of_facts(facts: Mapping[str, object], expected: ExpectedCheckpoint) -> str | None:
     highest_counts = {"epoch": expected.epochs, "step": expected.steps - 1, "waited": expected.epochs}
     for name, highest in highest_counts.items():
         count = facts.get(name)
@@ -88,7 +89,7 @@ def _problem_of_facts(facts: Mapping[str, Any], expected: ExpectedCheckpoint) ->
     return None
 
 
-def _has_times(facts: Mapping[str, Any]) -> bool:
+def _has_times(facts: Mapping[str, object]) -> bool:
     timed = facts.get("timed")  # [seconds, rows]
     if not isinstance(timed, list) or len(timed) != 2:
         return False
@@ -166,13 +167,13 @@ class Header(NamedTuple):
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def write_checkpoint(path: Path, facts: Mapping[str, Any], arrays: Mapping[str, Array | Streamed]) -> None:
+def write_checkpoint(path: Path, facts: Mapping[str, object], arrays: Mapping[str, Array | Streamed]) -> None:
     """Write a checkpoint. The one before stays until the new one is complete."""
     fill_checkpoint(path, facts, arrays)
     commit_checkpoint(path)
 
 
-def fill_checkpoint(path: Path, facts: Mapping[str, Any], arrays: Mapping[str, Array | Streamed]) -> None:
+def fill_checkpoint(path: Path, facts: Mapping[str, object], arrays: Mapping[str, Array | Streamed]) -> None:
     """Write a new checkpoint beside the one before, which stays until `commit_checkpoint`."""
     facts_as_bytes = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     members: dict[str, Array | Streamed] = {FACTS: facts_as_bytes}
@@ -234,7 +235,7 @@ class CheckpointReader:
         facts = json.loads(b"".join(piece.tobytes() for _, piece in self._read_member(FACTS, headers[FACTS])))
         if not isinstance(facts, dict):
             raise ValueError("its facts are no JSON object")
-        self.facts: dict[str, Any] = facts
+        self.facts: JsonObject = facts
 
     def pieces(self, name: str) -> Iterator[tuple[slice, Array]]:
         """An array, a few rows at a time; a small one, or a single number, is one piece."""
@@ -309,7 +310,7 @@ def open_checkpoint(path: Path, bytes_per_read: int = BYTES_PER_READ) -> Iterato
         raise UserError(f"{path}: is no checkpoint that can be read ({in_a_line(error)}); {START_ANEW}") from None
 
 
-def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+def read_checkpoint(path: Path) -> tuple[dict[str, object], dict[str, Array]]:
     """The facts and all arrays of a checkpoint that fits into memory."""
     with open_checkpoint(path) as checkpoint:
         return checkpoint.facts, {name: checkpoint.array(name) for name in checkpoint.headers}

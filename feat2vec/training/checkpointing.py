@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import keras
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.training.checkpoint_file import (
     CheckpointReader,
@@ -32,7 +32,7 @@ LARGEST_SHARE_OF_TIME = 0.1  # in which training waits for checkpoints at ends o
 class Resumable(Protocol):
     """A callback whose state is a part of a checkpoint."""
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """State as JSON. Its keys are the callback's own."""
 
     def arrays(self) -> Mapping[str, Array | Streamed]:
@@ -68,7 +68,7 @@ class Checkpointing(keras.callbacks.Callback):
         model: Feat2Vec,
         progress: Progress,
         parts: Sequence[Resumable],
-        origin: Mapping[str, Any],
+        origin: Mapping[str, object],
     ) -> None:
         super().__init__()
         self.set_model(model)  # `fit` does so too, but a checkpoint is restored before
@@ -84,7 +84,7 @@ class Checkpointing(keras.callbacks.Callback):
 
     # --- when -------------------------------------------------------------------------------------------------------
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Go on with the metric of an epoch that was interrupted, which Keras has reset."""
         del epoch, logs
         if self._metric_values:
@@ -92,7 +92,7 @@ class Checkpointing(keras.callbacks.Callback):
                 variable.assign(value)
             self._metric_values = []
 
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Save within a long epoch."""
         del batch, logs
         is_due = time.monotonic() - self._last_saved > self.longest_pause
@@ -100,7 +100,7 @@ class Checkpointing(keras.callbacks.Callback):
             self._save()
             self.progress.restart_clock()
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Save at the end of an epoch, unless epochs are short."""
         del epoch, logs
         pause = max(LEAST_SECONDS_BETWEEN, self._seconds_to_save / LARGEST_SHARE_OF_TIME)

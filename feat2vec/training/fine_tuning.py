@@ -1,69 +1,25 @@
-"""`finetune`: the vectors of a run to a run that predicts a column, learnt from labelled rows."""
+"""`finetune`: the schema of a run that predicts a column from the vectors of another run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from feat2vec.encode.workspace import MEMORY, check_memory
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.objectives import OBJECTIVES
 from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
 from feat2vec.table.numbers import numbers_of
-from feat2vec.table.table import Table, open_table, stages
+from feat2vec.table.table import Table, stages
 from feat2vec.table.types import is_list, kind_of_type
 from feat2vec.training.fine_tuning_options import HEAD_TYPES, OBJECTIVE_TYPES, HeadType, ObjectiveType
-from feat2vec.training.run_folder import TrainedRun
-from feat2vec.training.train import train_into
-from feat2vec.training.warm_start import WarmStart
+from feat2vec.writing.files import JsonObject
 
 # Labelled rows are few: small batches. The rate is the one that tools/bench_finetune.py chooses most often.
 TRAINING_DEFAULTS = {"epochs": 30, "batch_size": 64, "optimizer": {"type": "adam", "learning_rate": 0.01}}
 CHANGEABLE_OPTIONS = ("item_dropout", "dropout")  # of extractors; all others decide what the vectors are
-
-
-def finetune_into(
-    out: Path,
-    run: TrainedRun,
-    data: object,
-    target: str,
-    validation: object = None,
-    *,
-    head: HeadType = "fm",
-    freeze: bool = False,
-    objective: ObjectiveType | None = None,
-    groups: Sequence[str] | None = None,
-    settings: Sequence[str] = (),
-    resume: bool = False,
-    force: bool = False,
-    quiet: bool = False,
-    memory: str = MEMORY,
-) -> None:
-    """Write a run that predicts a column from a run's vectors into the folder `out`: see `feat2vec.finetune`."""
-    check_memory(memory)
-    table = open_table(data)
-    schema = schema_of(run.schema, table, target, head=head, objective=objective, groups=groups, settings=settings)
-    if out.resolve() == run.folder.resolve():
-        raise UserError(f"{out}: is the run to begin with, which stays as it is; choose another folder")
-    train_into(
-        out,
-        schema,
-        table,
-        validation,
-        resume=resume,
-        force=force,
-        quiet=quiet,
-        memory=memory,
-        start=WarmStart(run, freeze),
-    )
-
-
-# --- the new schema -------------------------------------------------------------------------------------------------
 
 
 def schema_of(
@@ -97,7 +53,7 @@ def schema_of(
     _check_words(head, objective)
     _check_target(table, target)
     chosen_objective = objective or objective_of(table, target)
-    data: dict[str, Any] = parse_document(first.resolved()).data
+    data: JsonObject = parse_document(first.resolved()).data
     data["groups"] = _chosen_groups(first, target, groups)
     del data["noise"]
     if data["id"] == target or data["id"] not in table.columns:
@@ -150,14 +106,14 @@ def objective_of(table: Table, target: str) -> ObjectiveType:
     return "logistic" if is_binary else "regression"
 
 
-def _chosen_groups(first: Schema, target: str, groups: Sequence[str] | None) -> dict[str, Any]:
+def _chosen_groups(first: Schema, target: str, groups: Sequence[str] | None) -> dict[str, object]:
     """The groups to learn from, as data. None of them holds the target."""
     names = list(first.groups) if groups is None else list(groups)
     for name in names:
         if name not in first.groups:
             hint = suggest(name, first.groups) or f"; the groups are {listed(first.groups)}"
             raise UserError(f"--groups: the run has no group {name!r}{hint}")
-    data: dict[str, Any] = parse_document(first.resolved()).data
+    data: JsonObject = parse_document(first.resolved()).data
     chosen = {}
     for name, group in first.groups.items():
         if name not in names or target in _columns(group):
@@ -213,4 +169,4 @@ def _has_same_vectors(before: Group, now: Group) -> bool:
     )
 
 
-__all__ = ["finetune_into", "objective_of", "schema_of"]
+__all__ = ["objective_of", "schema_of"]

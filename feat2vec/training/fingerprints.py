@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE, Array, release_pages
+from feat2vec.arrays import Array
+from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE, release_pages
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError
 from feat2vec.schema.yaml_text import parse_document
@@ -23,8 +24,8 @@ MOST_DIFFERENCES = 3  # that a message shows
 
 
 def learnt_from(
-    rows: Encoded, validation_rows: Encoded | None, start_facts: Mapping[str, Any] | None
-) -> dict[str, Any]:
+    rows: Encoded, validation_rows: Encoded | None, start_facts: Mapping[str, object] | None
+) -> dict[str, object]:
     """What a training depends on: its schema, rows and validation rows, and the run it starts with."""
     return {
         "schema": rows.encoder.schema.resolved(),
@@ -61,9 +62,9 @@ def refuse_other_origin(where: Path, before: Mapping[str, Any], now: Mapping[str
     raise UserError(f"{where}: was trained with another schema or other data:", *lines, "start with --force")
 
 
-def fingerprints(encoded: Encoded) -> dict[str, Any]:
+def fingerprints(encoded: Encoded) -> dict[str, object]:
     """A digest of each group's values in every row, and of the target and the weight."""
-    facts: dict[str, Any] = {"rows": len(encoded)}
+    facts: dict[str, object] = {"rows": len(encoded)}
     for g, (name, values) in enumerate(encoded.values.items()):
         vocabulary = encoded.encoder.codecs[name].vocabulary
         keys = [] if vocabulary is None else [np.array(hash_of(key_buffers(vocabulary.keys)))]
@@ -97,7 +98,7 @@ def hash_of(arrays: Iterable[Array]) -> str:
     return digest.hexdigest()
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> Iterator[str]:
+def differences(before: Mapping[str, object], now: Mapping[str, object], path: str = "") -> Iterator[str]:
     """Where two nested mappings differ: `training.epochs: 5 before, 10 now`."""
     for key in dict.fromkeys([*before, *now]):
         if len(path) > LONGEST_PATH:

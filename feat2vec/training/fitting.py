@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -51,7 +50,7 @@ class Fitting:
         rows: Encoded,
         validation_rows: Encoded | None,
         checkpoint: Path,
-        origin: Mapping[str, Any],
+        origin: Mapping[str, object],
         *,
         began: float,
         quiet: bool,
@@ -88,7 +87,7 @@ class Fitting:
         self.model.run_eagerly = self.reads_groups_at_once and self._steps_of_all_epochs() <= eager_steps
         self.model.optimizer.build(self.model.trainable_variables)
 
-    def _make_callbacks(self, checkpoint: Path, origin: Mapping[str, Any], began: float) -> None:
+    def _make_callbacks(self, checkpoint: Path, origin: Mapping[str, object], began: float) -> None:
         """Make the callbacks in the order in which Keras calls them."""
         self.progress = Progress(self.batches, began)
         self.patience = Patience(
@@ -172,7 +171,7 @@ class Fitting:
                 callbacks=[*self.callbacks, *callbacks],
             )
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, object]:
         """What metrics.json says of the training."""
         last_epoch = self.progress.history[-1]
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import SupportsFloat
 
 import keras
 import numpy as np
@@ -30,12 +30,12 @@ class LossCheck(keras.callbacks.Callback):
         self.set_model(model)
         self._epoch = 0
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, SupportsFloat] | None = None) -> None:
         """Remember the epoch, for the message."""
         del logs
         self._epoch = epoch
 
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, SupportsFloat] | None = None) -> None:
         """Check the mean loss of the epoch until now."""
         del batch
         loss = float((logs or {}).get("loss", 0.0))

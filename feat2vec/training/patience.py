@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import keras
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import Kept
 from feat2vec.training.checkpoint_file import CheckpointReader, Streamed, altered
@@ -39,7 +38,7 @@ class Patience(keras.callbacks.Callback):
         self.epochs_since_best = 0
         self.has_stopped = False
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Compare the validation loss, if there is one, with the best one."""
         if self._is_best((logs or {}).get("val_loss")):
             self.best_weights.keep()
@@ -70,7 +69,7 @@ class Patience(keras.callbacks.Callback):
 
     # --- checkpoints: see `checkpointing.Resumable` -----------------------------------------------------------------
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The best loss, and whether training is to stop."""
         return {"best": self.best_loss, "waited": self.epochs_since_best, "stopped": self.has_stopped}
 

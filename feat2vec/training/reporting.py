@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import SupportsFloat, TextIO
 
 import keras
 from rich.console import Console
@@ -61,13 +61,13 @@ class Progress(keras.callbacks.Callback):
             return round(self.timed_rows / self.timed_seconds)
         return self.history[-1]["rows_per_second"]
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, SupportsFloat] | None = None) -> None:
         """Remember at which step the epoch goes on."""
         del epoch, logs
         self._first_step = self.step
         self.restart_clock()
 
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, SupportsFloat] | None = None) -> None:
         """Count the steps of an execution, and their time."""
         del logs
         step_before, self.step = self.step, min(self._first_step + batch + 1, self.batches.steps)
@@ -80,7 +80,7 @@ class Progress(keras.callbacks.Callback):
         self._is_traced = True
         self.restart_clock()
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, SupportsFloat] | None = None) -> None:
         """Add the epoch to the history."""
         losses = {key: float(value) for key, value in (logs or {}).items()}
         speed = round(self.row_count / self.epoch_seconds)
@@ -95,7 +95,7 @@ class Progress(keras.callbacks.Callback):
 
     # --- checkpoints: see `checkpointing.Resumable` -----------------------------------------------------------------
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The counts, for a checkpoint."""
         return {
             "epoch": self.epoch,
@@ -194,17 +194,17 @@ class Reporting(keras.callbacks.Callback):
         super().__init__()
         self.reporter, self.progress = reporter, progress
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, SupportsFloat] | None = None) -> None:
         """Show that an epoch begins."""
         del logs
         self.reporter.begin(epoch, self.progress.step)
 
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, SupportsFloat] | None = None) -> None:
         """Show the steps that are complete."""
         del batch, logs
         self.reporter.step(self.progress.step)
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, SupportsFloat] | None = None) -> None:
         """Print the epoch's line."""
         del logs
         self.reporter.end(epoch, self.progress.history[-1])

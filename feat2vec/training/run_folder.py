@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import RESTORE, UserError, in_a_line, refuse_stray_bytes
@@ -19,7 +19,7 @@ from feat2vec.model.weights_file import holds_encoder
 from feat2vec.schema.options import Schema
 from feat2vec.writing import folder_place, hidden_instead, new_folder, partial_folder, record_files
 from feat2vec.writing.digests import PARTS, check_manifest, check_parts, sealed
-from feat2vec.writing.files import read_json
+from feat2vec.writing.files import JsonObject, read_json
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -45,8 +45,8 @@ class TrainedRun:
     """
 
     folder: Path
-    manifest: Mapping[str, Any]
-    metrics: Mapping[str, Any]
+    manifest: JsonObject
+    metrics: JsonObject
     in_training: Feat2Vec | None = None
 
     @classmethod
@@ -166,7 +166,7 @@ class TrainedRun:
             raise UserError(f"{path}: holds no history that can be read ({in_a_line(error)}); {RESTORE}") from None
 
 
-def read_facts(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_facts(folder: Path) -> tuple[JsonObject, JsonObject]:
     """What a run's manifest.json and metrics.json say; a folder that is no run is refused.
 
     Args:
@@ -210,9 +210,9 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def write_run(
     folder: Path,
     model: Feat2Vec,
-    metrics: Mapping[str, Any],
-    history: Sequence[Mapping[str, Any]],
-    learnt_from: Mapping[str, Any],
+    metrics: Mapping[str, object],
+    history: Sequence[Mapping[str, object]],
+    learnt_from: Mapping[str, object],
 ) -> None:
     """Write a run into a folder that does not exist, or nothing if that fails.
 
@@ -242,5 +242,5 @@ def write_run(
         record_files(new_run, {name: new_run / name for name in digests}, digests)
 
 
-def _write_json(path: Path, facts: Mapping[str, Any]) -> None:
+def _write_json(path: Path, facts: Mapping[str, object]) -> None:
     path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

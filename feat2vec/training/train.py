@@ -7,10 +7,8 @@ rows, makes a `Fitting`, fits, writes the run and gives it its name.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -20,7 +18,6 @@ from feat2vec.encode.encoder import Encoded, fit
 from feat2vec.encode.workspace import MEMORY, check_memory
 from feat2vec.errors import FailedError, UserError, writing
 from feat2vec.schema.options import Schema
-from feat2vec.schema.reading import read_schema
 from feat2vec.table.table import open_table
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits, share_cores
 from feat2vec.training.fingerprints import LEARNT_FROM, learnt_from, refuse_other_origin
@@ -47,7 +44,7 @@ class TrainingRequest:
     """What `feat2vec.train` is asked for, except for the rows and the place. The fields are named as its arguments.
 
     Args:
-        schema: The schema.
+        schema: The schema, with the settings that replace its values.
         validation: The source of the validation rows.
         resume: Go on from a checkpoint.
         force: Replace the run that is there.
@@ -70,42 +67,38 @@ class TrainingRequest:
     limits: ExecutionLimits = DEFAULT_LIMITS
 
 
-def train_into(
-    out: Path,
-    schema: Schema | str | Path | Mapping[str, Any],
-    data: object,
-    validation: object = None,
-    *,
-    settings: Sequence[str] = (),
-    resume: bool = False,
-    force: bool = False,
-    quiet: bool = False,
-    callbacks: Sequence[keras.callbacks.Callback] = (),
-    memory: str = MEMORY,
-    start: WarmStart | None = None,
-    limits: ExecutionLimits = DEFAULT_LIMITS,
-) -> None:
-    """Train a schema on a table and write a run into the folder `out`: see `feat2vec.train`.
+def train_into(out: Path, request: TrainingRequest, data: object) -> None:
+    """Train on a table and write a run into the folder `out`: see `feat2vec.train`.
 
-    With a `start`, whose run has the schema's groups, rows are encoded and vectors begin as in that run. Nothing is
-    removed before the place was checked and the table was opened.
+    Nothing is removed before the place was checked and the table was opened.
+
+    Args:
+        out: Where the run will be.
+        request: What is trained. With a `start`, rows are encoded and vectors begin as in that run, whose groups the
+            schema has.
+        data: The source of the training rows.
+
+    Raises:
+        UserError: Something is wrong with the request, the place or the table.
+        FailedError: The loss is not finite, or the run could not be written.
+
     """
-    schema = read_schema(schema.resolved() if isinstance(schema, Schema) else schema, settings=settings)
-    check_memory(memory)
-    share_cores(schema)
-    request = TrainingRequest(schema, validation, resume, force, quiet, tuple(callbacks), memory, start, limits)
-    place = run_place(out, resume=resume, force=force)
+    check_memory(request.memory)
+    share_cores(request.schema)
+    if request.start is not None and out.resolve() == request.start.run.folder.resolve():
+        raise UserError(f"{out}: is the run to begin with, which stays as it is; choose another folder")
+    place = run_place(out, resume=request.resume, force=request.force)
     if place is None:
         check_finished_run(request, out, data)
         return
     table = open_table(data)
     inputs: list[str | Path] = list(table.files)
-    if validation is not None:
-        inputs += open_table(validation).files
-    if start is not None:
-        inputs.append(start.run.folder)
+    if request.validation is not None:
+        inputs += open_table(request.validation).files
+    if request.start is not None:
+        inputs.append(request.start.run.folder)
     refuse_inputs_inside([out, partial_folder(out)], inputs)
-    with work_folder(out, resume=resume, force=force, replaces=place.replaces) as partial:
+    with work_folder(out, resume=request.resume, force=request.force, replaces=place.replaces) as partial:
         train_in_work_folder(request, partial, place, table)
 
 
@@ -194,7 +187,7 @@ def _encode_validation(request: TrainingRequest, rows: Encoded, folder: Path | N
     return validation_rows
 
 
-def _start_facts(request: TrainingRequest) -> dict[str, Any] | None:
+def _start_facts(request: TrainingRequest) -> dict[str, object] | None:
     return None if request.start is None else request.start.facts()
 
 

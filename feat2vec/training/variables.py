@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import keras
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.model.large_variables import assign_rows, pieces
 from feat2vec.model.optimizers import is_by_row, resource_of
 from feat2vec.training.checkpoint_file import CheckpointReader, Streamed

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.encode.columns import check_columns
 from feat2vec.encode.encoder import Encoded
 from feat2vec.model.large_variables import pieces
@@ -36,7 +36,7 @@ class WarmStart(NamedTuple):
         encoder = replace(self.run.fitted.only(list(schema.groups)), schema=schema, classes=None)
         return encoder.encode(table, folder, memory)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """What the training begins with, for its manifest and checkpoints."""
         return {"weights": hash_of(self._weights()), "freeze": self.freeze}
 

@@ -10,9 +10,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from feat2vec.errors import RESTORE, UserError
+from feat2vec.writing.files import JsonObject
 from feat2vec.writing.marks import MARK
 from feat2vec.writing.signatures import digest_of
 
@@ -26,13 +26,13 @@ def digests_of(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): digest_of(path) for path in files}
 
 
-def sealed(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def sealed(manifest: Mapping[str, object], folder: Path) -> JsonObject:
     """A manifest with the digests of the folder's files, and with its own."""
     facts = {**manifest, PARTS: digests_of(folder)}
     return {**facts, SEAL: _digest_of_manifest(facts)}
 
 
-def check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+def check_manifest(folder: Path, manifest: Mapping[str, object]) -> None:
     """Check that a manifest is as it was written.
 
     Args:
@@ -50,7 +50,7 @@ def check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
         raise UserError(f"{folder / 'manifest.json'}: was changed after training; {RESTORE}")
 
 
-def check_parts(folder: Path, manifest: Mapping[str, Any], names: Iterable[str] | None = None) -> None:
+def check_parts(folder: Path, manifest: JsonObject, names: Iterable[str] | None = None) -> None:
     """Check that files of a run are those that training wrote.
 
     Files that a run got later, such as an index, are not checked.
@@ -88,7 +88,7 @@ def _are_digests(parts: object) -> bool:
     return True
 
 
-def _digest_of_manifest(facts: Mapping[str, Any]) -> str:
+def _digest_of_manifest(facts: Mapping[str, object]) -> str:
     try:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     except RecursionError:  # nested too deep to be written, and so not written by feat2vec

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from feat2vec.errors import FailedError, UserError, writing
 from feat2vec.writing.marks import Mark, make_parents, read_mark, record, record_files, why_unmarked
@@ -22,6 +22,8 @@ from feat2vec.writing.places import file_place, hidden_name, named_instead, refu
 from feat2vec.writing.signatures import is_signed, signed_text
 
 LONGEST_SUFFIX = 20  # characters; what is longer is no suffix that a library would look at
+
+JsonObject: TypeAlias = dict[str, Any]  # nested plain data, as JSON holds them
 
 
 @contextmanager
@@ -164,7 +166,7 @@ def _rename_to_free_name(hidden: Path, out: Path) -> None:
         hidden.rename(out)
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> JsonObject:
     """Read a JSON object.
 
     Raises:

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +83,7 @@ def _is_signed_parquet(file: BinaryIO) -> bool:
 
 
 @contextmanager
-def signed_parquet(path: Path, schema: pa.Schema, **options: Any) -> Iterator[pq.ParquetWriter]:
+def signed_parquet(path: Path, schema: pa.Schema, **options: object) -> Iterator[pq.ParquetWriter]:
     """Write a Parquet file that is signed when it is closed.
 
     Args:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feat2vec.arrays import Ints
-from feat2vec.encode.arrays_on_disk import Array, ArrayFile
+from feat2vec.arrays import Array, Ints
+from feat2vec.encode.arrays_on_disk import ArrayFile
 from feat2vec.encode.value_tables import MISSING, MOST_WORD_COLUMNS, Packing, number_entries, padded, write_rows
 from feat2vec.encode.workspace import PieceSizes, Workspace
 

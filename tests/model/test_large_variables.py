@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from feat2vec.model.large_variables import (
     tables_aside,
 )
 from feat2vec.model.optimizers import by_row, resource_of
+from tests.child_memory import peak_growth_mb
 
 SHAPES: list[tuple[int, ...]] = [(), (5,), (100, 7), (3, 4, 5), (0, 7), (1000, 3)]
 
@@ -147,41 +146,30 @@ def test_what_is_kept_in_a_file_is_put_back(piece: int, tmp_path: Path) -> None:
         np.testing.assert_array_equal(variable.numpy(), array)
 
 
-CHILD = """
-from pathlib import Path
+EXCHANGE_A_TABLE = """
 import keras, numpy as np, tensorflow as tf
 from feat2vec.model import large_variables as pieces
 from feat2vec.model.optimizers import by_row, SparseAdagrad
 
-def peak():
-    # of this program: what getrusage says begins with the peak of the process that started it
-    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) >> 10
-
-def table(size):
-    made = by_row(keras.Variable(initializer=pieces.TableStart(0.1, True), shape=(size, 64), dtype="float32"))
+def work(size):
+    table = by_row(keras.Variable(initializer=pieces.TableStart(0.1, True), shape=(size, 64), dtype="float32"))
     optimizer = SparseAdagrad(0.1)
-    optimizer.build([made])
-    for some in (made, optimizer._accumulators[0]):
-        pieces.assign_rows(some, slice(0, 1), np.ones((1, 64), np.float32))
-    kept = pieces.copies([made])
-    pieces.swap_average([made], kept, 0.5)
-    pieces.swap([made], kept)
-    pieces.assign(made, kept[0])
-    tf.gather(made.value, [0])
-    for _, values in pieces.pieces(made):
+    optimizer.build([table])
+    for variable in (table, optimizer._accumulators[0]):
+        pieces.assign_rows(variable, slice(0, 1), np.ones((1, 64), np.float32))
+    kept = pieces.copies([table])
+    pieces.swap_average([table], kept, 0.5)
+    pieces.swap([table], kept)
+    pieces.assign(table, kept[0])
+    tf.gather(table.value, [0])
+    for _, values in pieces.pieces(table):
         values.sum()
-
-table(1000)
-before = peak()
-table(1_000_000)
-print(peak() - before)
 """
 
 
 @pytest.mark.slow
 def test_a_table_its_slot_and_its_copy_take_three_times_its_memory(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert 3 * 244 - 40 < int(done.stdout) < 3 * 244 + 120  # MB
+    assert 3 * 244 - 40 < peak_growth_mb(EXCHANGE_A_TABLE, 1000, 1_000_000, tmp_path) < 3 * 244 + 120  # MB
 
 
 def test_resources() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.errors import UserError
 from feat2vec.training import checkpoint_file
 from feat2vec.training.checkpoint_file import (

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+from feat2vec.schema.reading import read_schema
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
-from feat2vec.training.train import train_into
+from feat2vec.training.train import TrainingRequest, train_into
 
 
 @pytest.mark.slow
@@ -31,7 +32,8 @@ def test_many_groups_are_trained_at_once_in_a_graph_that_stays_as_it_is(tmp_path
     short = ExecutionLimits(eager_steps=0)
     long = ExecutionLimits(eager_steps=0, separate_groups=32, short_training_rows=3)
     for name, limits in (("short", short), ("long", long)):
-        train_into(tmp_path / name, schema, table, quiet=True, callbacks=[Look()], limits=limits)
+        request = TrainingRequest(read_schema(schema), quiet=True, callbacks=(Look(),), limits=limits)
+        train_into(tmp_path / name, request, table)
     assert seen == [(True, True), (True, False)]
     assert not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
 
@@ -57,6 +59,7 @@ def test_a_few_steps_of_many_groups_make_no_graph_and_the_same_file(labelled: bo
 
     fewer_steps = ExecutionLimits(eager_steps=11)  # two epochs of three steps, and as many of validation
     for name, limits in (("eager", DEFAULT_LIMITS), ("graph", fewer_steps)):
-        train_into(tmp_path / name, schema, table, table, quiet=True, callbacks=[Look()], limits=limits)
+        request = TrainingRequest(read_schema(schema), table, quiet=True, callbacks=(Look(),), limits=limits)
+        train_into(tmp_path / name, request, table)
     assert seen == [True, False]
     assert (tmp_path / "eager" / "model.keras").read_bytes() == (tmp_path / "graph" / "model.keras").read_bytes()

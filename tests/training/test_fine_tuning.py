@@ -175,7 +175,7 @@ def test_the_objective_follows_from_the_column(values: list[Any], expected: str,
 def test_an_interrupted_one_is_resumed(plain: feat2vec.Run, tmp_path: Path) -> None:
     import keras
 
-    from feat2vec.training.train import train_into
+    from feat2vec.training.train import TrainingRequest, train_into
     from feat2vec.training.warm_start import WarmStart
 
     rows, settings = table(120, 1), ["training.epochs=3"]
@@ -188,8 +188,9 @@ def test_an_interrupted_one_is_resumed(plain: feat2vec.Run, tmp_path: Path) -> N
                 raise KeyboardInterrupt
 
     again = schema_of(plain.schema, open_table(rows), "good", settings=settings)
+    request = TrainingRequest(again, quiet=True, callbacks=(Stop(),), start=WarmStart(plain, True))
     with pytest.raises(KeyboardInterrupt):
-        train_into(tmp_path / "cut", again, rows, quiet=True, start=WarmStart(plain, True), callbacks=[Stop()])
+        train_into(tmp_path / "cut", request, rows)
     assert (partial_folder(tmp_path / "cut") / "checkpoint.npz").exists()
     options: dict[str, Any] = {"settings": settings, "quiet": True, "resume": True}
     with pytest.raises(UserError, match=r"start\.freeze: True before, False now"):

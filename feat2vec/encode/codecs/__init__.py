@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.encode.codecs.entries import Codec, CodecFit, Entries, Facts, Present, Tally
 from feat2vec.encode.codecs.items import BinsFit, ItemsCodec, ItemsFit, binned, parse_items
 from feat2vec.encode.codecs.numbers import NumbersCodec, NumbersFit

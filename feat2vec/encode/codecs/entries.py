@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array, Bools
 from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.schema.options import Group
 from feat2vec.table.table import Stage
+from feat2vec.writing.files import JsonObject
 
-Present = npt.NDArray[np.bool_]
+Present = Bools
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Codec(Protocol):
     def decode(self, entries: Array) -> list[Any]:
         """What each entry stands for."""
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """What a saved codec needs besides its vocabulary, as JSON."""
 
     def check(self, entries: Array) -> None:
@@ -93,4 +93,4 @@ class CodecFit(Protocol):
         """The entries of the staged rows in their order, once `finish` has run."""
 
 
-Facts = Mapping[str, Any]  # of a codec, as JSON holds them
+Facts = JsonObject  # of a codec, as JSON holds them

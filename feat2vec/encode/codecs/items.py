@@ -10,8 +10,8 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Floats, Ints
-from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE, Array, ArrayFile, SpilledArray, is_finite
+from feat2vec.arrays import Array, Floats, Ints
+from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE, ArrayFile, SpilledArray, is_finite
 from feat2vec.encode.codecs.entries import Entries, Facts, Tally
 from feat2vec.encode.codecs.numbers import ColumnFeed, quantiles
 from feat2vec.encode.vocabulary import PADDING, UNSEEN, Counts, Vocabulary, VocabularyFit, is_count
@@ -168,7 +168,7 @@ class ItemsCodec:
             list(zip(row_keys, row_weights, strict=False)) for row_keys, row_weights in zip(keys, weights, strict=True)
         ]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         return {
             "items": self.items,
             "most": self.max_items,

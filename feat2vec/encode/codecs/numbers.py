@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Floats
-from feat2vec.encode.arrays_on_disk import Array, ArrayFile, is_finite
+from feat2vec.arrays import Array, Floats
+from feat2vec.encode.arrays_on_disk import ArrayFile, is_finite
 from feat2vec.encode.codecs.entries import Entries, Facts, Tally
 from feat2vec.encode.workspace import Workspace
 from feat2vec.errors import UserError
@@ -258,7 +258,7 @@ class NumbersCodec:
         is_missing[:, has_indicator] = entries[:, count:] != 0
         return np.where(is_missing, np.nan, np.stack(inverted, axis=1))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         return {"columns": [asdict(column) for column in self.columns], "nan": self.nan}
 
     @classmethod

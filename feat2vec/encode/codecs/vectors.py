@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.arrays_on_disk import Array, SpilledArray, is_finite
+from feat2vec.arrays import Array
+from feat2vec.encode.arrays_on_disk import SpilledArray, is_finite
 from feat2vec.encode.codecs.entries import Entries, Facts, Present, Tally
 from feat2vec.encode.vocabulary import is_count
 from feat2vec.encode.workspace import Workspace
@@ -43,7 +44,7 @@ class VectorCodec:
         decoded: list[list[float]] = entries.tolist()
         return decoded
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         return {"width": self.width}
 
     @classmethod

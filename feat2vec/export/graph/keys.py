@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN, Vocabulary
 from feat2vec.model.large_variables import are_aside
 from feat2vec.model.pair_scores import Tensor

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.encode.codecs import Codec, ItemsCodec, NumbersCodec, VectorCodec, binned
 from feat2vec.encode.codecs.numbers import ColumnScale
 from feat2vec.encode.vocabulary import PADDING

@@ -7,15 +7,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
+from feat2vec.arrays import Ints
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.table.keys import BETWEEN_WORDS
 
-CodePoints = npt.NDArray[np.int32]
+CodePoints = Ints
 
 ALL_CODE_POINTS = [*range(0xD800), *range(0xE000, 0x110000)]  # without surrogates
 # An iota under a letter. It is the last of the letter's marks, and becomes a letter by casefolding, but in its place.

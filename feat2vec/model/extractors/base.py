@@ -20,7 +20,7 @@ One that draws random numbers in training also sets `is_random = True`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import keras
 import numpy as np
@@ -33,6 +33,7 @@ from feat2vec.model.pair_scores import Level, Tensor
 from feat2vec.model.pair_scores_by_key import KeyVectors
 from feat2vec.schema.extractor_options import ExtractorSpec
 
+ShapeData: TypeAlias = Sequence[Any]  # the fields of a `Shape`, of which JSON makes a list
 UNSEEN = 1  # the first id that has a vector
 
 
@@ -105,7 +106,7 @@ class Extractor(keras.layers.Layer):
     def __init__(
         self,
         spec: Mapping[str, Any],
-        shape: Sequence[Any],
+        shape: ShapeData,
         dims: Sequence[int],
         bias: bool = False,
         scale: float = 0.1,

@@ -12,12 +12,11 @@ Open `base.py` first; then `adagrad.py` or `adam.py`. Another optimizer is a fil
 
 from __future__ import annotations
 
-from typing import Any
-
 from feat2vec.model.optimizers.adagrad import SparseAdagrad, adagrad_rows
 from feat2vec.model.optimizers.adam import SparseAdam, adam_rows
 from feat2vec.model.optimizers.base import (
     BY_ROW,
+    LearningRate,
     Rows,
     RowSparse,
     by_row,
@@ -32,7 +31,7 @@ from feat2vec.model.optimizers.base import (
 OPTIMIZERS: dict[str, type[RowSparse]] = {"adagrad": SparseAdagrad, "adam": SparseAdam}
 
 
-def named(name: str, learning_rate: Any, batch_size: int = 1, **arguments: Any) -> RowSparse:
+def named(name: str, learning_rate: LearningRate, batch_size: int = 1, **arguments: float) -> RowSparse:
     """Return the optimizer that a schema calls `name`, for batches of a size.
 
     Args:

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from feat2vec.model.optimizers.base import (
+    LearningRate,
     RowsOfTable,
     RowSparse,
     RowUpdate,
@@ -22,7 +23,11 @@ from feat2vec.model.optimizers.base import (
 
 
 def adagrad_rows(
-    table: Variable, accumulator: Variable, gradient: tf.IndexedSlices, learning_rate: Any, epsilon: float = 1e-7
+    table: Variable,
+    accumulator: Variable,
+    gradient: tf.IndexedSlices,
+    learning_rate: float | tf.Tensor,
+    epsilon: float = 1e-7,
 ) -> None:
     """Make one step of Adagrad for the rows of the gradient: A += g^2, x -= lr g / sqrt(A + epsilon).
 
@@ -40,7 +45,9 @@ def adagrad_rows(
     _update(RowsOfTable(table, rows.ids), RowsOfTable(accumulator, rows.ids), rows.values, learning_rate, epsilon)
 
 
-def _update(table: Updated, accumulator: Updated, gradient: tf.Tensor, learning_rate: Any, epsilon: float) -> None:
+def _update(
+    table: Updated, accumulator: Updated, gradient: tf.Tensor, learning_rate: float | tf.Tensor, epsilon: float
+) -> None:
     g = tf.cast(gradient, table.dtype)
     total = accumulator.update(lambda old: old + tf.square(g))
     # Not `/`: graphs rewrite that to rsqrt, whose last bit depends on a row's place in the batch.
@@ -54,7 +61,7 @@ class InitialValue(keras.initializers.Initializer):
     def __init__(self, value: float) -> None:
         self.value = value
 
-    def __call__(self, shape: Sequence[int], dtype: Any = None) -> tf.Tensor:
+    def __call__(self, shape: Sequence[int], dtype: tf.DType | str | None = None) -> tf.Tensor:
         return tf.fill(shape, tf.cast(self.value, dtype or keras.config.floatx()))
 
 
@@ -87,7 +94,7 @@ class SparseAdagrad(RowSparse):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         initial_accumulator_value: float = 0.1,
         epsilon: float = 1e-7,
         row_scale: float = 1.0,
@@ -113,13 +120,13 @@ class SparseAdagrad(RowSparse):
         """The square of the unit that a variable's gradient is measured in."""
         return self.row_scale**2 if is_by_row(variable) else 1.0
 
-    def update_rows(self, update: RowUpdate, learning_rate: Any) -> None:
+    def update_rows(self, update: RowUpdate, learning_rate: tf.Tensor) -> None:
         """Make a step for rows of tables of one kind."""
         epsilon = self.epsilon * self._squared_unit(update.variables[0])
         accumulators = update.rows_of([self._accumulators[self.index(table)] for table in update.variables])
         _update(update.rows_of(update.variables), accumulators, update.gradient, learning_rate, epsilon)
 
-    def update_step(self, gradient: tf.Tensor, variable: Variable, learning_rate: Any) -> None:
+    def update_step(self, gradient: tf.Tensor, variable: Variable, learning_rate: tf.Tensor) -> None:
         """Make a step for a whole variable."""
         accumulator, epsilon = self._accumulators[self.index(variable)], self.epsilon * self._squared_unit(variable)
         g = tf.cast(gradient, variable.dtype)

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from feat2vec.model.optimizers.base import (
+    LearningRate,
     RowsOfTable,
     RowSparse,
     RowUpdate,
@@ -26,7 +27,7 @@ def adam_rows(
     velocity: Variable,
     steps: Variable,
     gradient: tf.IndexedSlices,
-    learning_rate: Any,
+    learning_rate: float | tf.Tensor,
     beta_1: float = 0.9,
     beta_2: float = 0.999,
     epsilon: float = 1e-7,
@@ -63,7 +64,7 @@ def _update(
     velocity: Updated,
     steps: Updated,
     gradient: tf.Tensor,
-    learning_rate: Any,
+    learning_rate: float | tf.Tensor,
     beta_1: float,
     beta_2: float,
     epsilon: float,
@@ -109,7 +110,7 @@ class SparseAdam(RowSparse):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
@@ -135,7 +136,7 @@ class SparseAdam(RowSparse):
                 steps = self.add_variable(variable.shape[:1], dtype="int64", name="steps")
             self._steps.append(mark_slot(steps, variable))
 
-    def update_rows(self, update: RowUpdate, learning_rate: Any) -> None:
+    def update_rows(self, update: RowUpdate, learning_rate: tf.Tensor) -> None:
         """Make a step for rows of tables of one kind."""
         indices = []
         for variable in update.variables:
@@ -148,7 +149,7 @@ class SparseAdam(RowSparse):
         x = update.rows_of(update.variables)
         _update(x, m, v, t, update.gradient, learning_rate, self.beta_1, self.beta_2, self.epsilon)
 
-    def update_step(self, gradient: tf.Tensor, variable: Variable, learning_rate: Any) -> None:
+    def update_step(self, gradient: tf.Tensor, variable: Variable, learning_rate: tf.Tensor) -> None:
         """Make a step for a whole variable."""
         self._refuse_two_kinds(variable, by_rows=False)
         index = self.index(variable)

@@ -101,7 +101,7 @@ def read_rows(table: Variable, ids: tf.Tensor) -> tf.Tensor:
 
 
 @tf.RegisterGradient(READ_ROWS)  # type: ignore[untyped-decorator]
-def _gradient_of_read_rows(node: Any, upstream: tf.Tensor) -> Sequence[Rows | None]:
+def _gradient_of_read_rows(node: tf.Operation, upstream: tf.Tensor) -> Sequence[Rows | None]:
     _, ids, shape = node.inputs
     return [Rows(ids, upstream, shape), None, None]
 
@@ -192,7 +192,7 @@ class RowUpdate(NamedTuple):
 
 def row_updates(gradients: Sequence[tuple[Rows, Variable]], min_tables: int = MIN_TABLES) -> list[RowUpdate]:
     """Return an update for each table, and one for all tables of a kind where there are `min_tables` or more."""
-    tables_by_kind: dict[Any, list[tuple[Rows, Variable]]] = {}
+    tables_by_kind: dict[tuple[object, ...], list[tuple[Rows, Variable]]] = {}
     for rows, variable in gradients:
         kind = (tuple(variable.shape[1:]), str(variable.dtype), rows.ids.dtype, is_by_row(variable))
         tables_by_kind.setdefault(kind, []).append((rows, variable))
@@ -207,6 +207,7 @@ def row_updates(gradients: Sequence[tuple[Rows, Variable]], min_tables: int = MI
 
 
 Gradient: TypeAlias = Any  # a tensor of the variable's shape, a tf.IndexedSlices, or None
+LearningRate: TypeAlias = "float | keras.optimizers.schedules.LearningRateSchedule"
 REFUSED = {
     "weight_decay": "it would touch every row in every step; put L2 into the loss (training.l2)",
     "use_ema": "its average would touch every row in every step; give a schema training.averaging",
@@ -228,14 +229,14 @@ class RowSparse(keras.optimizers.Optimizer):
     saves_slots = True  # whether they are in the file of a model that Keras saves
     min_tables = MIN_TABLES  # of the same kind, that are updated at once
 
-    def __init__(self, learning_rate: Any, **kwargs: Any) -> None:
+    def __init__(self, learning_rate: LearningRate, **kwargs: Any) -> None:
         for argument, reason in REFUSED.items():
             value = kwargs.get(argument)
             require(not value, f"{type(self).__name__} takes no `{argument}`: {reason}", f"{argument}={value!r}")
         kwargs.setdefault("name", type(self).__name__)  # not counted up by Keras: a saved model holds it
         super().__init__(learning_rate=learning_rate, **kwargs)
 
-    def build(self, variables: Sequence[Any]) -> None:
+    def build(self, variables: Sequence[Variable | Sequence[Variable]]) -> None:
         """Create the slots of variables, or of lists of shards."""
         if self.built:
             return
@@ -249,7 +250,7 @@ class RowSparse(keras.optimizers.Optimizer):
         """Create the slots of a flat list of variables."""
         raise NotImplementedError
 
-    def update_rows(self, update: RowUpdate, learning_rate: Any) -> None:
+    def update_rows(self, update: RowUpdate, learning_rate: tf.Tensor) -> None:
         """Make a step for rows of tables of one kind."""
         raise NotImplementedError
 
@@ -263,7 +264,11 @@ class RowSparse(keras.optimizers.Optimizer):
         if len(store.keys()):
             super().load_own_variables(store)
 
-    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+    def apply(
+        self,
+        grads: Sequence[Gradient | Sequence[Gradient]],
+        trainable_variables: Sequence[Variable | Sequence[Variable]] | None = None,
+    ) -> None:
         """Update the variables; one that has no gradient stays as it is, with a warning.
 
         Args:
@@ -295,7 +300,9 @@ class RowSparse(keras.optimizers.Optimizer):
                 variable.assign(variable.constraint(variable))
         self.iterations.assign_add(1)
 
-    def _variables_to_update(self, trainable_variables: Sequence[Any] | None) -> Sequence[Any]:
+    def _variables_to_update(
+        self, trainable_variables: Sequence[Variable | Sequence[Variable]] | None
+    ) -> Sequence[Variable | Sequence[Variable]]:
         """Return the variables of a call of `apply`, and build on them if that has not happened."""
         where = f"{type(self).__name__}.apply"
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
@@ -308,7 +315,9 @@ class RowSparse(keras.optimizers.Optimizer):
                 self.build(variables)
         return variables
 
-    def _pair_up(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[tuple[Gradient, Variable]]:
+    def _pair_up(
+        self, grads: Sequence[Gradient | Sequence[Gradient]], variables: Sequence[Variable | Sequence[Variable]]
+    ) -> list[tuple[Gradient, Variable]]:
         """Return (gradient, variable) for each variable, or shard, that has a gradient."""
         where = f"{type(self).__name__}.apply"
         gradients, shards = ([leaf for _, leaf in _flatten(nested)] for nested in (grads, variables))
@@ -386,7 +395,7 @@ def _norm(values: list[tf.Tensor]) -> tf.Tensor:
     return tf.sqrt(tf.reduce_sum(tf.stack(squares)))
 
 
-def _flatten(tables: Iterable[Any]) -> list[tuple[int, Any]]:
+def _flatten(tables: Iterable[Variable | Sequence[Variable]]) -> list[tuple[int, Variable]]:
     """Return (the table's number, shard) for each shard of each table."""
     numbered_shards = []
     for number, table in enumerate(tables):

@@ -8,13 +8,11 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from feat2vec.arrays import Float32s, Int64s
+from feat2vec.arrays import Array, Float32s, Int8s, Int64s
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.pages.explore import colours
@@ -26,8 +24,9 @@ from feat2vec.space.run_vectors import vectors_of_group, vectors_of_rows
 from feat2vec.space.vectors import Vectors
 from feat2vec.table.table import Table, open_table
 from feat2vec.training.run_folder import TrainedRun
+from feat2vec.writing.files import JsonObject
 
-Answer = dict[str, Any]  # as JSON holds it
+Answer = JsonObject  # of the explorer
 
 
 def colour_answer(point_colours: colours.Scale | colours.Classes) -> Answer:
@@ -39,7 +38,7 @@ def colour_answer(point_colours: colours.Scale | colours.Classes) -> Answer:
     return facts
 
 
-def pack(array: npt.NDArray[Any], kind: str) -> str:
+def pack(array: Array, kind: str) -> str:
     """The bytes of an array, as text."""
     return base64.b64encode(np.ascontiguousarray(array.astype(kind)).tobytes()).decode()
 
@@ -57,7 +56,7 @@ class Points:
     places: Int64s
     keys: list[str]
     counts: Int64s
-    levels: Int64s
+    levels: Int8s
     total: int
 
 

@@ -6,15 +6,13 @@ several categories, as in a list, is coloured by the one that most rows have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.arrays import Float32s, Floats, Int64s
+from feat2vec.arrays import Float32s, Floats, Int8s, Int64s
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.vocabulary import FIRST
 from feat2vec.pages.charts import number
@@ -24,8 +22,7 @@ from feat2vec.table.keys import items_of
 from feat2vec.table.numbers import concat, trimmed
 from feat2vec.table.table import Stage, Table
 from feat2vec.table.types import is_list, is_text, kind_of_type
-
-Int8s = npt.NDArray[np.int8]
+from feat2vec.writing.files import JsonObject
 
 NAMED_CATEGORIES = 6  # categories with a colour of their own: more could not be told apart
 SCALE_QUANTILES = (
@@ -215,6 +212,6 @@ def classes(codes: Int64s, names: list[str]) -> Classes:
     )
 
 
-def as_dict(point_colours: Scale | Classes) -> Mapping[str, Any]:
+def as_dict(point_colours: Scale | Classes) -> JsonObject:
     """The fields by their names, with the kind; arrays stay arrays."""
     return {"kind": "scale" if isinstance(point_colours, Scale) else "classes", **point_colours._asdict()}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from feat2vec.writing.files import JsonObject
 
 if TYPE_CHECKING:
     from feat2vec.recipes.corpus import Corpus
     from feat2vec.table.table import Table
     from feat2vec.training.run_folder import TrainedRun
 
-Metrics = dict[str, Any]  # numbers by their names, as `evaluate` returns them
+Metrics = JsonObject  # numbers by their names, as `evaluate` returns them
 
 
 @dataclass(frozen=True)

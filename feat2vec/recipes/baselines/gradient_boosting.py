@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.arrays import Bools, Floats
+from feat2vec.arrays import Array, Bools, Floats
 from feat2vec.errors import UserError
 from feat2vec.evaluation.metrics import auc, log_loss
 from feat2vec.recipes.baselines.base import Baseline, BaselineRequest, Metrics
@@ -23,7 +22,7 @@ CATEGORIES = 254  # that scikit-learn's trees can tell apart, with one for all o
 SEED = 0
 LEAST_PROBABILITY = 1e-15
 
-Targets = npt.NDArray[Any]  # [rows] numbers, or the names of classes
+Targets = Array  # [rows] numbers, or the names of classes
 
 
 class _Classifier(Protocol):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feat2vec.encode.arrays_on_disk import Array
+from feat2vec.arrays import Array
 from feat2vec.recipes.baselines.base import Baseline, BaselineRequest, Metrics
 
 if TYPE_CHECKING:

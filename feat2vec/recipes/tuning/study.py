@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     import optuna
 
-StudyInputs = dict[str, Any]  # what trials have to share to be compared
+StudyInputs = dict[str, object]  # what trials have to share to be compared
 
 KIND = "tuning"
 BEST = "best.yaml"
@@ -222,7 +222,7 @@ def is_complete(trial: optuna.trial.FrozenTrial) -> bool:
     return trial.state.name == "COMPLETE"
 
 
-def next_trial(study: optuna.Study, tune: Tune, index: int, first_values: Mapping[str, Any] | None) -> optuna.Trial:
+def next_trial(study: optuna.Study, tune: Tune, index: int, first_values: Mapping[str, object] | None) -> optuna.Trial:
     """The trial after `index` ended ones. Its draws depend on nothing but these; the first trial has `first_values`.
 
     A trial that was killed is therefore drawn again as it was, until it has been killed PATIENCE times, as by a lack of
@@ -240,12 +240,12 @@ def next_trial(study: optuna.Study, tune: Tune, index: int, first_values: Mappin
     return trial
 
 
-def schema_values(tune: Tune, schema: Schema) -> dict[str, Any] | None:
+def schema_values(tune: Tune, schema: Schema) -> dict[str, object] | None:
     """The values of the tuned keys in the schema, as Optuna has them; None if one of them is outside of its range."""
-    data: dict[str, Any] = schema.model_dump(mode="json")
-    values: dict[str, Any] = {}
+    data: dict[str, object] = schema.model_dump(mode="json")
+    values: dict[str, object] = {}
     for key, tried_range in tune.ranges.items():
-        value: Any = data
+        value: object = data
         for word in key.split("."):
             value = value.get(word) if isinstance(value, dict) else None
         if tried_range.choice is not None:
@@ -262,7 +262,7 @@ def schema_values(tune: Tune, schema: Schema) -> dict[str, Any] | None:
     return values
 
 
-def suggested_value(trial: optuna.Trial, key: str, tried_range: Range, *, exact: bool) -> Any:
+def suggested_value(trial: optuna.Trial, key: str, tried_range: Range, *, exact: bool) -> object:
     """A value of a range; numbers have the few digits that a person would give them."""
     if tried_range.choice is not None:
         suggested: Any = trial.suggest_categorical(key, [json.dumps(value) for value in tried_range.choice])
@@ -361,7 +361,7 @@ class BestRecipe:
     settings: Sequence[str]
     path: Path
 
-    def write(self, head: str, values: Mapping[str, Any]) -> None:
+    def write(self, head: str, values: Mapping[str, object]) -> None:
         """Write it whole, with the settings of the command line and the values of a trial."""
         set_values: dict[str, Any] = {}
         for setting in self.settings:

@@ -14,13 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 
 from feat2vec.errors import FailedError, UserError
 from feat2vec.recipes.ranges import Range, Tune
 from feat2vec.recipes.reading import read_recipe, schema_document
+from feat2vec.recipes.recipe import Recipe
 from feat2vec.recipes.rows import learning_parts, sources_of
 from feat2vec.recipes.running import PrintLines, Results, print_nothing
 from feat2vec.recipes.tuning.pruning import PrunedError, PruningCallback, finite, measured
@@ -74,41 +75,53 @@ def tune(
     require_optuna()
     path = Path(path)
     recipe, schema = read_recipe(path, settings)
+    tuning = _checked_tune(path, recipe, settings)
+    sources = sources_of(recipe, data)
+    out = Path("runs", f"{recipe.name}-tune") if out is None else Path(out)
+    source = schema_document(read_document(path), recipe)
+    _refuse_inputs(out, sources, [path, Path(source.name)], force=force)
+    inputs = study_inputs(recipe, tuning, schema, sources, rows)
+    with locked_folder(out), opened_study(out, tuning, inputs, pruning, force=force) as study:
+        best = _best_recipe(path, source, settings, out)
+        tables = learning_parts(recipe, sources, out / "data", rows)
+        first_values = schema_values(tuning, schema)
+        if quiet:
+            print_lines = print_nothing
+        trial_runner = _Trials(study, tuning, source, settings, first_values, tables, out, best, print_lines)
+        with _without_retracing_warnings():
+            trial_runner.run_until(trials)
+        module_folder = path.parent if schema.plugins else None
+        return trial_runner.results(recipe.name, _command_of_run(best.path, data, f"{out}-run", module_folder))
+
+
+def _best_recipe(path: Path, source: Document, settings: Sequence[str], out: Path) -> BestRecipe:
+    """The recipe at `path` with the best values; its schema may be a file of its own, `source`."""
+    below = {"schema": Path(source.name).read_text(encoding="utf-8-sig")} if source.name != str(path) else None
+    return BestRecipe(path.read_text(encoding="utf-8-sig"), below, settings, out / BEST)
+
+
+def _command_of_run(recipe: Path, data: Sequence[str], out: str, module_folder: Path | None) -> str:
+    """The command that runs the best recipe; plugins are imported from `module_folder`, if there are any."""
+    options = [word for source in data for word in ("--data", source)]
+    command = shlex.join(["feat2vec", "run", str(recipe), *options, "--out", out])
+    return command if module_folder is None else f"PYTHONPATH={shlex.quote(str(module_folder))} {command}"
+
+
+def _checked_tune(path: Path, recipe: Recipe, settings: Sequence[str]) -> Tune:
+    """What the recipe says of tuning; the settings have nothing that is tuned."""
     if recipe.tune is None:
         example = "tune: {ranges: {training.optimizer.learning_rate: {log: [0.01, 1]}}}"
         raise UserError(f"{path}: says nothing of what to tune; add it, such as `{example}`")
     _refuse_settings_of_tuned_keys(recipe.tune, settings)
-    sources = sources_of(recipe, data)
-    out = Path("runs", f"{recipe.name}-tune") if out is None else Path(out)
-    source = schema_document(read_document(path), recipe)
+    return recipe.tune
+
+
+def _refuse_inputs(out: Path, sources: Mapping[str, str], recipe_files: Sequence[Path], *, force: bool) -> None:
+    """Raise if tables are in the folder of the study; with `force`, which replaces it, also if the recipe is."""
     files = [file for table in sources.values() for file in open_table(table).files]
     refuse_inputs_inside([out], files)
     if force:
-        refuse_inputs_inside([out], [path, Path(source.name)])
-    inputs = study_inputs(recipe, recipe.tune, schema, sources, rows)
-    with locked_folder(out), opened_study(out, recipe.tune, inputs, pruning, force=force) as study:
-        below = {"schema": Path(source.name).read_text(encoding="utf-8-sig")} if source.name != str(path) else None
-        best = BestRecipe(path.read_text(encoding="utf-8-sig"), below, settings, out / BEST)
-        tables = learning_parts(recipe, sources, out / "data", rows)
-        first_values = schema_values(recipe.tune, schema)
-        trial_runner = _Trials(
-            study,
-            recipe.tune,
-            source,
-            settings,
-            first_values,
-            tables,
-            out,
-            best,
-            print_nothing if quiet else print_lines,
-        )
-        with _without_retracing_warnings():
-            trial_runner.run_until(trials)
-        options = [word for source in data for word in ("--data", source)]
-        command = shlex.join(["feat2vec", "run", str(best.path), *options, "--out", f"{out}-run"])
-        if schema.plugins:
-            command = f"PYTHONPATH={shlex.quote(str(path.parent))} {command}"
-        return trial_runner.results(recipe.name, command)
+        refuse_inputs_inside([out], recipe_files)
 
 
 def _refuse_settings_of_tuned_keys(tune: Tune, settings: Sequence[str]) -> None:
@@ -143,7 +156,7 @@ class _Trials:
     tune: Tune
     source: Document
     settings: Sequence[str]
-    first_values: Mapping[str, Any] | None  # the recipe's own
+    first_values: Mapping[str, object] | None  # the recipe's own
     tables: Mapping[str, Table]
     folder: Path
     best: BestRecipe
@@ -201,12 +214,10 @@ class _Trials:
         began = time.perf_counter()
         value: float | None = None
         stopped: str | None = None
-        earlier_trials = [
-            ended_trial for ended_trial in ended_trials(self.study) if ended_trial.user_attrs["values"] == values
-        ]
-        if earlier_trials:  # a trial of the same values would end as they did
-            value = earlier_trials[0].value if is_complete(earlier_trials[0]) else None
-            stopped = earlier_trials[0].user_attrs["stopped"]
+        earlier_trial = self._trial_of(values)
+        if earlier_trial is not None:  # a trial of the same values would end as it did
+            value = earlier_trial.value if is_complete(earlier_trial) else None
+            stopped = earlier_trial.user_attrs["stopped"]
         else:
             try:
                 value = self._value(trial, values)
@@ -217,7 +228,14 @@ class _Trials:
         states = optuna.trial.TrialState
         self.study.tell(trial, value, states.PRUNED if value is None else states.COMPLETE)
 
-    def _value(self, trial: optuna.Trial, values: Mapping[str, Any]) -> float:
+    def _trial_of(self, values: Mapping[str, object]) -> optuna.trial.FrozenTrial | None:
+        """The first ended trial of the same values."""
+        for ended_trial in ended_trials(self.study):
+            if ended_trial.user_attrs["values"] == values:
+                return ended_trial
+        return None
+
+    def _value(self, trial: optuna.Trial, values: Mapping[str, object]) -> float:
         """Train and measure."""
         settings = [*self.settings, *(f"{key}={json.dumps(value)}" for key, value in values.items())]
         try:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from feat2vec.schema.objectives.base import NoiseObjective, objective
 from feat2vec.schema.objectives.formulas import Noisy, Tensor, largest, soft_cross_entropy
+
+if TYPE_CHECKING:
+    from feat2vec.custom_gradients import Backward
 
 
 @objective("contrastive")
@@ -73,7 +76,7 @@ def n_pair(rivals: Tensor) -> Tensor:
 
     from feat2vec.custom_gradients import custom_gradient
 
-    def forward(rivals: Tensor) -> tuple[Tensor, Any]:
+    def forward(rivals: Tensor) -> tuple[Tensor, Backward]:
         probability = ops.softmax(rivals)
         right = ops.one_hot(0, ops.shape(rivals)[-1], dtype=rivals.dtype)  # [1 + k]
         loss = largest(rivals) - rivals[..., 0] - ops.log(largest(probability))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from feat2vec.custom_gradients import Backward
+
     Array = npt.NDArray[Any]
 else:
     Array = Any  # reading a schema does without NumPy
@@ -116,7 +118,7 @@ def soft_cross_entropy(scores: Tensor, probability: Tensor) -> Tensor:
 
     from feat2vec.custom_gradients import custom_gradient
 
-    def forward(scores: Tensor, probability: Tensor) -> tuple[Tensor, Any]:
+    def forward(scores: Tensor, probability: Tensor) -> tuple[Tensor, Backward]:
         softmax, top = ops.softmax(scores), largest(scores)
         below = ops.where(probability > 0, scores - ops.expand_dims(top, -1), 0.0)  # 0 times -inf is NaN
         share = ops.sum(probability, axis=-1)  # [rows]

@@ -60,7 +60,7 @@ def open_pandas(frame: pd.DataFrame) -> TablePart:
     return TablePart(SOURCE, dict(fields), read)
 
 
-def _holds_objects(dtype: Any) -> bool:
+def _holds_objects(dtype: object) -> bool:
     import pandas as pd
 
     return bool(pd.api.types.is_object_dtype(dtype.categories if isinstance(dtype, pd.CategoricalDtype) else dtype))
@@ -124,7 +124,7 @@ def _kind(cls: type) -> str:
     return next((kind for kind, classes in _KINDS.items() if issubclass(cls, classes)), cls.__name__)
 
 
-def _kinds(values: list[Any]) -> set[str]:
+def _kinds(values: list[object]) -> set[str]:
     """Name the kinds of these values; missing ones are of none, and a list is of the kinds of what it holds too."""
     kinds = {_kind(cls) for cls in set(map(type, values)) if not issubclass(cls, _missing_types())}
     if len(kinds) > 1 and all(value != value for value in values if _kind(type(value)) == "numbers"):
@@ -132,7 +132,7 @@ def _kinds(values: list[Any]) -> set[str]:
     if "lists" in kinds:
         lists: list[Any] = [value for value in values if isinstance(value, _KINDS["lists"])]
         typed = {value.dtype.type for value in lists if isinstance(value, np.ndarray) and value.dtype != object}
-        loose: Iterator[Any] = chain.from_iterable(
+        loose: Iterator[object] = chain.from_iterable(
             value for value in lists if not isinstance(value, np.ndarray) or value.dtype == object
         )
         kinds |= {f"lists of {kind}" for kind in _kinds(list(loose)) | {_kind(cls) for cls in typed}}
@@ -147,7 +147,7 @@ def _is_single_kind(kinds: set[str]) -> bool:
     return len(kinds) < 2 and kinds <= set(_KINDS)
 
 
-def _first_of_another_kind(values: list[Any]) -> int:
+def _first_of_another_kind(values: list[object]) -> int:
     """Find the first value that is of another kind than those before it, or of one that is not known."""
     seen: set[str] = set()
     for i, value in enumerate(values):
@@ -158,7 +158,7 @@ def _first_of_another_kind(values: list[Any]) -> int:
     return 0
 
 
-def _first_refused(values: list[Any]) -> int:
+def _first_refused(values: list[object]) -> int:
     """Find the first value that Arrow does not take after those before it."""
     low, high = 0, len(values)
     while high - low > 1:
