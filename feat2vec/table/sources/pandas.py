@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from feat2vec.errors import UserError
@@ -114,12 +115,15 @@ def _with_nanoseconds(type_: pa.DataType) -> pa.DataType:
     return pa.timestamp("ns", type_.tz) if pa.types.is_timestamp(type_) else type_
 
 
-def _have_nanoseconds(values: Iterable[Any]) -> bool:
+def _have_nanoseconds(values: Sequence[Any] | npt.NDArray[Any]) -> bool:
     """Whether some timestamp among these values, or in a list of them, is no whole number of microseconds."""
-    return any(
-        _have_nanoseconds(value) if isinstance(value, _KINDS["lists"]) else getattr(value, "nanosecond", 0)
-        for value in values
-    )
+    for value in values:
+        if isinstance(value, (list, tuple, np.ndarray)):
+            if _have_nanoseconds(value):
+                return True
+        elif getattr(value, "nanosecond", 0):
+            return True
+    return False
 
 
 _REFUSALS = (pa.ArrowException, OverflowError, TypeError, ValueError)
