@@ -18,7 +18,7 @@ from feat2vec.encode.arrays_on_disk import read_parquet
 from feat2vec.schema.levels import Levels
 from feat2vec.table.numbers import concat
 from feat2vec.table.spelling import respell, respell_large, respell_rounded
-from feat2vec.table.types import MISSING_NUMBERS, Kind
+from feat2vec.table.types import KINDS_WITH_MISSING_WORDS, MISSING_NUMBERS, Kind
 
 PADDING, UNSEEN, FIRST = 0, 1, 2  # ids; FIRST is that of the most frequent key
 FEW_KEYS = 16  # keys are few if the vocabulary has more than this many times as many
@@ -71,12 +71,12 @@ class Vocabulary:
         """The ids of keys, [keys].
 
         UNSEEN stands for a key that is not in the vocabulary, PADDING for null, for a key that is too frequent and, in
-        a vocabulary of numbers, for NA and the like.
+        a vocabulary of numbers or truth values, for NA and the like.
         """
+        if self.kind in KINDS_WITH_MISSING_WORDS:
+            keys = pc.if_else(pc.is_in(keys, pa.array(MISSING_NUMBERS)), pa.scalar(None, pa.string()), keys)
         if self.kind == "boolean":
             keys = respell(keys, self.kind)
-        if self.kind in ("number", "float", "numeral"):
-            keys = pc.if_else(pc.is_in(keys, pa.array(MISSING_NUMBERS)), pa.scalar(None, pa.string()), keys)
         ids = self._ids_as_spelled(keys)
         if self.kind in ("number", "float"):
             ids = self._ids_respelled(ids, keys)
@@ -227,8 +227,8 @@ class VocabularyFit:
     def spell(self) -> Kind:
         """Find how the keys of a column without a type are spelled, and spell them so.
 
-        A column of booleans is spelled in lower case. In a column of numbers, NA and the like are missing. Every other
-        column is text.
+        A column of booleans is spelled in lower case. In a column of numbers or booleans, NA and the like are missing.
+        Every other column is text.
         """
         return self.keys.spell()
 
@@ -290,14 +290,19 @@ class KeysInMemory:
         if not len(present):
             return "text"
         if pc.all(pc.is_in(pc.utf8_lower(present), pa.array(["true", "false"]))).as_py():
+            self._leave_out(is_missing)
             self._spell_booleans()
             return "boolean"
         if pc.all(pc.match_substring_regex(present, f"^(?:{NUMERAL})$")).as_py():
-            self.counts[is_missing] = 0
-            is_missing_or_never = np.append(is_missing, True)  # the last belongs to NEVER
-            self.places = [np.where(is_missing_or_never[places], NEVER, places) for places in self.places]
+            self._leave_out(is_missing)
             return "numeral"
         return "text"
+
+    def _leave_out(self, is_missing: npt.NDArray[np.bool_]) -> None:
+        """Let some distinct keys never occur, [distinct]."""
+        self.counts[is_missing] = 0
+        is_missing_or_never = np.append(is_missing, True)  # the last belongs to NEVER
+        self.places = [np.where(is_missing_or_never[places], NEVER, places) for places in self.places]
 
     def _spell_booleans(self) -> None:
         encoded = respell(self.distinct, "boolean").dictionary_encode()
@@ -376,13 +381,12 @@ class KeysInDatabase:
             f"select bool_and(lower(key) in ('true', 'false')), bool_and(regexp_full_match(key, '{NUMERAL}'))"
             f" from {self.name} where key not in {MISSING_NUMBERS}"
         ).fetchall()
+        if not (are_booleans or are_numbers):
+            return "text"
+        self.connection.execute(f"delete from {self.name} where key in {MISSING_NUMBERS}")
         if are_booleans:
             self._spell_booleans()
-            return "boolean"
-        if are_numbers:
-            self.connection.execute(f"delete from {self.name} where key in {MISSING_NUMBERS}")
-            return "numeral"
-        return "text"
+        return "boolean" if are_booleans else "numeral"
 
     def _spell_booleans(self) -> None:
         keys = self.connection.sql(f"select distinct key from {self.name}").to_arrow_table()["key"]

@@ -15,6 +15,7 @@ from feat2vec.errors import UserError
 Kind = Literal["text", "number", "float", "numeral", "boolean", "date"]
 
 MISSING_NUMBERS = ("NA", "NaN", "nan", "NULL", "null", "N/A", "None", "<NA>")  # in a column of numbers of a text file
+KINDS_WITH_MISSING_WORDS: tuple[Kind, ...] = ("number", "float", "numeral", "boolean")
 
 
 def kind_of_type(type_: pa.DataType) -> Kind:

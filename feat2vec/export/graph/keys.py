@@ -14,7 +14,7 @@ from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN, Vocabulary
 from feat2vec.model.large_variables import are_aside
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.table.spelling import DECIMAL, LONG, MANY_DIGITS, spell_floats
-from feat2vec.table.types import MISSING_NUMBERS
+from feat2vec.table.types import KINDS_WITH_MISSING_WORDS, MISSING_NUMBERS
 
 FRACTION = r"-?[0-9]+\.[0-9]+(e-[0-9][0-9])?"
 LARGE = 1e15  # whole numbers of this size and more are also found by their digits
@@ -92,7 +92,7 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
             if self.takes_text:
                 self.by_digits = _table_by_digits(keys, ids, values, is_exact)
         if self.takes_text:
-            missing = MISSING_NUMBERS if vocabulary.kind in ("number", "float", "numeral") else ()
+            missing = MISSING_NUMBERS if vocabulary.kind in KINDS_WITH_MISSING_WORDS else ()
             texts = ["", *missing, *(pc.utf8_normalize(keys, form) if form else keys).to_pylist()]
             self.by_text = KeyTable(tf.constant(texts, tf.string), np.append([PADDING] * (1 + len(missing)), ids))
 
@@ -101,7 +101,7 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
         if self.by_text is None:
             return self._ids_of_numbers(keys)
         if self.is_boolean:
-            keys = tf.strings.lower(keys)
+            keys = tf.where(self.by_text.lookup(keys) == PADDING, "", tf.strings.lower(keys))  # NA is missing, na a key
         ids_as_written = self.by_text.lookup(keys)
         if self.by_number is None:
             return ids_as_written

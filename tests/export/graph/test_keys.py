@@ -44,7 +44,7 @@ def test_ids_of_keys(kind: str, text: bool) -> None:
         "number": ["1", "-0.5", "5", "0.1", "1e+20", "0", str(2**60)], "boolean": ["true", "false"],
         "text": ["a", "5.0", "é"], "date": ["2024-01-31"],
     }[kind]  # fmt: skip
-    asked = [*names, "5.0", ".5", "-.5", "1e0", "TRUE", "NA", "new", "-0.0", "100000000000000000000.0", "é"]
+    asked = [*names, "5.0", ".5", "-.5", "1e0", "TRUE", "NA", "na", "new", "-0.0", "100000000000000000000.0", "é"]
     for known in (names, names[:-1], []):
         vocabulary = Vocabulary(pa.array(known, pa.string()), np.ones(len(known), np.int64), 0, kind, ["gone"])  # type: ignore[arg-type]
         if kind == "number":
