@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from feat2vec.table.types import Kind
 
-DECIMAL = r"^[-+]?(([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)$"
+DECIMAL = r"^(-0|[-+]?(([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+))$"
 LONG = r"^\+?(-?)0*([1-9][0-9]{15,})\.0*$"  # a whole number that float64 may not hold
 MANY_DIGITS = r"[0-9](\.?[0-9]){15}|[eE][-+]?[0-9]{3}"  # of a number that float64 may not hold
 LARGE = r"^-?[0-9]{12}|e\+"  # of a number that floats and decimals are spelled differently from
@@ -64,8 +64,8 @@ def spell_times(times: pa.Array) -> pa.StringArray:
 def respell(keys: pa.StringArray, kind: Kind) -> pa.StringArray:
     """Spell keys that are text as a column of a kind does.
 
-    >>> respell(pa.array(["5.0", "1e3", "x"]), "number").to_pylist()
-    ['5', '1000', 'x']
+    >>> respell(pa.array(["5.0", "1e3", "-0", "x"]), "number").to_pylist()
+    ['5', '1000', '0', 'x']
     >>> respell(pa.array(["True"]), "boolean").to_pylist()
     ['true']
 

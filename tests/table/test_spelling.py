@@ -87,6 +87,8 @@ CASES: list[tuple[Any, list[str], list[tuple[Any, list[str | None]]]]] = [
             (typed(pa.decimal128(20, 2), Decimal("7.00"), Decimal("0.50")), ["7", "0.5"]),
         ],
     ),
+    (typed(FLOAT, 0.0, 0.5), ["0", "0.5"], [(["-0", "-0.0", "0", "-00"], ["0", "0", "0", "unseen"])]),
+    (typed(INT64, 0, 5), ["0", "5"], [(["-0", "-0.0", "-5"], ["0", "0", "unseen"]), (typed(FLOAT, -0.0), ["0"])]),
     (
         typed(FLOAT, 0.1, 0.3, 1e-7),
         ["0.1", "0.3", "1e-7"],

@@ -125,7 +125,8 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
 
     def _ids_of_numbers(self, numbers: Tensor) -> Tensor:
         assert self.by_number is not None
-        bits = tf.bitcast(numbers + tf.constant(0, tf.float64), tf.int64)  # -0 + 0 is 0, so both are one number
+        # -0 and 0 are one number; `numbers + 0` would be so too, but TensorFlow leaves it out of a saved graph
+        bits = tf.bitcast(tf.where(numbers == 0, tf.zeros_like(numbers), numbers), tf.int64)
         return self.by_number.lookup(bits)
 
 
