@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import signal
@@ -65,6 +66,7 @@ def test_a_reader_who_has_seen_enough_is_no_error(folder: Path) -> None:
         (UserError("a: wrong", "b: wrong"), 2, "a: wrong\nb: wrong\n"),
         (FailedError("it diverged", "lower it"), 1, "it diverged\nlower it\n"),
         (OSError(28, "No space left on device", b"caf\xe9"), 1, "caf\\udce9: No space left on device\n"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "a" * 40), 2, f"{'a' * 40}: File name too long\n"),
         (click.UsageError("no such option\x1b"), 2, "Error: no such option\\x1b\n"),
         (BrokenPipeError(), 1, ""),
         (SystemExit(143), 143, ""),
