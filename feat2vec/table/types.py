@@ -112,6 +112,8 @@ def normal_type(type_: pa.DataType) -> pa.DataType:
     t = pa.types
     if isinstance(type_, (pa.FixedShapeTensorType, pa.JsonType)):
         return normal_type(type_.storage_type)
+    if (t.is_run_end_encoded(type_) or is_any_list(type_)) and t.is_run_end_encoded(type_.value_type):
+        return type_  # which Arrow cannot decode
     if t.is_dictionary(type_) or t.is_run_end_encoded(type_):
         return normal_type(type_.value_type)
     if t.is_fixed_size_list(type_) and t.is_floating(type_.value_type):
