@@ -17,7 +17,7 @@ from feat2vec.arrays import Ints
 from feat2vec.encode.arrays_on_disk import read_parquet
 from feat2vec.schema.levels import Levels
 from feat2vec.table.numbers import concat
-from feat2vec.table.spelling import respell, respell_large, respell_rounded
+from feat2vec.table.spelling import instants, respell, respell_large, respell_rounded
 from feat2vec.table.types import KINDS_WITH_MISSING_WORDS, MISSING_NUMBERS, Kind
 
 PADDING, UNSEEN, FIRST = 0, 1, 2  # ids; FIRST is that of the most frequent key
@@ -80,7 +80,30 @@ class Vocabulary:
         ids = self._ids_as_spelled(keys)
         if self.kind in ("number", "float"):
             ids = self._ids_respelled(ids, keys)
+        if self.kind == "date":
+            ids = self._ids_of_dates(ids, keys)
         return ids
+
+    def _ids_of_dates(self, ids: Ints, keys: pa.StringArray) -> Ints:
+        """`ids`, where unseen dates are searched for by the time that they tell, however it is written."""
+        unseen = np.flatnonzero(ids == UNSEEN)
+        asked = instants(keys.take(pa.array(unseen)))
+        if asked.null_count == len(asked):
+            return ids
+        known, ids_of_known = self.ids_of_instants
+        places = pc.index_in(asked, known, skip_nulls=True)
+        is_known = pc.is_valid(places).to_numpy(zero_copy_only=False)
+        ids = ids.copy()
+        ids[unseen[is_known]] = ids_of_known[places.drop_null().to_numpy()]
+        return ids
+
+    @cached_property
+    def ids_of_instants(self) -> tuple[pa.StringArray, Ints]:
+        """The instants of all keys that are dates, also of those that are too frequent, and their ids."""
+        known = instants(pa.concat_arrays([self.keys, pa.array(self.too_frequent, pa.string())]))
+        ids = np.append(np.arange(FIRST, len(self)), [PADDING] * len(self.too_frequent)).astype(np.int32)
+        is_date = pc.is_valid(known)
+        return known.filter(is_date), ids[is_date.to_numpy(zero_copy_only=False)]
 
     def _ids_respelled(self, ids: Ints, keys: pa.StringArray) -> Ints:
         """`ids`, where unseen numbers are searched for in their other spellings: `7.0` finds the key 7."""

@@ -9,6 +9,9 @@ A key is text, and two values have one key only if they are equal:
   below 2^53 has no point. 5, 5.0 and the decimal 5.00 are the key `5`.
 - Dates are 2024-01-31, times 2024-01-31 10:30:00, with six or nine digits of a fraction; midnight is the day.
 
+The vocabulary of a typed column of dates takes text for the time that it tells: 2024-01-31T10:30:00.000 finds the key
+2024-01-31 10:30:00, and 2024-01-31T10:30:00+02:00 the key 2024-01-31 08:30:00Z; a time with a zone is none without.
+
 The vocabulary of a typed column of numbers takes text for a number: `7` and `7.0` from a CSV find the key 7
 (`respell`), and no text finds the key of another number, however small the difference. Where the column holds float64,
 text may have more digits than it needs: 0.10000000000000001 is how 17 digits write the number with the key 0.1. The
@@ -30,6 +33,11 @@ DECIMAL = r"^(-0|[-+]?(([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+
 LONG = r"^\+?(-?)0*([1-9][0-9]{15,})\.0*$"  # a whole number that float64 may not hold
 MANY_DIGITS = r"[0-9](\.?[0-9]){15}|[eE][-+]?[0-9]{3}"  # of a number that float64 may not hold
 LARGE = r"^-?[0-9]{12}|e\+"  # of a number that floats and decimals are spelled differently from
+# a date or a time as a key, or as most programs write one: 2024-01-31, 2024-01-31T10:30:00.000+02:00
+DATE = (
+    r"^(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?:[ T](?P<hour>\d\d):(?P<minute>\d\d)"
+    r"(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?(?P<zone>Z|[-+]\d\d(?::?\d\d)?)?)?$"
+)
 MOST_DIGITS = 400  # before or after the point: more than any type of number has
 
 
@@ -80,6 +88,39 @@ def respell(keys: pa.StringArray, kind: Kind) -> pa.StringArray:
     is_float = pc.and_not(is_decimal, has_many_digits)
     floats = pc.cast(pc.if_else(is_float, keys, "0"), pa.float64())
     return pc.if_else(is_float, spell_floats(floats), keys)
+
+
+def instants(texts: pa.StringArray) -> pa.StringArray:
+    """Return seconds since 1970 for each date or time, with Z if it has a time zone; null for what is none.
+
+    >>> instants(pa.array(["1970-01-02", "1970-01-02T00:00:00.500", "1970-01-02 01:00:00+01:00", "x"])).to_pylist()
+    ['86400', '86400.5', '86400Z', None]
+
+    """
+    parts = pc.extract_regex(texts, DATE)
+
+    def part(name: str, absent: str) -> pa.StringArray:
+        text = pc.struct_field(parts, name)
+        return pc.if_else(pc.equal(text, ""), absent, text)
+
+    day = pc.binary_join_element_wise(*(part(name, "") for name in ("year", "month", "day")), "-")
+    clock = pc.binary_join_element_wise(*(part(name, "00") for name in ("hour", "minute", "second")), ":")
+    zone = part("zone", "")
+    seconds = _seconds(pc.binary_join_element_wise(day, "T", clock, part("zone", "Z"), ""))
+    fraction = pc.replace_substring_regex(part("fraction", ""), "0*$", "")
+    fraction = pc.if_else(pc.equal(fraction, ""), "", pc.binary_join_element_wise(".", fraction, ""))
+    return pc.binary_join_element_wise(seconds, fraction, pc.if_else(pc.equal(zone, ""), "", "Z"), "")
+
+
+def _seconds(times: pa.StringArray) -> pa.StringArray:
+    """Return seconds since 1970 for times of UTC or with an offset; null for a time that does not exist."""
+    try:
+        return times.cast(pa.timestamp("s", "UTC")).cast(pa.int64()).cast(pa.string())
+    except pa.ArrowInvalid:
+        if len(times) == 1:
+            return pa.nulls(1, pa.string())
+        middle = len(times) // 2
+        return pa.concat_arrays([_seconds(times[:middle]), _seconds(times[middle:])])
 
 
 def respell_large(keys: pa.StringArray) -> pa.StringArray:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from feat2vec.encode.arrays_on_disk import Array
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN, Vocabulary
+from feat2vec.export.graph.dates import instants
 from feat2vec.model.large_variables import are_aside
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.table.spelling import DECIMAL, LONG, MANY_DIGITS, spell_floats
@@ -76,6 +77,7 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
         self.is_float = vocabulary.kind == "float"
         self.by_text: KeyTable | None = None
         self.by_number: KeyTable | None = None
+        self.by_instant: KeyTable | None = None
         self.by_digits: KeyTable | None = None  # of whole numbers that float64 may not hold, written with a point
 
         keys = pa.concat_arrays([vocabulary.keys, pa.array(vocabulary.too_frequent, pa.string())])
@@ -91,6 +93,8 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
             self.takes_text |= not is_exact.all()
             if self.takes_text:
                 self.by_digits = _table_by_digits(keys, ids, values, is_exact)
+        if vocabulary.kind == "date":
+            self.by_instant = _table_by_instants(vocabulary)
         if self.takes_text:
             missing = MISSING_NUMBERS if vocabulary.kind in KINDS_WITH_MISSING_WORDS else ()
             texts = ["", *missing, *(pc.utf8_normalize(keys, form) if form else keys).to_pylist()]
@@ -103,6 +107,8 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
         if self.is_boolean:
             keys = tf.where(self.by_text.lookup(keys) == PADDING, "", tf.strings.lower(keys))  # NA is missing, na a key
         ids_as_written = self.by_text.lookup(keys)
+        if self.by_instant is not None:
+            return tf.where(ids_as_written == UNSEEN, self.by_instant.lookup(instants(keys)), ids_as_written)
         if self.by_number is None:
             return ids_as_written
         return tf.where(ids_as_written == UNSEEN, self._ids_of_numerals(keys, ids_as_written), ids_as_written)
@@ -128,6 +134,15 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
         # -0 and 0 are one number; `numbers + 0` would be so too, but TensorFlow leaves it out of a saved graph
         bits = tf.bitcast(tf.where(numbers == 0, tf.zeros_like(numbers), numbers), tf.int64)
         return self.by_number.lookup(bits)
+
+
+def _table_by_instants(vocabulary: Vocabulary) -> KeyTable | None:
+    """The ids of dates by the time that they tell; None if no key is a date, as of parts of dates."""
+    known, ids = vocabulary.ids_of_instants
+    id_of_instant = dict(zip(reversed(known.to_pylist()), reversed(ids.tolist()), strict=True))  # the first key counts
+    if not id_of_instant:
+        return None
+    return KeyTable(tf.constant(["", *id_of_instant], tf.string), np.array([UNSEEN, *id_of_instant.values()]))
 
 
 def _table_by_digits(keys: pa.StringArray, ids: Array, numbers: Array, is_exact: Array) -> KeyTable:
