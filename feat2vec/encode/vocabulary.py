@@ -17,7 +17,7 @@ from feat2vec.arrays import Ints
 from feat2vec.encode.arrays_on_disk import read_parquet
 from feat2vec.schema.levels import Levels
 from feat2vec.table.numbers import concat
-from feat2vec.table.spelling import instants, respell, respell_large, respell_rounded
+from feat2vec.table.spelling import instants, respell, respell_float32, respell_large, respell_rounded
 from feat2vec.table.types import KINDS_WITH_MISSING_WORDS, MISSING_NUMBERS, Kind
 
 PADDING, UNSEEN, FIRST = 0, 1, 2  # ids; FIRST is that of the most frequent key
@@ -78,7 +78,7 @@ class Vocabulary:
         if self.kind == "boolean":
             keys = respell(keys, self.kind)
         ids = self._ids_as_spelled(keys)
-        if self.kind in ("number", "float"):
+        if self.kind in ("number", "float", "float32"):
             ids = self._ids_respelled(ids, keys)
         if self.kind == "date":
             ids = self._ids_of_dates(ids, keys)
@@ -111,6 +111,8 @@ class Vocabulary:
         unseen = np.flatnonzero(ids == UNSEEN)  # the places in `ids` of keys that were not found yet
         keys = keys.take(pa.array(unseen))
         spellings: list[Callable[[pa.StringArray], pa.StringArray]] = [partial(respell, kind=self.kind), respell_large]
+        if self.kind == "float32":
+            spellings = [respell_float32]
         if self.kind == "float":
             spellings.append(respell_rounded)
         for spelling in spellings:

@@ -24,7 +24,7 @@ from feat2vec.evaluation.queries import (
 from feat2vec.space.geometry import VectorSimilarity, blocks, candidates, extract, similarities
 from feat2vec.training.run_folder import TrainedRun
 
-NUMBER_KINDS = ("number", "float", "numeral")  # kinds of vocabularies whose keys are numbers
+NUMBER_KINDS = ("number", "float", "float32", "numeral")  # kinds of vocabularies whose keys are numbers
 
 
 def rank(

@@ -14,7 +14,8 @@ The vocabulary of a typed column of dates takes text for the time that it tells:
 
 The vocabulary of a typed column of numbers takes text for a number: `7` and `7.0` from a CSV find the key 7
 (`respell`), and no text finds the key of another number, however small the difference. Where the column holds float64,
-text may have more digits than it needs: 0.10000000000000001 is how 17 digits write the number with the key 0.1. The
+text may have more digits than it needs: 0.10000000000000001 is how 17 digits write the number with the key 0.1. Where
+it holds float32, all numbers are rounded to float32, as a cast does: 0.10000000149011612 finds the key 0.1. The
 vocabulary of text, as of a CSV, takes a number for its key: the number 7 finds `7`, and neither `7.0` nor `07`.
 """
 
@@ -30,6 +31,7 @@ import pyarrow.compute as pc
 from feat2vec.table.types import Kind
 
 DECIMAL = r"^(-0|[-+]?(([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+))$"
+NUMBER = rf"{DECIMAL}|^-?(0|[1-9][0-9]*)$"  # one that may be found by another spelling
 LONG = r"^\+?(-?)0*([1-9][0-9]{15,})\.0*$"  # a whole number that float64 may not hold
 MANY_DIGITS = r"[0-9](\.?[0-9]){15}|[eE][-+]?[0-9]{3}"  # of a number that float64 may not hold
 LARGE = r"^-?[0-9]{12}|e\+"  # of a number that floats and decimals are spelled differently from
@@ -141,6 +143,21 @@ def respell_rounded(keys: pa.StringArray) -> pa.StringArray:
 
     """
     return _replace(keys, pc.match_substring_regex(keys, MANY_DIGITS), _shortest_spelling)
+
+
+def respell_float32(keys: pa.StringArray) -> pa.StringArray:
+    """Spell numbers as the nearest float32, unless it is infinite, or 0 in place of another number.
+
+    >>> respell_float32(pa.array(["0.10000000149011612", "16777217", "1e-60", "1e60", "x"])).to_pylist()
+    ['0.1', '16777216', '1e-60', '1e60', 'x']
+
+    """
+    is_number = pc.match_substring_regex(keys, NUMBER)
+    numbers = pc.cast(pc.if_else(is_number, pc.utf8_ltrim(keys, "+"), "0"), pa.float64())
+    rounded = numbers.cast(pa.float32(), safe=False)
+    is_zero = pc.and_not(pc.equal(rounded, 0), pc.equal(numbers, 0))
+    is_rounded = pc.and_(is_number, pc.and_not(pc.is_finite(rounded), is_zero))
+    return pc.if_else(is_rounded, spell_floats(pc.if_else(is_rounded, rounded, np.float32(0))), keys)
 
 
 def _replace(keys: pa.StringArray, where: pa.BooleanArray, spell: Callable[[str], str]) -> pa.StringArray:

@@ -14,7 +14,7 @@ from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN, Vocabulary
 from feat2vec.export.graph.dates import instants
 from feat2vec.model.large_variables import are_aside
 from feat2vec.model.pair_scores import Tensor
-from feat2vec.table.spelling import DECIMAL, LONG, MANY_DIGITS, spell_floats
+from feat2vec.table.spelling import DECIMAL, LONG, MANY_DIGITS, NUMBER, spell_floats
 from feat2vec.table.types import KINDS_WITH_MISSING_WORDS, MISSING_NUMBERS
 
 FRACTION = r"-?[0-9]+\.[0-9]+(e-[0-9][0-9])?"
@@ -61,7 +61,8 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
     Numbers of a typed column come as float64 and are found by their bits. Where they are parts of a text, or some key
     is no float64, as long ids are, they come as text; `5.0` is 5 then (see `respell` in `feat2vec.table.keys`).
     A fraction of 16 digits or more is found only as the key is written: 0.12345678901234567, without zeros at its end;
-    that of a float64 also as C writes it with 17 digits, 0.10000000000000001 for 0.1.
+    that of a float64 also as C writes it with 17 digits, 0.10000000000000001 for 0.1. Beside keys of float32 numbers
+    are rounded.
 
     Args:
         vocabulary: The keys and what kind of values they are.
@@ -72,9 +73,10 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
 
     def __init__(self, vocabulary: Vocabulary, *, as_text: bool, form: str | None = None) -> None:
         super().__init__()
-        is_number = vocabulary.kind in ("number", "float")
+        is_number = vocabulary.kind in ("number", "float", "float32")
         self.is_boolean = vocabulary.kind == "boolean"
         self.is_float = vocabulary.kind == "float"
+        self.is_float32 = vocabulary.kind == "float32"
         self.by_text: KeyTable | None = None
         self.by_number: KeyTable | None = None
         self.by_instant: KeyTable | None = None
@@ -86,8 +88,10 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
         self.takes_text = as_text or not is_number
         if is_number:
             numbers = pc.cast(keys, pa.float64())
+            if self.is_float32:
+                numbers = numbers.cast(pa.float32(), safe=False)
             is_exact = pc.equal(spell_floats(numbers), keys).to_numpy(zero_copy_only=False)
-            values: Array = numbers.to_numpy()
+            values: Array = numbers.to_numpy().astype(np.float64)
             bits = np.append(values[is_exact], np.nan).view(np.int64)  # NaN, as a table needs a key
             self.by_number = KeyTable(bits, np.append(ids[is_exact], UNSEEN))
             self.takes_text |= not is_exact.all()
@@ -115,6 +119,10 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
 
     def _ids_of_numerals(self, keys: Tensor, ids: Tensor) -> Tensor:
         """The ids of numbers that are written in another way than the keys; other texts keep the given ids."""
+        if self.is_float32:
+            is_number = tf.strings.regex_full_match(keys, NUMBER)
+            numbers = tf.strings.to_number(tf.where(is_number, keys, "0"), tf.float64)
+            return tf.where(is_number, self._ids_of_numbers(numbers), ids)
         assert self.by_digits is not None
         is_long = tf.strings.regex_full_match(keys, LONG)
         ids = tf.where(is_long, self.by_digits.lookup(tf.strings.regex_replace(keys, LONG, r"\1\2")), ids)
@@ -131,6 +139,9 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
 
     def _ids_of_numbers(self, numbers: Tensor) -> Tensor:
         assert self.by_number is not None
+        if self.is_float32:
+            rounded = tf.cast(tf.cast(numbers, tf.float32), tf.float64)
+            numbers = tf.where((rounded == 0) & (numbers != 0), numbers, rounded)  # what is not 0 is not found by it
         # -0 and 0 are one number; `numbers + 0` would be so too, but TensorFlow leaves it out of a saved graph
         bits = tf.bitcast(tf.where(numbers == 0, tf.zeros_like(numbers), numbers), tf.int64)
         return self.by_number.lookup(bits)

@@ -38,6 +38,19 @@ def test_keys_are_in_a_saved_model_once(kind: str, tmp_path: Path) -> None:
     assert (tmp_path / "model" / "saved_model.pb").stat().st_size < 5000 * 8  # the graph holds none
 
 
+def test_float32_keys_are_found_by_float64s_in_a_saved_model(tmp_path: Path) -> None:
+    vocabulary = Vocabulary(pa.array(["0.1", "0.5"]), np.ones(2, np.int64), 0, "float32")
+    module = tf.Module()
+    module.keys = GraphVocabulary(vocabulary, as_text=False)
+    assert not module.keys.takes_text
+    numbers = tf.TensorSpec([None], tf.float64)
+    module.vectors = tf.function(lambda keys: module.keys(keys)).get_concrete_function(numbers)
+    save(module, tmp_path / "model")
+    asked = np.array([np.float32(0.1), 0.1, 0.5, 0.2, 1e-60, 1e60])
+    (ids,) = tf.saved_model.load(str(tmp_path / "model")).signatures[SIGNATURE](tf.constant(asked)).values()
+    assert ids.numpy().tolist() == vocabulary.ids(spell_floats(pa.array(asked))).tolist() == [2, 2, 3, 1, 1, 1]
+
+
 @pytest.mark.parametrize("kind", ["number", "boolean", "text", "date"])
 @pytest.mark.parametrize("text", [False, True])
 def test_ids_of_keys(kind: str, text: bool) -> None:
