@@ -293,7 +293,7 @@ class StoredModel:
         assert isinstance(codec, ItemsCodec)
         sizes, dims = key_sizes(codec, self.schema), self.schema.model.levels.dims
         with self._open() as file:
-            arrays = file.lookup_layer(f"group_{self.groups.index(group)}")
+            arrays = file.lookup_layer(f"group_{self.groups.index(group)}", f"the group {group!r}")
             shapes = zip(sizes, dims, strict=True)
             tables = [arrays.table(str(level), shape) for level, shape in enumerate(shapes)]
             linear = arrays.table(str(len(tables)), (sizes[0], 1))[:, 0] if self.schema.model.bias else None

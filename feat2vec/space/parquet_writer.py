@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from feat2vec.errors import refuse_stray_bytes
+from feat2vec.errors import UserError, refuse_stray_bytes
+from feat2vec.table.sources.registry import formats_by_suffix
 from feat2vec.writing import new_file, signed_parquet
 
 BYTES_PER_ROW_GROUP = 32 << 20  # at least
@@ -33,8 +34,12 @@ def parquet_writer(
         force: Whether an earlier file is replaced.
         bytes_per_row_group: Batches are collected until they have this size.
 
+    Raises:
+        UserError: The name ends as that of a file of another format does.
+
     """
     refuse_stray_bytes(out)
+    _refuse_other_format(out)
     columns = list(compared_columns) or False
     options = {"use_dictionary": columns, "write_statistics": columns, "compression": "none"}
     collected: list[pa.RecordBatch] = []
@@ -52,3 +57,9 @@ def parquet_writer(
     with new_file(out, force=force) as partial, signed_parquet(partial, schema, **options) as file:
         yield write
         flush()
+
+
+def _refuse_other_format(out: str | Path) -> None:
+    format_ = formats_by_suffix().get(Path(out).suffix.lower())
+    if format_ is not None and format_.name != "Parquet":
+        raise UserError(f"{out}: is called {format_.name}, and Parquet is written: call it {Path(out).stem}.parquet")

@@ -24,6 +24,13 @@ def in_a_shell(folder: Path, words: str, redirections: str) -> subprocess.Comple
     return subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True)
 
 
+@pytest.mark.parametrize("module", ["feat2vec", "feat2vec.cli"])
+def test_the_command_line_is_a_module_too(module: str) -> None:
+    shown = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True)
+    assert shown.returncode == 0
+    assert f"Usage: python -m {module} [OPTIONS] COMMAND" in shown.stdout
+
+
 def test_a_current_folder_that_is_gone_is_said(folder: Path) -> None:
     (folder / "gone").mkdir()
     command = f"rmdir ../gone; {shlex.join(PROGRAM)} init {folder / 'films.csv'} -o films.yaml"
