@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -77,7 +78,7 @@ def exit_code(error: BaseException, signals: Sequence[int] = ()) -> int | None:
     if isinstance(error, OSError):
         if not isinstance(error, BrokenPipeError):  # `feat2vec init DATA | head` has seen enough
             say_problems([f"{os.fsdecode(error.filename or 'feat2vec')}: {error.strerror or error}"])
-        return 1
+        return 2 if error.errno == errno.ENAMETOOLONG else 1  # only the user gives names
     return None
 
 

@@ -42,7 +42,7 @@ def init(data: str, out: Path | None, force: bool) -> None:
     else:
         file_place(out, force=force)
         refuse_inputs_inside([out], open_table(data).files)
-        write_text(out, propose(data), force=force)
+        write_text(out, propose(data, path=out), force=force)
         say(f"{out}: written; next: feat2vec check {out} --data {data}")
 
 

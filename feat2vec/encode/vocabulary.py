@@ -17,8 +17,8 @@ from feat2vec.arrays import Int64s, Ints
 from feat2vec.encode.arrays_on_disk import read_parquet
 from feat2vec.schema.levels import Levels
 from feat2vec.table.numbers import concat
-from feat2vec.table.spelling import respell, respell_large, respell_rounded
-from feat2vec.table.types import MISSING_NUMBERS, Kind
+from feat2vec.table.spelling import instants, respell, respell_float32, respell_large, respell_rounded
+from feat2vec.table.types import KINDS_WITH_MISSING_WORDS, MISSING_NUMBERS, Kind
 
 PADDING, UNSEEN, FIRST = 0, 1, 2  # ids; FIRST is that of the most frequent key
 FEW_KEYS = 16  # keys are few if the vocabulary has more than this many times as many
@@ -71,16 +71,39 @@ class Vocabulary:
         """The ids of keys, [keys].
 
         UNSEEN stands for a key that is not in the vocabulary, PADDING for null, for a key that is too frequent and, in
-        a vocabulary of numbers, for NA and the like.
+        a vocabulary of numbers or truth values, for NA and the like.
         """
+        if self.kind in KINDS_WITH_MISSING_WORDS:
+            keys = pc.if_else(pc.is_in(keys, pa.array(MISSING_NUMBERS)), pa.scalar(None, pa.string()), keys)
         if self.kind == "boolean":
             keys = respell(keys, self.kind)
-        if self.kind in ("number", "float", "numeral"):
-            keys = pc.if_else(pc.is_in(keys, pa.array(MISSING_NUMBERS)), pa.scalar(None, pa.string()), keys)
         ids = self._ids_as_spelled(keys)
-        if self.kind in ("number", "float"):
+        if self.kind in ("number", "float", "float32"):
             ids = self._ids_respelled(ids, keys)
+        if self.kind == "date":
+            ids = self._ids_of_dates(ids, keys)
         return ids
+
+    def _ids_of_dates(self, ids: Ints, keys: pa.StringArray) -> Ints:
+        """`ids`, where unseen dates are searched for by the time that they tell, however it is written."""
+        unseen = np.flatnonzero(ids == UNSEEN)
+        instants_of_keys = instants(keys.take(pa.array(unseen)))
+        if instants_of_keys.null_count == len(instants_of_keys):
+            return ids
+        known, ids_of_known = self.ids_of_instants
+        places = pc.index_in(instants_of_keys, known, skip_nulls=True)
+        is_known = pc.is_valid(places).to_numpy(zero_copy_only=False)
+        ids = ids.copy()
+        ids[unseen[is_known]] = ids_of_known[places.drop_null().to_numpy()]
+        return ids
+
+    @cached_property
+    def ids_of_instants(self) -> tuple[pa.StringArray, Ints]:
+        """The instants of all keys that are dates, also of those that are too frequent, and their ids."""
+        known = instants(pa.concat_arrays([self.keys, pa.array(self.too_frequent, pa.string())]))
+        ids = np.append(np.arange(FIRST, len(self)), [PADDING] * len(self.too_frequent)).astype(np.int32)
+        is_date = pc.is_valid(known)
+        return known.filter(is_date), ids[is_date.to_numpy(zero_copy_only=False)]
 
     def _ids_respelled(self, ids: Ints, keys: pa.StringArray) -> Ints:
         """`ids`, where unseen numbers are searched for in their other spellings: `7.0` finds the key 7."""
@@ -88,6 +111,8 @@ class Vocabulary:
         unseen = np.flatnonzero(ids == UNSEEN)  # the places in `ids` of keys that were not found yet
         keys = keys.take(pa.array(unseen))
         spellings: list[Callable[[pa.StringArray], pa.StringArray]] = [partial(respell, kind=self.kind), respell_large]
+        if self.kind == "float32":
+            spellings = [respell_float32]
         if self.kind == "float":
             spellings.append(respell_rounded)
         for spelling in spellings:
@@ -229,8 +254,8 @@ class VocabularyFit:
     def spell(self) -> Kind:
         """Find how the keys of a column without a type are spelled, and spell them so.
 
-        A column of booleans is spelled in lower case. In a column of numbers, NA and the like are missing. Every other
-        column is text.
+        A column of booleans is spelled in lower case. In a column of numbers or booleans, NA and the like are missing.
+        Every other column is text.
         """
         return self.keys.spell()
 
@@ -292,14 +317,19 @@ class KeysInMemory:
         if not len(present):
             return "text"
         if pc.all(pc.is_in(pc.utf8_lower(present), pa.array(["true", "false"]))).as_py():
+            self._leave_out(is_missing)
             self._spell_booleans()
             return "boolean"
         if pc.all(pc.match_substring_regex(present, f"^(?:{NUMERAL})$")).as_py():
-            self.counts[is_missing] = 0
-            is_missing_or_never = np.append(is_missing, True)  # the last belongs to NEVER
-            self.places = [np.where(is_missing_or_never[places], NEVER, places) for places in self.places]
+            self._leave_out(is_missing)
             return "numeral"
         return "text"
+
+    def _leave_out(self, is_missing: npt.NDArray[np.bool_]) -> None:
+        """Let some distinct keys never occur, [distinct]."""
+        self.counts[is_missing] = 0
+        is_missing_or_never = np.append(is_missing, True)  # the last belongs to NEVER
+        self.places = [np.where(is_missing_or_never[places], NEVER, places) for places in self.places]
 
     def _spell_booleans(self) -> None:
         encoded = respell(self.distinct, "boolean").dictionary_encode()
@@ -378,13 +408,12 @@ class KeysInDatabase:
             f"select bool_and(lower(key) in ('true', 'false')), bool_and(regexp_full_match(key, '{NUMERAL}'))"
             f" from {self.name} where key not in {MISSING_NUMBERS}"
         ).fetchall()
+        if not (are_booleans or are_numbers):
+            return "text"
+        self.connection.execute(f"delete from {self.name} where key in {MISSING_NUMBERS}")
         if are_booleans:
             self._spell_booleans()
-            return "boolean"
-        if are_numbers:
-            self.connection.execute(f"delete from {self.name} where key in {MISSING_NUMBERS}")
-            return "numeral"
-        return "text"
+        return "boolean" if are_booleans else "numeral"
 
     def _spell_booleans(self) -> None:
         keys = self.connection.sql(f"select distinct key from {self.name}").to_arrow_table()["key"]

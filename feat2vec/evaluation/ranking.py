@@ -26,7 +26,7 @@ from feat2vec.table.table import Table
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing.files import JsonObject
 
-NUMBER_KINDS = ("number", "float", "numeral")  # kinds of vocabularies whose keys are numbers
+NUMBER_KINDS = ("number", "float", "float32", "numeral")  # kinds of vocabularies whose keys are numbers
 
 
 def rank(

@@ -369,7 +369,7 @@ class StoredModel:
         return codec
 
     def _lookup_arrays(self, file: ModelFile, group: str) -> StoredArrays:
-        return file.lookup_layer(f"group_{self.groups.index(group)}")
+        return file.lookup_layer(f"group_{self.groups.index(group)}", f"the group {group!r}")
 
     def model_of_group(self, group: str) -> Feat2Vec:
         """A model that has the tables of this group, and no others."""

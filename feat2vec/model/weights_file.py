@@ -77,11 +77,11 @@ class ModelFile:
     def __exit__(self, *error: object) -> None:
         self._open_files.close()
 
-    def lookup_layer(self, name: str) -> StoredArrays:
-        """The arrays of an extractor, by the name of its layer: `group_0`, `group_1`, ..."""
+    def lookup_layer(self, name: str, owner: str) -> StoredArrays:
+        """The arrays of an extractor, by the name of its layer: `group_0`, `group_1`, ...; messages call it `owner`."""
         for layer, group in extractor_groups(self.weights):
             if layer == name:
-                return StoredArrays(self.path, name, group)
+                return StoredArrays(self.path, owner, group)
         raise ValueError(f"{WEIGHTS} has no layer {name!r}")
 
     def model_arrays(self) -> StoredArrays:

@@ -18,6 +18,7 @@ from feat2vec.schema.validation import Spec
 from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
 
 PARTS = ("train", "validation", "test")
+Seed = Annotated[int, Field(ge=0)]
 
 
 class Ask(Spec):
@@ -34,7 +35,7 @@ class CorpusSpec(Spec):
     min_count: Count = 5
     subsample: Annotated[float, Field(ge=0, le=1)] = 0.0
     counts: bool = False
-    seed: int = 0
+    seed: Seed = 0
 
 
 class Split(Spec):
@@ -43,7 +44,7 @@ class Split(Spec):
     of: Literal["train", "validation"] = "train"
     validation: Share = 0.0
     test: Share = 0.0
-    seed: int = 0
+    seed: Seed = 0
 
     def parts(self) -> dict[str, float]:
         """The parts that are drawn, with their shares."""

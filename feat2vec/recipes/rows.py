@@ -218,8 +218,9 @@ def _batches(table: Table, most: int | None = None) -> Iterator[pa.RecordBatch]:
 
 def _first(table: Table, rows: int) -> Iterator[pa.RecordBatch]:
     for batch in _batches(table):
-        yield batch.slice(0, rows)
-        rows -= min(rows, batch.num_rows)
+        length = min(rows, batch.num_rows)  # `rows` may be more than Arrow counts
+        yield batch.slice(0, length)
+        rows -= length
         if not rows:
             return
 

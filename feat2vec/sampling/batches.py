@@ -111,6 +111,9 @@ class Batches:
         self.shuffle, self.seed, self.starts = shuffle, seed, starts
         executions = -(-len(rows) // (batch_size * most_steps_at_once))
         self.steps_at_once = -(-len(rows) // (batch_size * executions))
+        if self.steps_at_once * executions > len(rows):  # some batches would be empty: one row a batch then
+            self.steps_at_once = max(n for n in range(1, most_steps_at_once + 1) if len(rows) % n == 0)
+            executions = len(rows) // self.steps_at_once
         self.steps = self.steps_at_once * executions  # of nearly equal size, so that no batch has only a few rows
         self.block = max(block // batch_size, 1) * batch_size
         self.chunk = chunk

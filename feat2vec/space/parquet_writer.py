@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from feat2vec.errors import refuse_stray_bytes
+from feat2vec.errors import UserError, refuse_stray_bytes
 from feat2vec.space.groups_and_levels import ID
+from feat2vec.table.sources.registry import formats_by_suffix
 from feat2vec.table.table import Stage, Table
 from feat2vec.writing import new_file, signed_parquet
 
@@ -36,8 +37,12 @@ def parquet_writer(
         force: Whether an earlier file is replaced.
         bytes_per_row_group: Batches are collected until they have this size.
 
+    Raises:
+        UserError: The name ends as that of a file of another format does.
+
     """
     refuse_stray_bytes(out)
+    _refuse_other_format(out)
     columns = list(compared_columns) or False
     options = {"use_dictionary": columns, "write_statistics": columns, "compression": "none"}
     collected: list[pa.RecordBatch] = []
@@ -96,3 +101,9 @@ def write_record_batches(
             write(batch)
             total += batch.num_rows
     return total
+
+
+def _refuse_other_format(out: str | Path) -> None:
+    format_ = formats_by_suffix().get(Path(out).suffix.lower())
+    if format_ is not None and format_.name != "Parquet":
+        raise UserError(f"{out}: is called {format_.name}, and Parquet is written: call it {Path(out).stem}.parquet")

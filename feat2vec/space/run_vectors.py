@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -65,11 +66,9 @@ def vectors_of_group(
         folder=run.folder,
         min_indexed=min_indexed,
     )
-
-    def open_group(name: str) -> Vectors:
-        return vectors_of_group(run, name, level, min_indexed=min_indexed)
-
-    return Vectors(group, f"the group {group!r}", names, counts[:size], levels[:size], space, open_group)
+    open_group = partial(vectors_of_group, run, level=level, min_indexed=min_indexed)
+    reopen = partial(open_group, group)
+    return Vectors(group, f"the group {group!r}", names, counts[:size], levels[:size], space, open_group, reopen)
 
 
 def _check_group(group: object, group_names: Sequence[str]) -> None:
@@ -138,19 +137,16 @@ def vectors_of_rows(run: TrainedRun, data: object, level: int | None = None) -> 
     space = ValueSpace(
         "row",
         len(encoded),
-        read_candidates=lambda: Candidates(tables),
-        read_linear=(lambda: linear) if run.schema.model.bias else None,
-        read_bias=model.bias_value,
+        read_candidates=partial(Candidates, tables),
+        read_linear=partial(np.asarray, linear) if run.schema.model.bias else None,
+        read_bias=partial(float, model.bias_value()),
         level=level,
         truncate=model_levels.nested,
         row_queries=sums if level is None else Queries(tables, [np.zeros_like(table) for table in tables]),
     )
     counts = np.ones(len(encoded), np.int64)
     levels = np.full(len(encoded), len(model_levels), np.int8)
-
-    def open_group(name: str) -> Vectors:
-        return vectors_of_group(run, name, level)
-
+    open_group = partial(vectors_of_group, run, level=level)
     return Vectors("row", "the table", names, counts, levels, space, open_group)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -68,6 +69,7 @@ class Vectors(KeyedVectors):
         levels: The level of each key, from 1, [n].
         space: The vectors, in the same order.
         open_group: Opens the vectors of another group of the run.
+        reopen: Opens these vectors; a pickle holds it in place of them.
 
     >>> directors = run.vectors("director")
     >>> directors["Ozu"].shape, "Kurosawa" in directors
@@ -84,10 +86,17 @@ class Vectors(KeyedVectors):
         levels: Int8s,
         space: ValueSpace,
         open_group: Callable[[str], Vectors],
+        reopen: Callable[[], Vectors] | None = None,
     ) -> None:
         super().__init__(name, owner, names, counts, levels, space)
+        self._reopen = reopen
         self._open_group = open_group
         self._opened_groups: dict[str, Vectors] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._reopen is not None:
+            return self._reopen, ()
+        return copyreg.__newobj__, (type(self),), vars(self)  # type: ignore[attr-defined]
 
     # --- similarity -------------------------------------------------------------------------------------------------
 

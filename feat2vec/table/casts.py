@@ -37,15 +37,14 @@ def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pa.types.is_run_end_encoded(array.type):
-        import pyarrow.compute as pc
-
-        array = pc.run_end_decode(array)
+        array = _run_end_decoded(array)
     if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
         array = _list_from_views(array)
     if pa.types.is_dictionary(array.type) and is_any_text(array.type.value_type):
         array = array.cast(pa.dictionary(pa.int32(), pa.string()))
         if type_ == pa.string() and not array.dictionary.null_count:
             return array
+    array = _with_wide_decimals(array)
     # The hours of a date64 are cut off on purpose; any other loss is an error.
     if "date64" in str(array.type):
         _refuse_far_dates(array)  # before they are cut off
@@ -55,6 +54,36 @@ def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
         array = array.cast(type_, safe="date64" not in str(array.type))
     _refuse_far_dates(array)
     return array
+
+
+def _run_end_decoded(array: pa.RunEndEncodedArray) -> pa.Array:
+    """Return one value for each row; Arrow decodes numbers and text alone, so the places of the values are decoded."""
+    import pyarrow.compute as pc
+
+    places = pa.RunEndEncodedArray.from_arrays(array.run_ends, pa.array(np.arange(len(array.values))))
+    return array.values.take(pc.run_end_decode(places.slice(array.offset, len(array))))
+
+
+def _with_wide_decimals(array: pa.Array) -> pa.Array:
+    """Return decimals of 32 or 64 bits, or lists of them, as those of 128, for which Arrow has more functions."""
+    if pa.types.is_dictionary(array.type):
+        wide_type = _wide_decimal(array.type.value_type)
+        if wide_type == array.type.value_type:
+            return array
+        return array.dictionary.cast(wide_type).take(array.indices)
+    wide_type = _wide_decimal(array.type)
+    return array if wide_type == array.type else array.cast(wide_type)
+
+
+def _wide_decimal(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(_wide_decimal(type_.value_type), type_.list_size)
+    if pa.types.is_list(type_):
+        return pa.list_(_wide_decimal(type_.value_type))
+    if pa.types.is_large_list(type_):
+        return pa.large_list(_wide_decimal(type_.value_type))
+    is_narrow = pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_)
+    return pa.decimal128(type_.precision, type_.scale) if is_narrow else type_
 
 
 def _refuse_far_dates(array: pa.Array) -> None:

@@ -3,15 +3,19 @@
 A key is text, and two values have one key only if they are equal:
 
 - Text stays as it stands, in a CSV too, where every value is text: `007`, ` 7`, `7`, `7.0`, `1e5` and `100000` are six
-  keys. The empty text is missing, and NA and the like are where all other keys of a CSV's column read as numbers. Only
-  `True`, `TRUE` and `true` are one key, in a column of a CSV that holds nothing but truth values.
+  keys. The empty text is missing, and NA and the like are where all other keys of a CSV's column read as numbers, or
+  are truth values. Only `True`, `TRUE` and `true` are one key, in a column of a CSV that holds no other values.
 - Integers and decimals of every size are their digits (9007199254740993), and floats their shortest text; a whole one
   below 2^53 has no point. 5, 5.0 and the decimal 5.00 are the key `5`.
 - Dates are 2024-01-31, times 2024-01-31 10:30:00, with six or nine digits of a fraction; midnight is the day.
 
+The vocabulary of a typed column of dates takes text for the time that it tells: 2024-01-31T10:30:00.000 finds the key
+2024-01-31 10:30:00, and 2024-01-31T10:30:00+02:00 the key 2024-01-31 08:30:00Z; a time with a zone is none without.
+
 The vocabulary of a typed column of numbers takes text for a number: `7` and `7.0` from a CSV find the key 7
 (`respell`), and no text finds the key of another number, however small the difference. Where the column holds float64,
-text may have more digits than it needs: 0.10000000000000001 is how 17 digits write the number with the key 0.1. The
+text may have more digits than it needs: 0.10000000000000001 is how 17 digits write the number with the key 0.1. Where
+it holds float32, all numbers are rounded to float32, as a cast does: 0.10000000149011612 finds the key 0.1. The
 vocabulary of text, as of a CSV, takes a number for its key: the number 7 finds `7`, and neither `7.0` nor `07`.
 """
 
@@ -26,10 +30,16 @@ import pyarrow.compute as pc
 
 from feat2vec.table.types import Kind
 
-DECIMAL = r"^[-+]?(([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)$"
+DECIMAL = r"^(-0|[-+]?(([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+))$"
+NUMBER = rf"{DECIMAL}|^-?(0|[1-9][0-9]*)$"  # one that may be found by another spelling
 LONG = r"^\+?(-?)0*([1-9][0-9]{15,})\.0*$"  # a whole number that float64 may not hold
 MANY_DIGITS = r"[0-9](\.?[0-9]){15}|[eE][-+]?[0-9]{3}"  # of a number that float64 may not hold
 LARGE = r"^-?[0-9]{12}|e\+"  # of a number that floats and decimals are spelled differently from
+# a date or a time as a key, or as most programs write one: 2024-01-31, 2024-01-31T10:30:00.000+02:00
+DATE = (
+    r"^(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?:[ T](?P<hour>\d\d):(?P<minute>\d\d)"
+    r"(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?(?P<zone>Z|[-+]\d\d(?::?\d\d)?)?)?$"
+)
 MOST_DIGITS = 400  # before or after the point: more than any type of number has
 
 
@@ -64,8 +74,8 @@ def spell_times(times: pa.Array) -> pa.StringArray:
 def respell(keys: pa.StringArray, kind: Kind) -> pa.StringArray:
     """Spell keys that are text as a column of a kind does.
 
-    >>> respell(pa.array(["5.0", "1e3", "x"]), "number").to_pylist()
-    ['5', '1000', 'x']
+    >>> respell(pa.array(["5.0", "1e3", "-0", "x"]), "number").to_pylist()
+    ['5', '1000', '0', 'x']
     >>> respell(pa.array(["True"]), "boolean").to_pylist()
     ['true']
 
@@ -80,6 +90,39 @@ def respell(keys: pa.StringArray, kind: Kind) -> pa.StringArray:
     is_float = pc.and_not(is_decimal, has_many_digits)
     floats = pc.cast(pc.if_else(is_float, keys, "0"), pa.float64())
     return pc.if_else(is_float, spell_floats(floats), keys)
+
+
+def instants(texts: pa.StringArray) -> pa.StringArray:
+    """Return seconds since 1970 for each date or time, with Z if it has a time zone; null for what is none.
+
+    >>> instants(pa.array(["1970-01-02", "1970-01-02T00:00:00.500", "1970-01-02 01:00:00+01:00", "x"])).to_pylist()
+    ['86400', '86400.5', '86400Z', None]
+
+    """
+    parts = pc.extract_regex(texts, DATE)
+
+    def part(name: str, absent: str) -> pa.StringArray:
+        text = pc.struct_field(parts, name)
+        return pc.if_else(pc.equal(text, ""), absent, text)
+
+    day = pc.binary_join_element_wise(*(part(name, "") for name in ("year", "month", "day")), "-")
+    clock = pc.binary_join_element_wise(*(part(name, "00") for name in ("hour", "minute", "second")), ":")
+    zone = part("zone", "")
+    seconds = _seconds(pc.binary_join_element_wise(day, "T", clock, part("zone", "Z"), ""))
+    fraction = pc.replace_substring_regex(part("fraction", ""), "0*$", "")
+    fraction = pc.if_else(pc.equal(fraction, ""), "", pc.binary_join_element_wise(".", fraction, ""))
+    return pc.binary_join_element_wise(seconds, fraction, pc.if_else(pc.equal(zone, ""), "", "Z"), "")
+
+
+def _seconds(times: pa.StringArray) -> pa.StringArray:
+    """Return seconds since 1970 for times of UTC or with an offset; null for a time that does not exist."""
+    try:
+        return times.cast(pa.timestamp("s", "UTC")).cast(pa.int64()).cast(pa.string())
+    except pa.ArrowInvalid:
+        if len(times) == 1:
+            return pa.nulls(1, pa.string())
+        middle = len(times) // 2
+        return pa.concat_arrays([_seconds(times[:middle]), _seconds(times[middle:])])
 
 
 def respell_large(keys: pa.StringArray) -> pa.StringArray:
@@ -100,6 +143,21 @@ def respell_rounded(keys: pa.StringArray) -> pa.StringArray:
 
     """
     return _replace(keys, pc.match_substring_regex(keys, MANY_DIGITS), _shortest_spelling)
+
+
+def respell_float32(keys: pa.StringArray) -> pa.StringArray:
+    """Spell numbers as the nearest float32, unless it is infinite, or 0 in place of another number.
+
+    >>> respell_float32(pa.array(["0.10000000149011612", "16777217", "1e-60", "1e60", "x"])).to_pylist()
+    ['0.1', '16777216', '1e-60', '1e60', 'x']
+
+    """
+    is_number = pc.match_substring_regex(keys, NUMBER)
+    numbers = pc.cast(pc.if_else(is_number, pc.utf8_ltrim(keys, "+"), "0"), pa.float64())
+    rounded = numbers.cast(pa.float32(), safe=False)
+    is_zero = pc.and_not(pc.equal(rounded, 0), pc.equal(numbers, 0))
+    is_rounded = pc.and_(is_number, pc.and_not(pc.is_finite(rounded), is_zero))
+    return pc.if_else(is_rounded, spell_floats(pc.if_else(is_rounded, rounded, np.float32(0))), keys)
 
 
 def _replace(keys: pa.StringArray, mask: pa.BooleanArray, spell: Callable[[str], str]) -> pa.StringArray:

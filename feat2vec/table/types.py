@@ -12,9 +12,11 @@ from feat2vec.errors import UserError
 
 # A "numeral" is a key from text that reads as a number: it keeps its spelling, as no type says that it is a number.
 # A "float" is a number with which text is compared as a float64: text may have more digits than the key.
-Kind = Literal["text", "number", "float", "numeral", "boolean", "date"]
+# A "float32" is a number with which others are compared as float32s, as a cast to the column's type would round them.
+Kind = Literal["text", "number", "float", "float32", "numeral", "boolean", "date"]
 
 MISSING_NUMBERS = ("NA", "NaN", "nan", "NULL", "null", "N/A", "None", "<NA>")  # in a column of numbers of a text file
+KINDS_WITH_MISSING_WORDS: tuple[Kind, ...] = ("number", "float", "float32", "numeral", "boolean")
 
 
 def kind_of_type(type_: pa.DataType) -> Kind:
@@ -29,9 +31,11 @@ def kind_of_type(type_: pa.DataType) -> Kind:
 
 
 def kind_of_keys(type_: pa.DataType) -> Kind:
-    """`kind_of_type`, which tells float64 from other numbers."""
+    """`kind_of_type`, which tells floats from other numbers."""
     while is_list(type_):
         type_ = type_.value_type
+    if pa.types.is_float32(type_):
+        return "float32"
     return "float" if pa.types.is_float64(type_) else kind_of_type(type_)
 
 
@@ -111,6 +115,8 @@ def normal_type(type_: pa.DataType) -> pa.DataType:
     t = pa.types
     if isinstance(type_, (pa.FixedShapeTensorType, pa.JsonType)):
         return normal_type(type_.storage_type)
+    if (t.is_run_end_encoded(type_) or is_any_list(type_)) and t.is_run_end_encoded(type_.value_type):
+        return type_  # which Arrow cannot decode
     if t.is_dictionary(type_) or t.is_run_end_encoded(type_):
         return normal_type(type_.value_type)
     if t.is_fixed_size_list(type_) and t.is_floating(type_.value_type):

@@ -62,6 +62,12 @@ class TrainedRun:
         """
         return cls(Path(), {}, {}, in_training=model)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """A pickle holds where the run is, and is opened from its folder."""
+        if self.in_training is not None:
+            raise TypeError("a model in training cannot be pickled; pickle the run that it becomes")
+        return _opened, (type(self), self.folder.absolute())
+
     @cached_property
     def fitted(self) -> Encoder:
         """The fitted encoder, without TensorFlow."""
@@ -164,6 +170,11 @@ class TrainedRun:
             return rows
         except (OSError, ValueError, TypeError, csv.Error) as error:  # TypeError: a row longer than the header
             raise UserError(f"{path}: holds no history that can be read ({in_a_line(error)}); {RESTORE}") from None
+
+
+def _opened(cls: type[TrainedRun], folder: Path) -> TrainedRun:
+    """The run of a pickle."""
+    return cls(folder, *read_facts(folder))
 
 
 def read_facts(folder: Path) -> tuple[JsonObject, JsonObject]:

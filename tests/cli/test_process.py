@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import signal
@@ -21,6 +22,13 @@ from tests.commands import PROGRAM, feat2vec
 def in_a_shell(folder: Path, words: str, redirections: str) -> subprocess.CompletedProcess[str]:
     command = f"{shlex.join(PROGRAM)} {words} {redirections}"
     return subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("module", ["feat2vec", "feat2vec.cli"])
+def test_the_command_line_is_a_module_too(module: str) -> None:
+    shown = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True)
+    assert shown.returncode == 0
+    assert f"Usage: python -m {module} [OPTIONS] COMMAND" in shown.stdout
 
 
 def test_a_current_folder_that_is_gone_is_said(folder: Path) -> None:
@@ -65,6 +73,7 @@ def test_a_reader_who_has_seen_enough_is_no_error(folder: Path) -> None:
         (UserError("a: wrong", "b: wrong"), 2, "a: wrong\nb: wrong\n"),
         (FailedError("it diverged", "lower it"), 1, "it diverged\nlower it\n"),
         (OSError(28, "No space left on device", b"caf\xe9"), 1, "caf\\udce9: No space left on device\n"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "a" * 40), 2, f"{'a' * 40}: File name too long\n"),
         (click.UsageError("no such option\x1b"), 2, "Error: no such option\\x1b\n"),
         (BrokenPipeError(), 1, ""),
         (SystemExit(143), 143, ""),

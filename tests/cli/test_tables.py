@@ -120,7 +120,9 @@ def test_init_writes_a_schema_that_check_accepts(folder: Path) -> None:
     feat2vec("init", "people.csv", "-o", "people.yaml", folder=folder, code=2)
     feat2vec("init", "people.csv", "-o", "people.yaml", "--force", folder=folder)
     *lines, signature = (folder / "people.yaml").read_text().splitlines(keepends=True)
-    assert feat2vec("init", "people.csv", folder=folder).stdout == "".join(lines)
+    assert "# Next: feat2vec check people.yaml --data people.csv\n" in lines
+    printed = feat2vec("init", "people.csv", folder=folder).stdout
+    assert printed == "".join(lines).replace("check people.yaml", "check schema.yaml")
     assert signature.startswith("# written by feat2vec, ")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -117,6 +118,9 @@ def test_as_the_reference(stages: list[list[str]], min_count: int, max_size: int
     ("keys", "kind", "spelled"),
     [
         (["True", "FALSE", "true"], "boolean", ["true", "false"]),
+        (["True", "NA", "false", "NULL", "null"], "boolean", ["false", "true"]),
+        (["True", "na"], "text", ["True", "na"]),
+        (["NA", "NULL"], "text", ["NA", "NULL"]),
         (["1", "2", "1"], "numeral", ["1", "2"]),
         (["1.0", "2.50", "1"], "numeral", ["1", "1.0", "2.50"]),
         (["1e3", "1E3", "1000", "1e400"], "numeral", ["1000", "1E3", "1e3", "1e400"]),
@@ -135,5 +139,6 @@ def test_text_is_spelled_by_what_all_of_it_is(keys: list[str], kind: Kind, spell
     vocabulary, _ = fitted([keys], kind=None)
     assert (vocabulary.kind, vocabulary.keys.to_pylist()) == (kind, spelled)
     ids = vocabulary.ids(strings(keys))
-    assert ids[[key != "NA" or kind == "text" for key in keys]].min(initial=FIRST) == FIRST
-    assert not ids[[key == "NA" and kind != "text" for key in keys]].any()
+    is_missing = np.array([kind != "text" and key in ("NA", "NULL", "null") for key in keys], np.bool_)
+    assert ids[~is_missing].min(initial=FIRST) == FIRST
+    assert not ids[is_missing].any()

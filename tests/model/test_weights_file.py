@@ -255,7 +255,7 @@ CHANGES: dict[str, tuple[Callable[[Any], None], str]] = {
     "no layer": (_replace("extractors/lookup_extractor", lambda _: None), "has no layer|KeyError|ask for"),
     "a linked layer": (_replace("extractors/lookup_extractor", lambda _: h5py.SoftLink("/vars")), "is a link"),
     "a second name": (_second_name, "is a second name"),
-    "not finite": (_replace(TABLE, lambda _: np.full((16, 4), np.nan, np.float32)), "weights that are not finite"),
+    "not finite": (_replace(TABLE, lambda _: np.full((16, 4), np.nan, np.float32)), "the group 'who' has weights"),
 }  # fmt: skip
 
 

@@ -51,6 +51,8 @@ def test_a_schema_of_its_own_file_is_beside_the_recipe(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        (SPLIT, "split: {test: 0.2, seed: -1}", "r.yaml:4: split.seed: .*at least 0.*received -1"),
+        (SPLIT, "corpus: {column: a, seed: -1}", "r.yaml:4: corpus.seed: .*at least 0.*received -1"),
         ("name: tiny\n", "", "r.yaml:1: the key `name` is missing"),
         ("name: tiny", "name: ../tiny", r"r.yaml:2: name: names files or folders of the run; .*received '../tiny'"),
         (

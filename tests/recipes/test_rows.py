@@ -64,6 +64,8 @@ def test_tables_are_joined_by_a_query(source: str, tmp_path: Path) -> None:
 
 
 def test_a_first_try_has_few_rows(source: str, tmp_path: Path) -> None:
+    everything = make_parts(recipe(data={"rows": source}), {"rows": source}, tmp_path, rows=10**30)
+    assert len(numbers(everything, "train")) == 100
     parts = make_parts(recipe(data={"rows": source}), {"rows": source}, tmp_path, rows=7)
     assert numbers(parts, "train") == list(range(7))
 

@@ -88,6 +88,13 @@ def test_steps_that_run_at_once_divide_an_epoch(most: int, at_once: int) -> None
     assert len(read(batches)) == batches.steps
 
 
+@pytest.mark.parametrize(("rows", "at_once"), [(40, 10), (41, 1), (17, 1), (5, 5), (1, 1)])
+def test_a_batch_of_one_row_is_never_empty(rows: int, at_once: int) -> None:
+    batches = batches_of(encoded(rows), batch_size=1)
+    assert (batches.steps, batches.steps_at_once) == (rows, at_once)
+    assert {len(ids) for _, ids in read(batches)} == {1}
+
+
 def test_targets_follow_their_rows() -> None:
     rows = encoded(100)
     for inputs, target in read(batches_of(rows, target=rows.target, keep_rows=False)):

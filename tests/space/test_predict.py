@@ -17,6 +17,7 @@ from feat2vec.evaluation import metrics, prediction
 from feat2vec.run import train
 from feat2vec.schema.objectives.formulas import sigmoid, softmax
 from feat2vec.space.geometry import dense
+from feat2vec.space.parquet_writer import parquet_writer
 from feat2vec.writing import signed_parquet
 from tests.commands import feat2vec as command
 
@@ -223,6 +224,18 @@ def test_the_commands(runs: Any, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "scores.parquet").num_rows == 40
     done = command("evaluate", run.folder, *words, "--target", "a", code=2)
     assert "--target: is not for --task predict" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.ARROW"])
+def test_a_name_of_another_format_is_refused(name: str, tmp_path: Path) -> None:
+    with (
+        pytest.raises(UserError, match=rf"{name}: is called \S+, and Parquet is written: call it scores\.parquet"),
+        parquet_writer(tmp_path / name, pa.schema({"a": pa.int64()})),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())
+    with parquet_writer(tmp_path / "scores.pq", pa.schema({"a": pa.int64()})):
+        pass
 
 
 def test_what_is_read_is_not_replaced(runs: Any, tmp_path: Path) -> None:

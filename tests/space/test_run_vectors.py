@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,19 @@ def test_a_level_is_a_space_of_its_own(run: feat2vec.Run) -> None:
         run.vectors("tags", level=3)[last]
     with pytest.raises(UserError, match=r"levels 1 to 3 \(ranks 3, 6, 8\); received level 4"):
         run.vectors("who", level=4)
+
+
+def test_vectors_can_be_pickled(run: feat2vec.Run) -> None:
+    for vectors in (run.vectors("who"), run.row_vectors(table().slice(0, 20))):
+        vectors.most_similar(vectors.index_to_key[0], to="tags")  # opens the other group
+        for pickled in (pickle.dumps(vectors), pickle.dumps(copy.copy(vectors))):
+            assert len(pickled) < 100_000
+            again = pickle.loads(pickled)
+            np.testing.assert_array_equal(again.vectors, vectors.vectors)
+            key = vectors.index_to_key[1]
+            assert again.most_similar(key, similarity="score") == vectors.most_similar(key, similarity="score")
+            assert again.most_similar(key, to="tags") == vectors.most_similar(key, to="tags")
+    assert pickle.loads(pickle.dumps(run)).schema == run.schema
 
 
 def test_rows_are_the_sums_of_their_groups(run: feat2vec.Run) -> None:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.table.keys import WEEKDAYS
+from feat2vec.table.spelling import DATE as DATE_OF_KEY
 
 # year-month-day, hour:minute:second, and an offset from UTC
 DATE = (
@@ -53,6 +54,35 @@ def timestamps(texts: Tensor, column: str) -> tuple[Tensor, Tensor]:
     with tf.control_dependencies([tf.debugging.Assert(exists, [message])]):
         micros = days * DAY + number(4) * HOUR + (number(5) - offset_minutes) * MINUTE + second_micros
     return micros, is_present
+
+
+ZONE = r"^(Z|[-+])(\d\d)?:?(\d\d)?$"
+
+
+def instants(texts: Tensor) -> Tensor:
+    """What `feat2vec.table.spelling.instants` gives for text [batch], but empty text for what is no date."""
+    has_form = tf.strings.regex_full_match(texts, DATE_OF_KEY)
+    texts = tf.where(has_form, texts, "1970-01-01")
+
+    def part(group: int) -> Tensor:
+        return tf.strings.regex_replace(texts, DATE_OF_KEY, f"\\{group}")
+
+    def number(text: Tensor) -> Tensor:
+        return tf.strings.to_number(tf.strings.join(["0", text]), tf.int64)
+
+    year, month, day, hour, minute, second = (number(part(group)) for group in range(1, 7))
+    fraction, zone = tf.strings.regex_replace(part(7), "0*$", "", replace_global=False), part(8)
+    days = _days_since_1970(year, month, day)
+    civil_year, civil_month, civil_day = _civil_date(days)
+    zone_hours, zone_minutes = (number(tf.strings.regex_replace(zone, ZONE, f"\\{group}")) for group in (2, 3))
+    is_day = tf.reduce_all([year == civil_year, month == civil_month, day == civil_day], axis=0)
+    is_time = tf.reduce_all([hour < 24, minute < 60, second < 60, zone_hours < 24, zone_minutes < 60], axis=0)
+    sign = tf.where(tf.strings.substr(zone, 0, 1) == "-", tf.constant(-1, tf.int64), 1)
+    minutes = (days * 24 + hour) * 60 + minute - sign * (zone_hours * 60 + zone_minutes)
+    seconds = tf.strings.as_string(minutes * 60 + second)
+    point = tf.where(fraction != "", ".", "")
+    text = tf.strings.join([seconds, point, fraction, tf.where(zone != "", "Z", "")])
+    return tf.where(has_form & is_day & is_time, text, "")
 
 
 def date_parts(micros: Tensor, is_present: Tensor, parts: Sequence[str]) -> tuple[Tensor, Tensor]:

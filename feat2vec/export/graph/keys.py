@@ -11,10 +11,11 @@ import tensorflow as tf
 
 from feat2vec.arrays import Array
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN, Vocabulary
+from feat2vec.export.graph.dates import instants
 from feat2vec.model.large_variables import are_aside
 from feat2vec.model.pair_scores import Tensor
-from feat2vec.table.spelling import DECIMAL, LONG, MANY_DIGITS, spell_floats
-from feat2vec.table.types import MISSING_NUMBERS
+from feat2vec.table.spelling import DECIMAL, LONG, MANY_DIGITS, NUMBER, spell_floats
+from feat2vec.table.types import KINDS_WITH_MISSING_WORDS, MISSING_NUMBERS
 
 FRACTION = r"-?[0-9]+\.[0-9]+(e-[0-9][0-9])?"
 LARGE = 1e15  # whole numbers of this size and more are also found by their digits
@@ -60,7 +61,8 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
     Numbers of a typed column come as float64 and are found by their bits. Where they are parts of a text, or some key
     is no float64, as long ids are, they come as text; `5.0` is 5 then (see `respell` in `feat2vec.table.keys`).
     A fraction of 16 digits or more is found only as the key is written: 0.12345678901234567, without zeros at its end;
-    that of a float64 also as C writes it with 17 digits, 0.10000000000000001 for 0.1.
+    that of a float64 also as C writes it with 17 digits, 0.10000000000000001 for 0.1. Beside keys of float32 numbers
+    are rounded.
 
     Args:
         vocabulary: The keys and what kind of values they are.
@@ -71,11 +73,13 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
 
     def __init__(self, vocabulary: Vocabulary, *, as_text: bool, form: str | None = None) -> None:
         super().__init__()
-        is_number = vocabulary.kind in ("number", "float")
+        is_number = vocabulary.kind in ("number", "float", "float32")
         self.is_boolean = vocabulary.kind == "boolean"
         self.is_float = vocabulary.kind == "float"
+        self.is_float32 = vocabulary.kind == "float32"
         self.by_text: KeyTable | None = None
         self.by_number: KeyTable | None = None
+        self.by_instant: KeyTable | None = None
         self.by_digits: KeyTable | None = None  # of whole numbers that float64 may not hold, written with a point
 
         keys = pa.concat_arrays([vocabulary.keys, pa.array(vocabulary.too_frequent, pa.string())])
@@ -84,15 +88,19 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
         self.takes_text = as_text or not is_number
         if is_number:
             numbers = pc.cast(keys, pa.float64())
+            if self.is_float32:
+                numbers = numbers.cast(pa.float32(), safe=False)
             is_exact = pc.equal(spell_floats(numbers), keys).to_numpy(zero_copy_only=False)
-            values: Array = numbers.to_numpy()
+            values: Array = numbers.to_numpy().astype(np.float64)
             bits = np.append(values[is_exact], np.nan).view(np.int64)  # NaN, as a table needs a key
             self.by_number = KeyTable(bits, np.append(ids[is_exact], UNSEEN))
             self.takes_text |= not is_exact.all()
             if self.takes_text:
                 self.by_digits = _table_by_digits(keys, ids, values, is_exact)
+        if vocabulary.kind == "date":
+            self.by_instant = _table_by_instants(vocabulary)
         if self.takes_text:
-            missing = MISSING_NUMBERS if vocabulary.kind in ("number", "float", "numeral") else ()
+            missing = MISSING_NUMBERS if vocabulary.kind in KINDS_WITH_MISSING_WORDS else ()
             texts = ["", *missing, *(pc.utf8_normalize(keys, form) if form else keys).to_pylist()]
             self.by_text = KeyTable(tf.constant(texts, tf.string), np.append([PADDING] * (1 + len(missing)), ids))
 
@@ -101,14 +109,20 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
         if self.by_text is None:
             return self._ids_of_numbers(keys)
         if self.is_boolean:
-            keys = tf.strings.lower(keys)
+            keys = tf.where(self.by_text.lookup(keys) == PADDING, "", tf.strings.lower(keys))  # NA is missing, na a key
         ids_as_written = self.by_text.lookup(keys)
+        if self.by_instant is not None:
+            return tf.where(ids_as_written == UNSEEN, self.by_instant.lookup(instants(keys)), ids_as_written)
         if self.by_number is None:
             return ids_as_written
         return tf.where(ids_as_written == UNSEEN, self._ids_of_numerals(keys, ids_as_written), ids_as_written)
 
     def _ids_of_numerals(self, keys: Tensor, ids: Tensor) -> Tensor:
         """The ids of numbers that are written in another way than the keys; other texts keep the given ids."""
+        if self.is_float32:
+            is_number = tf.strings.regex_full_match(keys, NUMBER)
+            numbers = tf.strings.to_number(tf.where(is_number, keys, "0"), tf.float64)
+            return tf.where(is_number, self._ids_of_numbers(numbers), ids)
         assert self.by_digits is not None
         is_long = tf.strings.regex_full_match(keys, LONG)
         ids = tf.where(is_long, self.by_digits.lookup(tf.strings.regex_replace(keys, LONG, r"\1\2")), ids)
@@ -125,8 +139,21 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
 
     def _ids_of_numbers(self, numbers: Tensor) -> Tensor:
         assert self.by_number is not None
-        bits = tf.bitcast(numbers + tf.constant(0, tf.float64), tf.int64)  # -0 + 0 is 0, so both are one number
+        if self.is_float32:
+            rounded = tf.cast(tf.cast(numbers, tf.float32), tf.float64)
+            numbers = tf.where((rounded == 0) & (numbers != 0), numbers, rounded)  # what is not 0 is not found by it
+        # -0 and 0 are one number; `numbers + 0` would be so too, but TensorFlow leaves it out of a saved graph
+        bits = tf.bitcast(tf.where(numbers == 0, tf.zeros_like(numbers), numbers), tf.int64)
         return self.by_number.lookup(bits)
+
+
+def _table_by_instants(vocabulary: Vocabulary) -> KeyTable | None:
+    """The ids of dates by the time that they tell; None if no key is a date, as of parts of dates."""
+    known, ids = vocabulary.ids_of_instants
+    id_of_instant = dict(zip(reversed(known.to_pylist()), reversed(ids.tolist()), strict=True))  # the first key counts
+    if not id_of_instant:
+        return None
+    return KeyTable(tf.constant(["", *id_of_instant], tf.string), np.array([UNSEEN, *id_of_instant.values()]))
 
 
 def _table_by_digits(keys: pa.StringArray, ids: Array, numbers: Array, is_exact: Array) -> KeyTable:

@@ -67,6 +67,7 @@ FORM_OF_KIND = {
     "boolean": "true or false",
     "number": "a number as text",
     "float": "a number as text",
+    "float32": "a number as text",
     "date": "a date, as 2024-01-31 or 2024-01-31 10:30:00",
 }
 

@@ -6,6 +6,7 @@ what its text looks like), `grouping.py` makes groups of the choices, `writing.p
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 from feat2vec.errors import UserError
@@ -20,12 +21,19 @@ from feat2vec.table.table import Table, open_table
 REMEDY = "add columns whose values come again, or write a schema by hand and give it an objective with a target"
 
 
-def propose(source: object, name: str | None = None, *, stage_bytes: int = PROFILE_STAGE_BYTES) -> str:
+def propose(
+    source: object,
+    name: str | None = None,
+    *,
+    path: str | os.PathLike[str] = "schema.yaml",
+    stage_bytes: int = PROFILE_STAGE_BYTES,
+) -> str:
     """Profile a table over all of its rows, and propose a schema for it.
 
     Args:
         source: anything that `open_table` takes.
         name: of the schema; by default it is made from the name of the source.
+        path: where the schema will be written, for the command that its first lines propose.
         stage_bytes: how much of the table is held at once.
 
     Returns:
@@ -56,6 +64,7 @@ def propose(source: object, name: str | None = None, *, stage_bytes: int = PROFI
     proposal = Proposal(
         source=source,
         name=name,
+        path=os.fsdecode(path),
         rows=columns[0].rows,
         column_count=len(table.columns),
         row_names=row_names,

@@ -251,6 +251,8 @@ def _resemblance(column: ColumnProfile) -> str:
 def _missing_word(column: ColumnProfile) -> str:
     """A note where the encoder takes for a key what may be meant as missing."""
     words = [value for value in column.sample if value in MISSING_NUMBERS] if not column.typed else []
+    if {text.lower() for text in _texts(column) if text not in MISSING_NUMBERS} <= {"true", "false"}:
+        return ""  # beside truth values it is missing
     return f", {words[0]} counts as a key" if words else ""
 
 

@@ -25,6 +25,7 @@ class Proposal:
     Attributes:
         source: that was profiled.
         name: of the schema; None for one that is made from the source.
+        path: where the schema will be written.
         rows: of the table.
         column_count: of the table.
         row_names: the column that names the rows, if there is one.
@@ -37,6 +38,7 @@ class Proposal:
 
     source: object
     name: str | None
+    path: str
     rows: int
     column_count: int
     row_names: str | None
@@ -84,9 +86,10 @@ def _names_of_source(source: object) -> tuple[str, str]:
 
 def _header(data: str, proposal: Proposal) -> list[str]:
     shown = data if data.isprintable() else to_yaml(data)
+    path = proposal.path if proposal.path.isprintable() else to_yaml(proposal.path)
     return [
         f"# Written by `feat2vec init` from {shown}: {proposal.rows:,} rows, {proposal.column_count} columns.",
-        f"# Next: feat2vec check schema.yaml --data {shlex.quote(shown)}",
+        f"# Next: feat2vec check {shlex.quote(path)} --data {shlex.quote(shown)}",
     ]
 
 

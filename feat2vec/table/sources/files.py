@@ -12,6 +12,7 @@ from feat2vec.table.sources.partitions import partitioned
 from feat2vec.table.sources.registry import FileFormat, formats_by_suffix, join_words
 from feat2vec.table.types import TablePart
 
+_ARCHIVES = (".7z", ".bz2", ".rar", ".tar", ".tgz", ".xz", ".zip")
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
 
@@ -82,8 +83,9 @@ def _format_and_compression(path: str) -> tuple[FileFormat, str | None]:
     format_ = formats.get(suffix)
     if format_ is None:
         compressible = dict.fromkeys(known.name for known in formats.values() if known.compressible)
+        remedy = ": unpack it" if suffix in _ARCHIVES else suggest(suffix, formats)
         raise UserError(
-            f"{path}: unknown format {suffix!r}{suggest(suffix, formats)}",
+            f"{path}: unknown format {suffix!r}{remedy}",
             f"known: {' '.join(formats)}; {join_words(list(compressible), 'and')} also with {' '.join(_COMPRESSIONS)}",
             "rename it, or write a glob such as '*.parquet' to leave it out",
         )

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from feat2vec.errors import UserError
 from feat2vec.table.database import connect
-from feat2vec.table.sources.json_problems import array_problem, inexact_problem, line_problem, lines_problem
+from feat2vec.table.sources.json_problems import array_problem, inexact_problem, lines_problem
 from feat2vec.table.sources.registry import FileFormat, register
 from feat2vec.table.types import BATCH_ROWS, TablePart, column_types, common_type, unsupported
 
@@ -37,14 +37,29 @@ _STRUCTURES = """
     group by structure
     order by min(number)
 """
-# rows with a number that float64 may not hold, as DuckDB reads it where a column has fractions
-_LARGE = """
-    select number, json
-    from (select json, row_number() over () as number from read_json_objects($path, {options}))
-    where regexp_matches(json, '%s')
+# numbers of 16 digits or more, and those that may be too small for a float64
+_LONG_NUMBERS = r"[0-9](?:\.?[0-9]){{15,}}(?:[eE][-+]?[0-9]+)?|[0-9.]+[eE]-[0-9]{{3,}}"
+# of such a number in the variable `text`: its significant digits, and the float64 that it becomes
+_DIGITS = "ltrim(replace(regexp_extract(text, '^[0-9.]*'), '.', ''), '0')"
+_FLOAT = "try_cast(text as double)"
+# whether the float64 has these digits; few of the numbers that programs write are not found to be so
+_IS_EXACT = f"""
+    {_DIGITS} = '' or abs({_FLOAT}) between 1e-300 and 1e300 and (
+        length({_DIGITS}) < 16
+        or {_DIGITS} = replace(left(format('{{{{:.15e}}}}', {_FLOAT}), 17), '.', '')
+        or {_DIGITS} = replace(left(format('{{{{:.16e}}}}', {_FLOAT}), 18), '.', '')
+    )
 """
-_MANY_DIGITS = r"[1-9](\.?[0-9]){{17}}"
-_MANY_DIGITS_BEFORE = r"[:,\[]\s*-?[0-9]{{16,}}\s*[,\]}}]"
+# rows with a number that float64 may not hold, which DuckDB would read as another where a column has fractions
+_INEXACT_ROWS = f"""
+    select number, json
+    from (select json, row_number() over () as number from read_json_objects($path, {{options}}))
+    where len(list_filter(
+        regexp_extract_all(json, '{_LONG_NUMBERS}'),
+        lambda text: %s and not coalesce({_IS_EXACT}, false)
+    )) > 0
+"""
+_BECOMES_FLOAT = "regexp_matches(text, '[.eE]|[0-9]{{20}}')"  # by itself; an integer becomes one beside fractions
 _DUCKDB = {pa.bool_(): "BOOLEAN", pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.string(): "VARCHAR"}
 
 
@@ -59,7 +74,7 @@ class _JsonFile:
 
 
 def open_json(path: str, compression: str | None) -> TablePart:
-    """Return the part of one file; DuckDB reads it twice, once for the types."""
+    """Return the part of one file; DuckDB reads it for the types first, and fractions once more for their digits."""
     file = _JsonFile(path, compression)
     try:
         with file.open() as stream:
@@ -68,28 +83,38 @@ def open_json(path: str, compression: str | None) -> TablePart:
         with _query(_STRUCTURES, file) as reader:
             structures = [json.loads(text) for batch in reader for text in batch.column(0).to_pylist()]
         types = _merge_types(file, structures) if structures else {}
-        floats = {name for name, type_ in types.items() if _duckdb_type(type_).startswith("DOUBLE")}
-        _refuse_inexact(file, structures, floats)
     except (OSError, pa.ArrowException, _duckdb_error()) as error:
         raise _unreadable(file, error) from error
     if not structures:
         raise UserError(f"{path}: has no rows: a table needs at least one")
     types = column_types(path, types.items())
-    return TablePart(path, types, lambda columns: _read(file, types, columns))
+    unchecked = {name for name, type_ in types.items() if _duckdb_type(type_).startswith("DOUBLE")}
+
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        floats = unchecked.intersection(columns)
+        if floats:
+            _refuse_inexact(file, structures, floats)
+            unchecked.difference_update(floats)  # once is enough
+        return _read(file, types, columns)
+
+    return TablePart(path, types, read)
 
 
 def _refuse_inexact(file: _JsonFile, structures: list[object], floats: set[str]) -> None:
     """Name the first row with a number that its column, one of floats, would change."""
-    if not floats:
-        return
-    pattern = _MANY_DIGITS
-    if _may_hold_integers(structures, floats):
-        pattern += f"|{_MANY_DIGITS_BEFORE}"
-    with _query(_LARGE % pattern, file) as reader:
+    is_looked_at = "true" if _may_hold_integers(structures, floats) else _BECOMES_FLOAT
+    try:
+        _refuse_inexact_rows(file, _INEXACT_ROWS % is_looked_at, floats)
+    except (OSError, pa.ArrowException, _duckdb_error()) as error:
+        raise _unreadable(file, error) from error
+
+
+def _refuse_inexact_rows(file: _JsonFile, sql: str, floats: set[str]) -> None:
+    with _query(sql, file) as reader:
         for batch in reader:
             numbers, texts = (column.to_pylist() for column in batch.columns)
             for number, text in zip(numbers, texts, strict=True):
-                problem = line_problem(text.encode()) or inexact_problem(text, floats)
+                problem = inexact_problem(text, floats)
                 if problem:
                     raise UserError(f"{file.path}: row {number}: {problem}")
 

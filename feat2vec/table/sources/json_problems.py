@@ -5,8 +5,9 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import math
 from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ MOST_DIGITS = 1000  # of an integer: far more than any type holds, and fewer tha
 DEEPEST_NESTING = 120  # DuckDB fails at 128
 _TOO_DEEP = "is nested too deeply: a value is text, a number, true, false or a list"
 _INEXACT = "has more digits than a column with fractions keeps: write ids as strings"
+_TOO_SMALL = "is too small for a float of 64 bits, which is 0: write 0"
 
 
 def lines_problem(stream: pa.NativeFile) -> str | None:
@@ -96,11 +98,19 @@ def _object_problem(pairs: list[tuple[str, object]]) -> str | None:
         except UnicodeEncodeError:
             return f"column {shown}: holds half of a surrogate pair, which is no text: write the character whole"
         for number in value if isinstance(value, list) else [value]:
-            if isinstance(number, int) and not -(2**63) <= number < 2**63 and not _is_large_amount(number):
-                digits = str(number)
-                digits = digits if len(digits) <= 60 else f"{digits[:40]}..."
-                return f"column {shown}: {digits} does not fit 64 bits: write it as a string"
+            problem = _size_problem(number)
+            if problem:
+                return f"column {shown}: {problem}"
     return None
+
+
+def _size_problem(number: object) -> str | None:
+    """Say that an integer has more than 64 bits, unless it is an amount that float64 holds."""
+    if not isinstance(number, int) or -(2**63) <= number < 2**63 or _is_large_amount(number):
+        return None
+    digits = str(number)
+    digits = digits if len(digits) <= 60 else f"{digits[:40]}..."
+    return f"{digits} does not fit 64 bits: write it as a string"
 
 
 def _depth(value: object) -> int:
@@ -123,31 +133,42 @@ def _is_large_amount(number: int) -> bool:
     return 2**64 < abs(number) < 2**1023 and int(float(number)) == number
 
 
+class _Fraction(str):
+    """A number with a point or an exponent, as it is written."""
+
+    __slots__ = ()
+
+
 def inexact_problem(text: str, floats: set[str]) -> str | None:
     """Name the first number of a row, among columns of floats, that a float64 would change."""
-    row = json.loads(text, parse_float=_decimal, parse_int=lambda digits: int(digits[:MOST_DIGITS]))
+    row = json.loads(text, parse_float=_Fraction, parse_int=lambda digits: int(digits[:MOST_DIGITS]))
     for name in row.keys() & floats:
-        values = row[name] if isinstance(row[name], list) else [row[name]]
-        for value in values:
-            if isinstance(value, int | Decimal) and not _is_float(value):
-                shown = _quoted(name)
-                return f"column {shown}: {value!s:.40} {_INEXACT}"
+        for number in row[name] if isinstance(row[name], list) else [row[name]]:
+            problem = _size_problem(number) or _digits_problem(number)
+            if problem:
+                return f"column {_quoted(name)}: {problem}"
     return None
 
 
-def _decimal(digits: str) -> Decimal:
-    try:
-        return Decimal(digits)
-    except InvalidOperation:  # an exponent of 19 digits or more
-        return Decimal("nan")
+def _digits_problem(number: object) -> str | None:
+    """Say why a float64 is not the number that is written."""
+    if isinstance(number, int) and not isinstance(number, bool):
+        is_exact = abs(number) < 2**1023 and int(float(number)) == number
+        return None if is_exact else f"{number!s:.40} {_INEXACT}"
+    if not isinstance(number, _Fraction) or not number.lower().partition("e")[0].strip("-0."):
+        return None  # no number, or 0
+    if float(number) == 0:
+        return f"{number:.40} {_TOO_SMALL}"
+    return None if _is_float(number) else f"{number:.40} {_INEXACT}"
 
 
-def _is_float(number: int | Decimal) -> bool:
-    """Whether an integer is a float64, and whether a fraction is one as it is written with so many digits."""
-    if isinstance(number, int):
-        return abs(number) < 2**1023 and int(float(number)) == number
-    digits = len(number.as_tuple().digits)
-    return digits <= 17 or Decimal(f"{float(number):.{digits - 1}e}") == number
+def _is_float(text: str) -> bool:
+    """Whether a number is the shortest text of its float64, or that float64 rounded to as many digits."""
+    number, nearest_float = Decimal(text), float(text)
+    if not math.isfinite(nearest_float):
+        return True  # reading it fails
+    most_digits = len(number.as_tuple().digits)
+    return number in (Decimal(repr(nearest_float)), Decimal(f"{nearest_float:.{most_digits - 1}e}"))
 
 
 def _quoted(name: str) -> str:

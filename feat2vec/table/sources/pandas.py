@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from feat2vec.errors import UserError
@@ -88,7 +89,7 @@ def _convert_objects(name: object, series: pd.Series) -> pa.ChunkedArray:
     kinds = _kinds(values)
     if _is_single_kind(kinds):
         try:
-            return pa.chunked_array([pa.array(values, from_pandas=True)])
+            return pa.chunked_array([_to_arrow(values)])
         except _REFUSALS as error:
             bad, reason = _first_refused(values), str(error)
     else:
@@ -99,13 +100,41 @@ def _convert_objects(name: object, series: pd.Series) -> pa.ChunkedArray:
     raise UserError(f"{SOURCE}: row {bad + 1}: column {name!r}: {values[bad]!r:.80}: {reason}: convert the column")
 
 
+def _to_arrow(values: list[Any]) -> pa.Array:
+    """Convert Python objects; PyArrow infers microseconds of pandas' timestamps, which may have nanoseconds."""
+    array = pa.array(values, from_pandas=True)
+    precise_type = _with_nanoseconds(array.type)
+    if precise_type == array.type or not _have_nanoseconds(values):
+        return array
+    return pa.array(values, precise_type, from_pandas=True)
+
+
+def _with_nanoseconds(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(type_):
+        return pa.list_(_with_nanoseconds(type_.value_type))
+    return pa.timestamp("ns", type_.tz) if pa.types.is_timestamp(type_) else type_
+
+
+def _have_nanoseconds(values: Sequence[Any] | npt.NDArray[Any]) -> bool:
+    """Whether some timestamp among these values, or in a list of them, is no whole number of microseconds."""
+    for value in values:
+        if isinstance(value, (list, tuple, np.ndarray)):
+            if _have_nanoseconds(value):
+                return True
+        elif getattr(value, "nanosecond", 0):
+            return True
+    return False
+
+
 _REFUSALS = (pa.ArrowException, OverflowError, TypeError, ValueError)
+_ZONED = "timestamps with a time zone"
 _KINDS: dict[str, tuple[type, ...]] = {
     "text": (str,),
     "bytes": (bytes,),
     "truth values": (bool, np.bool_),
     "numbers": (int, float, Decimal, np.number),
-    "timestamps": (datetime, np.datetime64),
+    "timestamps": (datetime, np.datetime64),  # without a time zone
+    _ZONED: (),  # see `_timestamp_kind`
     "dates": (date,),
     "times": (time, timedelta),
     "dicts": (dict,),
@@ -124,9 +153,20 @@ def _kind(cls: type) -> str:
     return next((kind for kind, classes in _KINDS.items() if issubclass(cls, classes)), cls.__name__)
 
 
+def _is_timestamp(value: object) -> bool:
+    return isinstance(value, _KINDS["timestamps"]) and not isinstance(value, _missing_types())
+
+
+def _timestamp_kind(timestamp: object) -> str:
+    """Tell times of a time zone, which PyArrow would take for those of UTC beside times without one."""
+    return "timestamps" if getattr(timestamp, "tzinfo", None) is None else _ZONED
+
+
 def _kinds(values: list[object]) -> set[str]:
     """Name the kinds of these values; missing ones are of none, and a list is of the kinds of what it holds too."""
     kinds = {_kind(cls) for cls in set(map(type, values)) if not issubclass(cls, _missing_types())}
+    if "timestamps" in kinds:
+        kinds = kinds - {"timestamps"} | {_timestamp_kind(value) for value in values if _is_timestamp(value)}
     if len(kinds) > 1 and all(value != value for value in values if _kind(type(value)) == "numbers"):
         kinds.discard("numbers")
     if "lists" in kinds:
@@ -164,7 +204,7 @@ def _first_refused(values: list[object]) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            pa.array(values[:middle], from_pandas=True)
+            _to_arrow(values[:middle])
             low = middle
         except _REFUSALS:
             high = middle

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 import tensorflow as tf
 
-from feat2vec.export.graph.dates import date_parts, timestamps
+from feat2vec.export.graph.dates import date_parts, instants, timestamps
+from feat2vec.table import spelling
 
 
 def test_dates_are_read_and_taken_apart() -> None:
@@ -45,3 +46,20 @@ def _zoned(text: str) -> bool:
 def test_what_is_no_date_is_refused(text: str) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="when: dates such as 2024-01-31"):
         tf.function(lambda texts: timestamps(texts, "when"), autograph=False)(tf.constant(["2024-01-01", text]))
+
+
+def test_instants_are_those_of_the_vocabulary() -> None:
+    rng = random.Random(0)
+
+    def text() -> str:
+        year = rng.choice(["0000", "0001", "1900", "2000", "2023", f"{rng.randrange(10**4):04}"])
+        day = f"{year}-{rng.randrange(14):02}-{rng.randrange(33):02}"
+        time = f"{rng.choice('T ')}{rng.randrange(25):02}:{rng.randrange(61):02}"
+        second = f":{rng.randrange(61):02}" + rng.choice(["", ".0", ".500", ".000000010", ".0000000001"])
+        zone = rng.choice(["", "", "Z", "z", "+02", "-0230", "+05:45", "+23:59", "+24:00", "-0060", "+1"])
+        return day + rng.choice(["", time, time + second, time + second]) + zone
+
+    texts = ["", "x", "2024-01-31 ", " 2024-01-31", "2024-01-31T10", *(text() for _ in range(2000))]
+    expected = [instant or "" for instant in spelling.instants(pa.array(texts)).to_pylist()]
+    assert [instant.decode() for instant in instants(tf.constant(texts)).numpy()] == expected
+    assert 500 < sum(instant != "" for instant in expected) < 1500

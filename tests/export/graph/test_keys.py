@@ -19,22 +19,36 @@ from feat2vec.table.spelling import spell_floats
 
 @pytest.mark.parametrize("kind", ["number", "text"])
 def test_keys_are_in_a_saved_model_once(kind: str, tmp_path: Path) -> None:
-    names = [str(10**14 + i) for i in range(5000)]
+    names = ["0", *(str(10**14 + i) for i in range(4999))]
     vocabulary = Vocabulary(pa.array(names), np.ones(len(names), np.int64), 0, kind, [])  # type: ignore[arg-type]
     module = tf.Module()
     with tables_aside():  # nothing fills the hash table, which only those who load the model need
         module.keys = GraphVocabulary(vocabulary, as_text=False)
     table = module.keys.by_number if kind == "number" else module.keys.by_text
     assert table.table.size() == 0
-    asked = tf.constant([float(names[7]), 3.0], tf.float64) if kind == "number" else tf.constant([names[7], "x"])
+    texts = [names[7], "x", "0"]
+    asked = tf.constant([float(names[7]), 3.0, -0.0], tf.float64) if kind == "number" else tf.constant(texts)
     module.vectors = tf.function(lambda keys: module.keys(keys)).get_concrete_function(
         tf.TensorSpec([None], asked.dtype)
     )
     save(module, tmp_path / "model")
     loaded = tf.saved_model.load(str(tmp_path / "model"))
     (ids,) = loaded.signatures[SIGNATURE](asked).values()
-    assert ids.numpy().tolist() == vocabulary.ids(pa.array([names[7], "x"])).tolist()
+    assert ids.numpy().tolist() == vocabulary.ids(pa.array(texts)).tolist()
     assert (tmp_path / "model" / "saved_model.pb").stat().st_size < 5000 * 8  # the graph holds none
+
+
+def test_float32_keys_are_found_by_float64s_in_a_saved_model(tmp_path: Path) -> None:
+    vocabulary = Vocabulary(pa.array(["0.1", "0.5"]), np.ones(2, np.int64), 0, "float32")
+    module = tf.Module()
+    module.keys = GraphVocabulary(vocabulary, as_text=False)
+    assert not module.keys.takes_text
+    numbers = tf.TensorSpec([None], tf.float64)
+    module.vectors = tf.function(lambda keys: module.keys(keys)).get_concrete_function(numbers)
+    save(module, tmp_path / "model")
+    asked = np.array([np.float32(0.1), 0.1, 0.5, 0.2, 1e-60, 1e60])
+    (ids,) = tf.saved_model.load(str(tmp_path / "model")).signatures[SIGNATURE](tf.constant(asked)).values()
+    assert ids.numpy().tolist() == vocabulary.ids(spell_floats(pa.array(asked))).tolist() == [2, 2, 3, 1, 1, 1]
 
 
 @pytest.mark.parametrize("kind", ["number", "boolean", "text", "date"])
@@ -44,7 +58,7 @@ def test_ids_of_keys(kind: str, text: bool) -> None:
         "number": ["1", "-0.5", "5", "0.1", "1e+20", "0", str(2**60)], "boolean": ["true", "false"],
         "text": ["a", "5.0", "é"], "date": ["2024-01-31"],
     }[kind]  # fmt: skip
-    asked = [*names, "5.0", ".5", "-.5", "1e0", "TRUE", "NA", "new", "-0.0", "100000000000000000000.0", "é"]
+    asked = [*names, "5.0", ".5", "-.5", "1e0", "TRUE", "NA", "na", "new", "-0.0", "100000000000000000000.0", "é"]
     for known in (names, names[:-1], []):
         vocabulary = Vocabulary(pa.array(known, pa.string()), np.ones(len(known), np.int64), 0, kind, ["gone"])  # type: ignore[arg-type]
         if kind == "number":

@@ -137,6 +137,12 @@ def test_a_missing_word_in_a_lookup_is_pointed_out(tmp_path: Path) -> None:
     assert "NA counts as a key" in text
 
 
+def test_a_missing_word_beside_truth_values_is_missing(tmp_path: Path) -> None:
+    text, extractor = column([("NA", "True", "FALSE")[i % 3] for i in range(ROWS)], csv=True, tmp_path=tmp_path)
+    assert extractor == LOOKUP
+    assert "counts as a key" not in text
+
+
 def test_numbers_that_are_called_keys_are_keys(tmp_path: Path) -> None:
     table = pa.table(
         {"user_id": [i if i % 4 else 0 for i in range(ROWS)], "itemId": [i // 2 for i in range(ROWS)], **PAIR}

@@ -69,4 +69,5 @@ def test_the_name_and_the_source_are_the_callers() -> None:
     table = pa.table(PAIR)
     assert read_schema(parse_document(propose(table, "no"))).name == "no"
     assert proposed("dataset:artworks")[1].name == "artworks"
-    assert "--data dataset:artworks\n" in propose("dataset:artworks")
+    assert "feat2vec check schema.yaml --data dataset:artworks\n" in propose("dataset:artworks")
+    assert "feat2vec check 'a b.yaml' --data dataset:artworks\n" in propose("dataset:artworks", path=Path("a b.yaml"))

@@ -56,7 +56,11 @@ def test_large_json_numbers_that_float64_holds_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", ["9007199254740993", "9223372036854775807", "12345678901234567890123456789.1", "0.100000000000000001"]
+    "number",
+    [
+        *["9007199254740993", "9223372036854775807", "12345678901234567890123456789.1", "0.100000000000000001"],
+        *["9007199254740993.0", "9007199254740993e0", "-90071992547409930.0E-1", "1234567890123456.7", "4e-324"],
+    ],
 )
 @pytest.mark.parametrize("row", ['{{"b": "x", "a": {}}}', '{{"a": [1, {}, 0.5]}}'])
 def test_json_numbers_that_become_another_are_refused(number: str, row: str, tmp_path: Path) -> None:
@@ -68,11 +72,28 @@ def test_json_numbers_that_become_another_are_refused(number: str, row: str, tmp
 def test_json_numbers_that_are_floats(tmp_path: Path) -> None:
     """Floats of programs that write more digits than are needed, and integers of a column without fractions."""
     numbers = ["1.5", "9007199254740992", "0.10000000000000000555", "0.10000000000000001", "3.0000000000000000000"]
+    numbers += ["9007199254740992.0", "1234567890123456.8", "0.12345678901234566", "0e-400", "-0.0000000000000000"]
+    numbers += ["5.684341886080802e-14", "2.2250738585072014e-308", "5e-324", "1.7976931348623157e308"]
     path = write(tmp_path / "a.jsonl", "".join(f'{{"a": {number}, "id": {2**53 + 1}}}\n' for number in numbers))
     assert column(path, "a") == [float(number) for number in numbers]
-    assert column(path, "id") == [2**53 + 1] * 5
-    small = write(tmp_path / "b.jsonl", '{"a": 0.5}\n{"a": 1.234567890123456789e-99999999999999999999}\n')
-    assert column(small) == [0.5, 0.0]
+    assert column(path, "id") == [2**53 + 1] * len(numbers)
+
+
+@pytest.mark.parametrize("number", ["1e-400", "-1.234567890123456789e-99999999999999999999", "0." + "0" * 400 + "1"])
+def test_json_numbers_that_become_0_are_refused(number: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", f'{{"a": 0.5}}\n{{"a": {number}}}\n')
+    refuse(path, rf"a\.jsonl: row 2: column 'a': {number[:40]} is too small for a float of 64 bits")
+
+
+def test_json_numbers_of_columns_that_are_not_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"a": 0.5, "b": 1}\n{"a": 9007199254740993, "b": 2}\n')
+    assert column(path, "b") == [1, 2]
+    table = open_table(path)
+    for columns in (["b"], ["a", "b"], ["a"]):
+        if "a" in columns:
+            refuse(table, r"row 2: column 'a': 9007199254740993 has more digits", columns)
+        else:
+            assert len(rows(table, columns)) == 2
 
 
 def test_json_keys_that_differ_in_case(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 
 import numpy as np
 import pandas as pd
@@ -45,6 +45,15 @@ def test_pandas_has_many_words_for_missing(name: str) -> None:
         ([np.nan, "x", 5], r"row 3: column 'a': 5: expected one kind"),
         ([True, 1], r"row 2: column 'a': 1: expected one kind"),
         ([date(2024, 1, 1), datetime(2024, 1, 1, 5)], r"row 2: column 'a': datetime\S+.*received dates and timestamps"),
+        (
+            [datetime(2020, 1, 1, 10), pd.NaT, datetime(2020, 1, 1, 10, tzinfo=UTC)],
+            r"row 3: column 'a': datetime\S+.*received timestamps and timestamps with a time zone: convert",
+        ),
+        (
+            [[pd.Timestamp(0, tz="UTC")], [pd.Timestamp(0)]],
+            r"row 2: column 'a': .*received lists and lists of timestamps and lists of timestamps with a time zone",
+        ),
+        ([pd.Timestamp(1), datetime(1500, 1, 1)], r"row 2: column 'a': datetime\S+.*nanosecond"),
         (["x", ["x"]], r"row 2: column 'a': \['x'\]: expected one kind"),
         ([["x"], [], ["y", 1]], r"row 3: column 'a': \['y', 1\]: .*lists of numbers and lists of text"),
         ([{1, 2}], r"row 1: column 'a': \{1, 2\}: .*received set"),
@@ -57,3 +66,12 @@ def test_pandas_objects_of_two_kinds(values: list[object], match: str) -> None:
     frame = pd.DataFrame({"a": pd.Series(values, dtype=object), "b": 1})
     refuse(frame, f"the DataFrame: {match}")
     assert column(frame, "b") == [1] * len(values)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_pandas_objects_keep_nanoseconds(zone: str | None) -> None:
+    first, second = pd.Timestamp(1, tz=zone), pd.Timestamp(2, tz=zone)
+    frame = pd.DataFrame({"a": pd.Series([first, second, pd.NaT], dtype=object)})
+    assert column(frame) == [first, second, None]
+    frame = pd.DataFrame({"a": pd.Series([[first], (second,), None], dtype=object)})
+    assert column(frame) == [[first], [second], None]

@@ -1,0 +1,6 @@
+"""`python -m feat2vec.cli`: the command line."""
+
+from feat2vec.cli import main
+
+if __name__ == "__main__":
+    main()
