@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feat2vec.evaluation.bounds import ClassBound, class_bounds, labelled_vectors
-from feat2vec.evaluation.space_shape import Isotropy, LevelSize, NormBin, isotropy, levels, norms
+from feat2vec.evaluation.norms_and_isotropy import Isotropy, LevelSize, NormBin, isotropy, levels, norms
 from feat2vec.evaluation.stability import Stability, stability
 
 __all__ = [

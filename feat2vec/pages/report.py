@@ -11,7 +11,7 @@ import numpy as np
 from feat2vec.errors import UserError
 from feat2vec.evaluation import prediction
 from feat2vec.evaluation.bounds import class_bounds
-from feat2vec.evaluation.space_shape import SHARES, counts_of, isotropy, levels, norms
+from feat2vec.evaluation.norms_and_isotropy import SHARES, counts_of, isotropy, levels, norms
 from feat2vec.evaluation.stability import stability
 from feat2vec.pages import charts
 from feat2vec.space.geometry import candidates, is_keyed

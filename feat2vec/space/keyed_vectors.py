@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from feat2vec.arrays import Float32s, Int8s, Int64s, Integers
 from feat2vec.errors import UnknownKeyError, UserError, suggest
-from feat2vec.space.key_names import Names, nearest
+from feat2vec.space.key_lookup import Names, nearest
 from feat2vec.space.value_space import ValueSpace
 
 

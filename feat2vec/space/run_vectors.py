@@ -26,7 +26,7 @@ from feat2vec.space.geometry import (
     is_keyed,
     linear_terms,
 )
-from feat2vec.space.key_names import KeyNames, Names, ValueNames
+from feat2vec.space.key_lookup import KeyNames, Names, ValueNames
 from feat2vec.space.value_space import ValueSpace
 from feat2vec.space.vectors import Vectors
 from feat2vec.training.run_folder import TrainedRun

@@ -13,7 +13,7 @@ from feat2vec.arrays import Float32s, Int8s, Int64s, Integers
 from feat2vec.errors import UserError, suggest
 from feat2vec.space.exact_index import Hits
 from feat2vec.space.geometry import Queries, blocks
-from feat2vec.space.key_names import Names
+from feat2vec.space.key_lookup import Names
 from feat2vec.space.keyed_vectors import KeyedVectors
 from feat2vec.space.search_options import INDEX_KINDS, SIMILARITIES, IndexKind, Similarity
 from feat2vec.space.value_space import ValueSpace

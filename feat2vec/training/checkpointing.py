@@ -21,9 +21,9 @@ from feat2vec.training.checkpoint_file import (
     fill_checkpoint,
     open_checkpoint,
 )
+from feat2vec.training.checkpoint_variables import restore_variable, streamed_variable
 from feat2vec.training.fingerprints import refuse_other_origin
 from feat2vec.training.reporting import Progress
-from feat2vec.training.variables import restore_variable, streamed_variable
 
 LEAST_SECONDS_BETWEEN = 1.0  # at ends of epochs: writing a checkpoint may take as long as a short epoch
 LARGEST_SHARE_OF_TIME = 0.1  # in which training waits for checkpoints at ends of epochs

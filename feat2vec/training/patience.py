@@ -11,7 +11,7 @@ from feat2vec.arrays import Array
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import Kept
 from feat2vec.training.checkpoint_file import CheckpointReader, Streamed, altered
-from feat2vec.training.variables import streamed
+from feat2vec.training.checkpoint_variables import streamed
 
 
 class Patience(keras.callbacks.Callback):

@@ -10,7 +10,7 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
-from feat2vec.evaluation.space_shape import isotropy, levels, norms
+from feat2vec.evaluation.norms_and_isotropy import isotropy, levels, norms
 
 
 def test_norms_are_of_each_value_at_its_own_level(people_run: feat2vec.Run) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from feat2vec.training.checkpoint_file import open_checkpoint, write_checkpoint
-from feat2vec.training.variables import restore_variable, streamed_variable
+from feat2vec.training.checkpoint_variables import restore_variable, streamed_variable
 from tests.training.tables import small_model
 
 
