@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from feat2vec.export.formats import FormatName
-    from feat2vec.pages.explanation import Explanation
+    from feat2vec.pages.explanation_views import Explanation
     from feat2vec.space.embed import Embedder
     from feat2vec.space.predict import Predictor
     from feat2vec.space.vectors import Vectors

@@ -15,7 +15,7 @@ from feat2vec.evaluation.task_names import TASK_NAMES, TaskName
 from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
 
 if TYPE_CHECKING:
-    from feat2vec.pages.explanation import Explanation
+    from feat2vec.pages.explanation_views import Explanation
 
 
 @click.command()

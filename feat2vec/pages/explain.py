@@ -17,7 +17,7 @@ from feat2vec.encode.entry_text import spell
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.pages.explanation import Contribution, Explanation
+from feat2vec.pages.explanation_views import Contribution, Explanation
 from feat2vec.space.geometry import dense
 from feat2vec.space.groups_and_levels import level_and_dim, vectors_at_level
 from feat2vec.table.table import STAGE_BYTES, open_table

@@ -1,11 +1,22 @@
 """Writes results: files and folders that appear whole, and the only code that replaces or removes any.
 
 In: the place that a user names. Out: a checked place, and a path to write to. Only what feat2vec wrote is replaced: a
-folder by its mark (`marks.py`), a file by its signature (`signatures.py`). No link is followed, and nothing is written
-outside of the place. Open `places.py` first.
+folder by its mark (`folder_marks.py`), a file by its signature (`signatures.py`). No link is followed, and nothing is written
+outside of the place. Open `output_paths.py` first.
 """
 
 from feat2vec.writing.files import check_file_in, file_in, new_file, replace_durably, replacing_file, write_text
+from feat2vec.writing.folder_marks import (
+    MARK,
+    Mark,
+    new_id,
+    read_mark,
+    record,
+    record_all,
+    record_files,
+    why_unmarked,
+    write_mark,
+)
 from feat2vec.writing.folders import (
     FolderPlace,
     discard_temporary,
@@ -22,18 +33,7 @@ from feat2vec.writing.folders import (
     temporary_folder,
 )
 from feat2vec.writing.locks import LOCK_FILES, locked
-from feat2vec.writing.marks import (
-    MARK,
-    Mark,
-    new_id,
-    read_mark,
-    record,
-    record_all,
-    record_files,
-    why_unmarked,
-    write_mark,
-)
-from feat2vec.writing.places import (
+from feat2vec.writing.output_paths import (
     file_place,
     is_component,
     refuse_bad_folder,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from feat2vec.errors import RESTORE, UserError
 from feat2vec.writing.files import JsonObject
-from feat2vec.writing.marks import MARK
+from feat2vec.writing.folder_marks import MARK
 from feat2vec.writing.signatures import digest_of
 
 PARTS, SEAL = "parts", "digest"  # keys of manifest.json: the digest of each file, and that of the manifest itself

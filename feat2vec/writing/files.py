@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from feat2vec.errors import FailedError, UserError, writing
-from feat2vec.writing.marks import Mark, make_parents, read_mark, record, record_files, why_unmarked
-from feat2vec.writing.places import file_place, hidden_name, named_instead, refuse_links_inside
+from feat2vec.writing.folder_marks import Mark, make_parents, read_mark, record, record_files, why_unmarked
+from feat2vec.writing.output_paths import file_place, hidden_name, named_instead, refuse_links_inside
 from feat2vec.writing.signatures import is_signed, signed_text
 
 LONGEST_SUFFIX = 20  # characters; what is longer is no suffix that a library would look at

@@ -1,6 +1,6 @@
 """Folders that appear whole: each is filled under a hidden name beside its own, and renamed when it is complete.
 
-A folder replaces, and this module removes, only what feat2vec wrote, by its mark (`marks.py`).
+A folder replaces, and this module removes, only what feat2vec wrote, by its mark (`folder_marks.py`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feat2vec.errors import FailedError, UserError, refuse_stray_bytes, writing
-from feat2vec.writing.locks import is_locked
-from feat2vec.writing.marks import (
+from feat2vec.writing.folder_marks import (
     TEMPORARY,
     TRAINING,
     Mark,
@@ -32,7 +31,8 @@ from feat2vec.writing.marks import (
     why_unmarked,
     write_mark,
 )
-from feat2vec.writing.places import hidden_name, named_instead, refuse_bad_folder
+from feat2vec.writing.locks import is_locked
+from feat2vec.writing.output_paths import hidden_name, named_instead, refuse_bad_folder
 
 
 @dataclass(frozen=True)

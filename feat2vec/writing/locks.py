@@ -16,7 +16,7 @@ from pathlib import Path
 
 from feat2vec.errors import UserError
 from feat2vec.writing.files import file_in
-from feat2vec.writing.places import refuse_links_inside
+from feat2vec.writing.output_paths import refuse_links_inside
 
 LOCK, HOLDER = "lock", "lock.json"
 LOCK_FILES = (LOCK, f"{LOCK}-journal", HOLDER)  # that a locked folder holds

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from feat2vec.errors import UserError
 from feat2vec.writing.files import file_in
+from feat2vec.writing.folder_marks import TRAINING, foreign_paths, note, read_mark, why_unmarked
 from feat2vec.writing.folders import (
     FolderPlace,
     finish_replacement,
@@ -23,8 +24,7 @@ from feat2vec.writing.folders import (
     remove_inside,
 )
 from feat2vec.writing.locks import LOCK_FILES, is_locked, locked
-from feat2vec.writing.marks import TRAINING, foreign_paths, note, read_mark, why_unmarked
-from feat2vec.writing.places import refuse_bad_folder
+from feat2vec.writing.output_paths import refuse_bad_folder
 
 CHECKPOINT = "checkpoint.npz"
 REPLACED = "replaced.json"  # the id of the run that --force replaces when the new one is complete

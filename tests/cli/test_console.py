@@ -12,7 +12,7 @@ import feat2vec as library
 from feat2vec.cli import console
 from feat2vec.cli.console import json_row
 from feat2vec.errors import UserError
-from feat2vec.pages.explanation import Contribution, Explanation
+from feat2vec.pages.explanation_views import Contribution, Explanation
 from feat2vec.training.reporting import Reporter
 from tests.cli.films import SCHEMA
 from tests.commands import feat2vec

@@ -28,7 +28,7 @@ from feat2vec.writing import (
     temporary_folder,
     write_text,
 )
-from feat2vec.writing.marks import note
+from feat2vec.writing.folder_marks import note
 from tests.writing.builders import USER_ENTRIES, make_folder, texts_below, training_in_another_process, write_and_fail
 
 
