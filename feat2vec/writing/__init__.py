@@ -1,8 +1,8 @@
 """Writes results: files and folders that appear whole, and the only code that replaces or removes any.
 
 In: the place that a user names. Out: a checked place, and a path to write to. Only what feat2vec wrote is replaced: a
-folder by its mark (`folder_marks.py`), a file by its signature (`signatures.py`). No link is followed, and nothing is written
-outside of the place. Open `output_paths.py` first.
+folder by its mark (`folder_marks.py`), a file by its signature (`signatures.py`). No link is followed, and nothing is
+written outside of the place. Open `output_paths.py` first.
 """
 
 from feat2vec.writing.files import check_file_in, file_in, new_file, replace_durably, replacing_file, write_text
