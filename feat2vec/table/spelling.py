@@ -21,6 +21,7 @@ vocabulary of text, as of a CSV, takes a number for its key: the number 7 finds 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
@@ -171,6 +172,8 @@ def _replace(keys: pa.StringArray, mask: pa.BooleanArray, spell: Callable[[str],
 
 def _all_digits(text: str) -> str | None:
     """The digits of a number, as decimals are spelled; None for what is no number, or of more digits than any has."""
+    if not re.fullmatch(NUMBER, text):  # Decimal takes spaces, underscores and the digits of every script
+        return None
     try:
         number = Decimal(text)
     except InvalidOperation:
