@@ -7,7 +7,8 @@ A key is text, and two values have one key only if they are equal:
   are truth values. Only `True`, `TRUE` and `true` are one key, in a column of a CSV that holds no other values.
 - Integers and decimals of every size are their digits (9007199254740993), and floats their shortest text; a whole one
   below 2^53 has no point. 5, 5.0 and the decimal 5.00 are the key `5`.
-- Dates are 2024-01-31, times 2024-01-31 10:30:00, with six or nine digits of a fraction; midnight is the day.
+- Dates are 2024-01-31, times 2024-01-31 10:30:00, with six or nine digits of a fraction; midnight is the day. Those
+  with a time zone are 2024-01-31 08:30:00Z, in UTC.
 
 The vocabulary of a typed column of dates takes text for the time that it tells: 2024-01-31T10:30:00.000 finds the key
 2024-01-31 10:30:00, and 2024-01-31T10:30:00+02:00 the key 2024-01-31 08:30:00Z; a time with a zone is none without.
@@ -66,7 +67,13 @@ def spell_decimals(numbers: pa.Array) -> pa.StringArray:
 
 
 def spell_times(times: pa.Array) -> pa.StringArray:
-    """Return times with six or nine digits of a fraction, or none; midnight without a time zone is the day."""
+    """Return times with six or nine digits of a fraction, or none; midnight without a time zone is the day.
+
+    Times with a time zone are those of UTC: the keys of a table do not depend on the zone in which a program wrote it,
+    and a local time needs more than minutes to tell its distance from UTC, in 1900 0:09:21 in Paris.
+    """
+    if times.type.tz is not None:
+        times = times.cast(pa.timestamp(times.type.unit, "UTC"))
     text = pc.replace_substring_regex(times.cast(pa.string()), r"(\.[0-9]{6})000(Z?)$", r"\1\2")  # of nanoseconds
     text = pc.replace_substring_regex(text, r"\.000000(Z?)$", r"\1")
     return pc.replace_substring_regex(text, r" 00:00:00$", "")  # as a day is written in a text of the table
