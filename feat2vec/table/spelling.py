@@ -39,8 +39,9 @@ MANY_DIGITS = r"[0-9](\.?[0-9]){15}|[eE][-+]?[0-9]{3}"  # of a number that float
 LARGE = r"^-?[0-9]{12}|e\+"  # of a number that floats and decimals are spelled differently from
 # a date or a time as a key, or as most programs write one: 2024-01-31, 2024-01-31T10:30:00.000+02:00
 DATE = (
-    r"^(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?:[ T](?P<hour>\d\d):(?P<minute>\d\d)"
-    r"(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?(?P<zone>Z|[-+]\d\d(?::?\d\d)?)?)?$"
+    r"^(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])"
+    r"(?:[ T](?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:\.(?P<fraction>\d{1,9}))?)?"
+    r"(?P<zone>Z|[-+](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?)?$"
 )
 MOST_DIGITS = 400  # before or after the point: more than any type of number has
 
