@@ -52,9 +52,17 @@ def group_names(text: str | None) -> list[str] | None:
 
 
 def json_row(option: str, text: str) -> dict[str, object]:
-    """Read a row that is given as columns and values."""
+    """Read a row that is given as columns and values, in which numbers are what they are in a JSON file."""
+    from feat2vec.table.sources.json_problems import fraction_problem
+
+    fractions: list[str] = []
+
+    def parse_fraction(number: str) -> float:
+        fractions.append(number)
+        return float(number)
+
     try:
-        row = json.loads(text)
+        row = json.loads(text, parse_float=parse_fraction)
         if _depth(row) > DEEPEST_NESTING:
             raise RecursionError
         json.dumps(row, ensure_ascii=False).encode()  # half of a surrogate pair has no encoding
@@ -66,6 +74,9 @@ def json_row(option: str, text: str) -> dict[str, object]:
         raise UserError(f"{option}: is no JSON ({error!s:.80}); received {text[:60]!r}") from None
     if not isinstance(row, dict):
         raise UserError(f'{option}: expected columns and values, such as {{"year": 1985}}; received {text[:60]!r}')
+    for problem in map(fraction_problem, fractions):
+        if problem:
+            raise UserError(f"{option}: {problem}")
     return row
 
 

@@ -7,7 +7,8 @@ A key is text, and two values have one key only if they are equal:
   are truth values. Only `True`, `TRUE` and `true` are one key, in a column of a CSV that holds no other values.
 - Integers and decimals of every size are their digits (9007199254740993), and floats their shortest text; a whole one
   below 2^53 has no point. 5, 5.0 and the decimal 5.00 are the key `5`.
-- Dates are 2024-01-31, times 2024-01-31 10:30:00, with six or nine digits of a fraction; midnight is the day.
+- Dates are 2024-01-31, times 2024-01-31 10:30:00, with six or nine digits of a fraction; midnight is the day. Those
+  with a time zone are 2024-01-31 08:30:00Z, in UTC.
 
 The vocabulary of a typed column of dates takes text for the time that it tells: 2024-01-31T10:30:00.000 finds the key
 2024-01-31 10:30:00, and 2024-01-31T10:30:00+02:00 the key 2024-01-31 08:30:00Z; a time with a zone is none without.
@@ -21,6 +22,7 @@ vocabulary of text, as of a CSV, takes a number for its key: the number 7 finds 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
@@ -37,8 +39,9 @@ MANY_DIGITS = r"[0-9](\.?[0-9]){15}|[eE][-+]?[0-9]{3}"  # of a number that float
 LARGE = r"^-?[0-9]{12}|e\+"  # of a number that floats and decimals are spelled differently from
 # a date or a time as a key, or as most programs write one: 2024-01-31, 2024-01-31T10:30:00.000+02:00
 DATE = (
-    r"^(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?:[ T](?P<hour>\d\d):(?P<minute>\d\d)"
-    r"(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?(?P<zone>Z|[-+]\d\d(?::?\d\d)?)?)?$"
+    r"^(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])"
+    r"(?:[ T](?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:\.(?P<fraction>\d{1,9}))?)?"
+    r"(?P<zone>Z|[-+](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?)?$"
 )
 MOST_DIGITS = 400  # before or after the point: more than any type of number has
 
@@ -65,7 +68,13 @@ def spell_decimals(numbers: pa.Array) -> pa.StringArray:
 
 
 def spell_times(times: pa.Array) -> pa.StringArray:
-    """Return times with six or nine digits of a fraction, or none; midnight without a time zone is the day."""
+    """Return times with six or nine digits of a fraction, or none; midnight without a time zone is the day.
+
+    Times with a time zone are those of UTC: the keys of a table do not depend on the zone in which a program wrote it,
+    and a local time needs more than minutes to tell its distance from UTC, in 1900 0:09:21 in Paris.
+    """
+    if times.type.tz is not None:
+        times = times.cast(pa.timestamp(times.type.unit, "UTC"))
     text = pc.replace_substring_regex(times.cast(pa.string()), r"(\.[0-9]{6})000(Z?)$", r"\1\2")  # of nanoseconds
     text = pc.replace_substring_regex(text, r"\.000000(Z?)$", r"\1")
     return pc.replace_substring_regex(text, r" 00:00:00$", "")  # as a day is written in a text of the table
@@ -171,6 +180,8 @@ def _replace(keys: pa.StringArray, mask: pa.BooleanArray, spell: Callable[[str],
 
 def _all_digits(text: str) -> str | None:
     """The digits of a number, as decimals are spelled; None for what is no number, or of more digits than any has."""
+    if not re.fullmatch(NUMBER, text):  # Decimal takes spaces, underscores and the digits of every script
+        return None
     try:
         number = Decimal(text)
     except InvalidOperation:

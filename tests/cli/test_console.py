@@ -140,8 +140,11 @@ def test_what_is_no_file_is_told(tmp_path: Path) -> None:
         ('{"a": ' + "[" * 200 + "]" * 200 + "}", "--row: is nested too deeply"),
         ('{"a": "\\ud800"}', "--row: holds half of a surrogate pair, which is no text"),
         ('{"a": 1' + "0" * 5000 + "}", "--row: is no JSON .Exceeds the limit"),
+        ('{"a": [1.5, 9007199254740993.0]}', "--row: 9007199254740993.0 has more digits than a column with fractions"),
+        ('{"a": 1e-400}', "--row: 1e-400 is too small for a float of 64 bits"),
+        ('{"a": -1e400}', "--row: -1e400 is too large for a float of 64 bits"),
     ],
-    ids=["deep", "200 lists", "surrogate", "digits"],
+    ids=["deep", "200 lists", "surrogate", "digits", "inexact", "small", "large"],
 )
 def test_rows_of_json_that_no_table_holds(row: str, match: str) -> None:
     with pytest.raises(UserError, match=match) as caught:

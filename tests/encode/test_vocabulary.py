@@ -142,3 +142,11 @@ def test_text_is_spelled_by_what_all_of_it_is(keys: list[str], kind: Kind, spell
     is_missing = np.array([kind != "text" and key in ("NA", "NULL", "null") for key in keys], np.bool_)
     assert ids[~is_missing].min(initial=FIRST) == FIRST
     assert not ids[is_missing].any()
+
+
+@pytest.mark.parametrize("kind", ["number", "float"])
+def test_text_that_is_no_number_finds_no_long_number(kind: Kind) -> None:
+    keys = ["123456789012", "0.1"]
+    vocabulary = Vocabulary(pa.array(keys), np.ones(2, np.int64), 0, kind)
+    texts = ["0123456789012", "123456789012 ", "123456_789012", "12345678901\u0662", "0.1000000000000000_1"]
+    assert vocabulary.ids(pa.array([*texts, *keys])).tolist() == [1, 1, 1, 1, 1, 2, 3]

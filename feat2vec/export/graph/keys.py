@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -139,12 +140,25 @@ class GraphVocabulary(tf.Module):  # type: ignore[misc]
 
     def _ids_of_numbers(self, numbers: Tensor) -> Tensor:
         assert self.by_number is not None
+        bits = _bits(numbers)
         if self.is_float32:
-            rounded = tf.cast(tf.cast(numbers, tf.float32), tf.float64)
-            numbers = tf.where((rounded == 0) & (numbers != 0), numbers, rounded)  # what is not 0 is not found by it
-        # -0 and 0 are one number; `numbers + 0` would be so too, but TensorFlow leaves it out of a saved graph
-        bits = tf.bitcast(tf.where(numbers == 0, tf.zeros_like(numbers), numbers), tf.int64)
+            bits_of_rounded = _bits(_rounded_to_float32(numbers))
+            bits = tf.where(bits_of_rounded == 0, bits, bits_of_rounded)  # what is not 0 is not found by it
         return self.by_number.lookup(bits)
+
+
+def _bits(numbers: Tensor) -> Tensor:
+    """The bits of float64s, those of 0 for -0. TensorFlow computes with subnormal numbers as if they were 0."""
+    bits = tf.bitcast(numbers, tf.int64)
+    return tf.where(bits == tf.int64.min, tf.zeros_like(bits), bits)
+
+
+def _rounded_to_float32(numbers: Tensor) -> Tensor:
+    """Float64s that are the nearest float32s, also where these are subnormal, which a cast makes 0."""
+    rounded = tf.cast(tf.cast(numbers, tf.float32), tf.float64)
+    least_float32 = 2.0**-149
+    is_subnormal = tf.abs(numbers) < np.finfo(np.float32).tiny
+    return tf.where(is_subnormal, tf.round(numbers / least_float32) * least_float32, rounded)
 
 
 def _table_by_instants(vocabulary: Vocabulary) -> KeyTable | None:
@@ -170,7 +184,7 @@ def _table_by_digits(keys: pa.StringArray, ids: Array, numbers: Array, is_exact:
 
 def _digits_of(key: str) -> str | None:
     """A key that is a large whole number as its digits; 1e+20 is one too."""
-    number = float(key)
-    if not math.isfinite(number) or number != math.floor(number) or abs(number) < LARGE:
+    number, exact_number = float(key), Decimal(key)
+    if not math.isfinite(number) or exact_number != exact_number.to_integral_value() or abs(number) < LARGE:
         return None
     return key if key.removeprefix("-").isdecimal() else str(int(number))

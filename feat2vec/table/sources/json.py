@@ -37,8 +37,8 @@ _STRUCTURES = """
     group by structure
     order by min(number)
 """
-# numbers of 16 digits or more, and those that may be too small for a float64
-_LONG_NUMBERS = r"[0-9](?:\.?[0-9]){{15,}}(?:[eE][-+]?[0-9]+)?|[0-9.]+[eE]-[0-9]{{3,}}"
+# numbers of 16 digits or more, and those that may be too small or too large for a float64
+_LONG_NUMBERS = r"[0-9](?:\.?[0-9]){{15,}}(?:[eE][-+]?[0-9]+)?|[0-9.]+[eE][-+]?[0-9]{{3,}}"
 # of such a number in the variable `text`: its significant digits, and the float64 that it becomes
 _DIGITS = "ltrim(replace(regexp_extract(text, '^[0-9.]*'), '.', ''), '0')"
 _FLOAT = "try_cast(text as double)"

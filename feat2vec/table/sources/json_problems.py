@@ -17,6 +17,7 @@ MOST_DIGITS = 1000  # of an integer: far more than any type holds, and fewer tha
 DEEPEST_NESTING = 120  # DuckDB fails at 128
 _TOO_DEEP = "is nested too deeply: a value is text, a number, true, false or a list"
 _INEXACT = "has more digits than a column with fractions keeps: write ids as strings"
+_TOO_LARGE = "is too large for a float of 64 bits, which is infinite: write a smaller number, or ids as strings"
 _TOO_SMALL = "is too small for a float of 64 bits, which is 0: write 0"
 
 
@@ -155,18 +156,23 @@ def _digits_problem(number: object) -> str | None:
     if isinstance(number, int) and not isinstance(number, bool):
         is_exact = abs(number) < 2**1023 and int(float(number)) == number
         return None if is_exact else f"{number!s:.40} {_INEXACT}"
-    if not isinstance(number, _Fraction) or not number.lower().partition("e")[0].strip("-0."):
-        return None  # no number, or 0
-    if float(number) == 0:
-        return f"{number:.40} {_TOO_SMALL}"
-    return None if _is_float(number) else f"{number:.40} {_INEXACT}"
+    return fraction_problem(number) if isinstance(number, _Fraction) else None
+
+
+def fraction_problem(text: str) -> str | None:
+    """Say why a float64 is not the number that is written with a point or an exponent."""
+    if not text.lower().partition("e")[0].strip("-0."):
+        return None  # 0
+    if float(text) == 0:
+        return f"{text:.40} {_TOO_SMALL}"
+    if not math.isfinite(float(text)):
+        return f"{text:.40} {_TOO_LARGE}"
+    return None if _is_float(text) else f"{text:.40} {_INEXACT}"
 
 
 def _is_float(text: str) -> bool:
     """Whether a number is the shortest text of its float64, or that float64 rounded to as many digits."""
     number, nearest_float = Decimal(text), float(text)
-    if not math.isfinite(nearest_float):
-        return True  # reading it fails
     most_digits = len(number.as_tuple().digits)
     return number in (Decimal(repr(nearest_float)), Decimal(f"{nearest_float:.{most_digits - 1}e}"))
 

@@ -51,6 +51,29 @@ def test_float32_keys_are_found_by_float64s_in_a_saved_model(tmp_path: Path) -> 
     assert ids.numpy().tolist() == vocabulary.ids(spell_floats(pa.array(asked))).tolist() == [2, 2, 3, 1, 1, 1]
 
 
+@pytest.mark.parametrize("kind", ["float", "float32"])
+def test_subnormal_numbers_in_a_saved_model_are_not_0(kind: str, tmp_path: Path) -> None:
+    """TensorFlow computes with them as if they were."""
+    keys = ["0", "1e-40", "1e-45", "1e-38"]
+    vocabulary = Vocabulary(pa.array(keys), np.ones(len(keys), np.int64), 0, kind)  # type: ignore[arg-type]
+    module = tf.Module()
+    module.keys = GraphVocabulary(vocabulary, as_text=False)
+    numbers = tf.TensorSpec([None], tf.float64)
+    module.vectors = tf.function(lambda keys: module.keys(keys)).get_concrete_function(numbers)
+    save(module, tmp_path / "model")
+    asked = np.array([0.0, -0.0, 1e-40, -1e-40, 1e-45, 1.2e-45, 1e-38, 1e-310, -1e-310, 5e-324])
+    (ids,) = tf.saved_model.load(str(tmp_path / "model")).signatures[SIGNATURE](tf.constant(asked)).values()
+    assert ids.numpy().tolist() == vocabulary.ids(spell_floats(pa.array(asked))).tolist()
+    assert ids.numpy().tolist() == [2, 2, 3, 1, 4, 4 if kind == "float32" else 1, 5, 1, 1, 1]
+
+
+def test_whole_numbers_do_not_find_a_key_with_a_fraction() -> None:
+    vocabulary = Vocabulary(pa.array(["12345678901234567.88", "12345678901234569"]), np.ones(2, np.int64), 0, "number")
+    asked = ["12345678901234568.0", "12345678901234569.0", "12345678901234567.88"]
+    ids = GraphVocabulary(vocabulary, as_text=True)(tf.constant(asked)).numpy().tolist()
+    assert ids == vocabulary.ids(pa.array(asked)).tolist() == [1, 3, 2]
+
+
 @pytest.mark.parametrize("kind", ["number", "boolean", "text", "date"])
 @pytest.mark.parametrize("text", [False, True])
 def test_ids_of_keys(kind: str, text: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -83,6 +84,13 @@ def test_json_numbers_that_are_floats(tmp_path: Path) -> None:
 def test_json_numbers_that_become_0_are_refused(number: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", f'{{"a": 0.5}}\n{{"a": {number}}}\n')
     refuse(path, rf"a\.jsonl: row 2: column 'a': {number[:40]} is too small for a float of 64 bits")
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1.5E+309", "1e99999999999999999999"])
+@pytest.mark.parametrize("other", ["0.5", "7"])
+def test_json_numbers_that_become_infinite_are_refused(number: str, other: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", f'{{"a": {other}}}\n{{"a": {number}}}\n')
+    refuse(path, rf"a\.jsonl: row 2: column 'a': {re.escape(number)} is too large for a float of 64 bits")
 
 
 def test_json_numbers_of_columns_that_are_not_read(tmp_path: Path) -> None:
