@@ -482,6 +482,18 @@ def test_parts_of_rows_that_were_altered_are_told(folder: Path, untrained: Any, 
             tune("r.yaml", 2, "t", quiet=True)
 
 
+@pytest.mark.parametrize("name", ["data/notes", "data/train.parquet", "trial/notes"])
+def test_what_is_put_into_the_folder_of_a_study_stays(folder: Path, untrained: Any, name: str) -> None:
+    untrained(lambda values: values[RATE])
+    tune("r.yaml", 1, "t", quiet=True)
+    path = folder / "t" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("what is mine")
+    with pytest.raises(UserError, match=rf"^t/{name}: .*; it is not removed: move it elsewhere$"):
+        tune("r.yaml", 1, "t", quiet=True, force=True)
+    assert path.read_text() == "what is mine"
+
+
 def test_a_best_recipe_that_was_changed_is_not_replaced(folder: Path, untrained: Any) -> None:
     untrained(lambda values: -values[RATE])
     tune("r.yaml", 1, "t", quiet=True)
