@@ -115,7 +115,7 @@ def opened_study(
     """The folder's study, new or as it was left: a trial that was running has failed, and does not count."""
     path = folder / "study.db"
     if force:
-        for name in (*NAMES, *FOLDERS):
+        for name in (*FOLDERS, *NAMES):
             remove_inside(folder, name)
     remove_inside(folder, "trial")
     remove_leftovers(folder)

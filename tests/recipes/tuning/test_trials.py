@@ -492,6 +492,7 @@ def test_what_is_put_into_the_folder_of_a_study_stays(folder: Path, untrained: A
     with pytest.raises(UserError, match=rf"^t/{name}: .*; it is not removed: move it elsewhere$"):
         tune("r.yaml", 1, "t", quiet=True, force=True)
     assert path.read_text() == "what is mine"
+    assert (folder / "t" / "study.db").exists()
 
 
 def test_a_best_recipe_that_was_changed_is_not_replaced(folder: Path, untrained: Any) -> None:
