@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import glob
 import json
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ import duckdb
 
 from feat2vec.errors import UserError
 from feat2vec.table.database import connect
-from feat2vec.writing import replacing_file
+from feat2vec.writing import hidden_name, replacing_file, scratch_folder
 from feat2vec.writing.files import JsonObject
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def write_query(query: str, tables: Mapping[str, Path], path: Path, where: str) 
     """
     with (
         replacing_file(path) as new,  # a table may be in a file of the name of `path`
-        tempfile.TemporaryDirectory(prefix=".query-", dir=path.parent) as private,
+        scratch_folder(path.parent, hidden_name("query")) as private,
         connect(Path(private, "spill"), threads=1) as database,
     ):
         # One thread: a join keeps the order of its rows, and a split its parts.

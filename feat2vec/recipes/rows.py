@@ -23,7 +23,7 @@ from feat2vec.table.sources.parquet import open_parquet
 from feat2vec.table.sources.registry import scheme_of
 from feat2vec.table.table import Table, open_table
 from feat2vec.table.types import is_list, is_supported
-from feat2vec.writing import remove_inside, replacing_file
+from feat2vec.writing import mark_folder, remove_inside, replacing_file
 from feat2vec.writing.files import read_json
 from feat2vec.writing.signatures import digest_of
 
@@ -93,7 +93,7 @@ def learning_parts(
     index_file = folder / "parts.json"
     if not index_file.exists():
         remove_inside(folder.parent, folder.name)
-        folder.mkdir()
+        mark_folder(folder, "data", ())
         parts = make_parts(recipe, sources, folder, rows).tables
         facts = {name: _part_facts(name, parts[name], folder) for name in LEARNING_PARTS}
         with replacing_file(index_file) as partial:

@@ -42,6 +42,7 @@ class ExpectedCheckpoint:
         steps: The number of steps of an epoch.
         averages: Whether epochs are averaged, so that there are weights aside from the first epoch on.
         validates: Whether an epoch has a validation loss.
+        counter: The variable of the state that counts steps, by which rates and random draws go on; None if none does.
 
     """
 
@@ -51,6 +52,7 @@ class ExpectedCheckpoint:
     steps: int
     averages: bool = False
     validates: bool = False
+    counter: Shaped | None = None
 
 
 def check_checkpoint(checkpoint: CheckpointReader, expected: ExpectedCheckpoint) -> None:
@@ -124,7 +126,15 @@ def _problem_of_arrays(
 
 
 def _problem_of_numbers(checkpoint: CheckpointReader, expected: ExpectedCheckpoint) -> str | None:
-    """Weights that are not finite: training stops before it keeps any, and a run with them can be used for nothing."""
+    """A count of steps that is not that of the facts, and weights that are not finite.
+
+    Training stops before it keeps any of these, and a run with them can be used for nothing.
+    """
+    facts = checkpoint.facts
+    for i, variable in enumerate(expected.state):
+        steps = facts["epoch"] * expected.steps + facts["step"]
+        if variable is expected.counter and checkpoint.array(f"state {i}") != steps:
+            return f"state {i} counts other steps than `epoch` and `step`"
     weight_ids = {id(weight) for weight in expected.weights}
     names = [f"state {i}" for i, variable in enumerate(expected.state) if id(variable) in weight_ids]
     names += [name for name in checkpoint.headers if not name.startswith("state ")]

@@ -163,6 +163,7 @@ class Checkpointing(keras.callbacks.Callback):
                 self.steps,
                 averages=bool(options.averaging),
                 validates=self.origin["validation"] is not None,
+                counter=self.model.optimizer.iterations,
             )
             check_checkpoint(checkpoint, expected)
             for i, variable in enumerate(variables):

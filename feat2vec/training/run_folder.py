@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 MODEL = "model.keras"
 READ_LATER = (MODEL, "history.csv")  # parts that are checked when they are read
+WITH_TIMES = ("history.csv", "metrics.json")  # parts that differ whenever the same is trained again
 PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
 
 
@@ -66,7 +68,7 @@ class TrainedRun:
         """A pickle holds where the run is, and is opened from its folder."""
         if self.in_training is not None:
             raise TypeError("a model in training cannot be pickled; pickle the run that it becomes")
-        return _opened, (type(self), self.folder.absolute())
+        return _opened, (type(self), self.folder.absolute(), _identity(self.manifest))
 
     @cached_property
     def fitted(self) -> Encoder:
@@ -172,9 +174,20 @@ class TrainedRun:
             raise UserError(f"{path}: holds no history that can be read ({in_a_line(error)}); {RESTORE}") from None
 
 
-def _opened(cls: type[TrainedRun], folder: Path) -> TrainedRun:
+def _opened(cls: type[TrainedRun], folder: Path, identity: str | None = None) -> TrainedRun:
     """The run of a pickle."""
-    return cls(folder, *read_facts(folder))
+    run = cls(folder, *read_facts(folder))
+    if identity is not None and _identity(run.manifest) != identity:
+        raise UserError(
+            f"{folder}: is another run than the one that was pickled; open it by feat2vec.load, or restore it"
+        )
+    return run
+
+
+def _identity(manifest: JsonObject) -> str | None:
+    """What tells a run from one that was trained in its place; None for a run that was written before digests."""
+    parts = {name: digest for name, digest in manifest.get(PARTS, {}).items() if name not in WITH_TIMES}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest() if parts else None
 
 
 def read_facts(folder: Path) -> tuple[JsonObject, JsonObject]:

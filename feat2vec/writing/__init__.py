@@ -29,12 +29,14 @@ from feat2vec.writing.folders import (
     refuse_foreign,
     remove_folder,
     remove_inside,
+    remove_leftovers,
     scratch_folder,
     temporary_folder,
 )
 from feat2vec.writing.locks import LOCK_FILES, locked
 from feat2vec.writing.output_paths import (
     file_place,
+    hidden_name,
     is_component,
     refuse_bad_folder,
     refuse_inputs_inside,
@@ -64,6 +66,7 @@ __all__ = [
     "finish_replacement",
     "folder_place",
     "hidden_instead",
+    "hidden_name",
     "is_component",
     "is_signed",
     "locked",
@@ -85,6 +88,7 @@ __all__ = [
     "refuse_links_inside",
     "remove_folder",
     "remove_inside",
+    "remove_leftovers",
     "replace_durably",
     "replacing_file",
     "run_place",

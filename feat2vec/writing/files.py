@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from feat2vec.errors import FailedError, UserError, writing
-from feat2vec.writing.folder_marks import Mark, make_parents, read_mark, record, record_files, why_unmarked
+from feat2vec.writing.folder_marks import (
+    Mark,
+    make_parents,
+    read_mark,
+    record,
+    record_files,
+    record_hidden,
+    why_unmarked,
+)
 from feat2vec.writing.output_paths import file_place, hidden_name, named_instead, refuse_links_inside
 from feat2vec.writing.signatures import is_signed, signed_text
 
@@ -50,7 +58,9 @@ def new_file(out: str | Path, *, force: bool = False) -> Iterator[Path]:
         else:
             _rename_to_free_name(hidden, out)
 
-    with writing(out), _written_aside(out, _hidden_path(out), publish) as hidden:
+    hidden = _hidden_path(out)
+    with writing(out), _written_aside(out, hidden, publish):
+        record_hidden(hidden)
         yield hidden
 
 
@@ -110,6 +120,8 @@ def check_file_in(folder: Path, name: str) -> tuple[Path, Mark]:
 def replacing_file(path: Path) -> Iterator[Path]:
     """Write a file of a folder that is being made; the file that it replaces can be read until the new one is whole.
 
+    If the folder has a mark, the file is recorded in it, so that it can be told from what others put there.
+
     Args:
         path: Where it appears. No check is made: the folder has to be one that `new_folder` or `work_folder` gave.
 
@@ -117,7 +129,15 @@ def replacing_file(path: Path) -> Iterator[Path]:
         The path to write to.
 
     """
-    with _written_aside(path, _hidden_path(path), lambda hidden: hidden.replace(path)) as hidden:
+
+    def publish(hidden: Path) -> None:
+        if read_mark(path.parent) is not None:
+            record_files(path.parent, {path.name: hidden})
+        hidden.replace(path)
+
+    hidden = _hidden_path(path)
+    with _written_aside(path, hidden, publish):
+        record_hidden(hidden)
         yield hidden
 
 

@@ -13,6 +13,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -208,6 +209,18 @@ def record_folder_in(root: Path, name: str, folder: Path) -> None:
     record_files(root, files, dict.fromkeys(files, ""))
 
 
+def record_hidden(path: Path) -> None:
+    """Record a hidden file or folder, with all below it, in the marked folder that it lies in, if it lies in one.
+
+    It is done before the path is made: a process that is killed may leave it, and it must be known as feat2vec's.
+    """
+    path = path.absolute()
+    root = next((parent for parent in path.parents if read_mark(parent) is not None), None)
+    if root is not None:
+        with suppress(PermissionError):  # of a folder of somebody else's, in which there is one that can be written to
+            record(root, f"{path.relative_to(root).as_posix()}/")
+
+
 def make_parents(path: Path) -> None:
     """Make the folders above a path; those within a marked folder are recorded in it, as they may stay empty."""
     path = path.absolute()
@@ -268,16 +281,15 @@ def foreign_paths(folder: Path) -> Iterator[Path]:
     yield from _foreign_below(folder, mark, "")
 
 
-def is_foreign_below(root: Path, name: str) -> bool:
-    """Whether a folder in a marked one holds what feat2vec did not write, or what was changed since."""
+def foreign_paths_below(root: Path, name: str) -> Iterator[Path]:
+    """Yield the paths in a folder of a marked one that feat2vec did not write, or that were changed since."""
     mark = read_mark(root)
     if mark is None:
-        return True
-    if mark.covers_all_below(name):
-        return False
-    if read_mark(root / name) is not None:
-        return next(foreign_paths(root / name), None) is not None
-    return next(_foreign_below(root, mark, f"{name}/"), None) is not None
+        yield root / name
+    elif read_mark(root / name) is not None and not mark.covers_all_below(name):
+        yield from foreign_paths(root / name)
+    elif not mark.covers_all_below(name):
+        yield from _foreign_below(root, mark, f"{name}/")
 
 
 def _foreign_below(root: Path, mark: Mark, prefix: str) -> Iterator[Path]:

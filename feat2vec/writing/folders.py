@@ -19,14 +19,14 @@ from feat2vec.writing.folder_marks import (
     TRAINING,
     Mark,
     foreign_paths,
-    is_foreign_below,
+    foreign_paths_below,
     make_parents,
     new_id,
     note,
     read_mark,
-    record,
     record_all,
     record_folder_in,
+    record_hidden,
     was_written,
     why_unmarked,
     write_mark,
@@ -129,6 +129,7 @@ def mark_folder(folder: Path, kind: str, names: Sequence[str]) -> None:
     is_made = False
     try:
         with writing(folder), named_instead(hidden, folder):
+            record_hidden(hidden)
             hidden.mkdir()
             is_made = True
             write_mark(hidden, kind, new_id(), names)
@@ -157,8 +158,7 @@ def new_folder(place: FolderPlace | None) -> Iterator[Path]:
     is_made = False
     try:  # an interrupt leaves nothing behind, whenever it comes
         make_parents(hidden)
-        if is_in_work_folder := _is_work_folder(parent):
-            record(parent, f"{hidden.name}/")  # a process that is killed leaves it
+        record_hidden(hidden)
         with named_instead(hidden, hidden if place is None else place.path):
             hidden.mkdir(mode=0o700 if out is None else 0o777)
         is_made = True
@@ -169,7 +169,7 @@ def new_folder(place: FolderPlace | None) -> Iterator[Path]:
         if place is not None:
             if place.kind is not None:
                 record_all(hidden)
-            elif is_in_work_folder:
+            elif _is_work_folder(parent):
                 record_folder_in(parent, place.path.name, hidden)
             publish_folder(hidden, place)
     except BaseException as error:
@@ -204,6 +204,7 @@ def publish_folder(folder: Path, place: FolderPlace) -> None:
         if place.replaces is not None and mark is not None and mark.id == place.replaces:
             refuse_foreign(out)
             replaced = out.with_name(hidden_name(out.name))
+            record_hidden(replaced)
             new_mark = read_mark(folder)
             note(out, **{MOVED: [out.name, replaced.name, "" if new_mark is None else new_mark.id]})
             out.rename(replaced)
@@ -288,9 +289,15 @@ def remove_folder(folder: Path, *kinds: str) -> None:
         raise UserError(f"{folder}: {why}; it is not removed: move it elsewhere, or choose another --out")
     refuse_foreign(folder)
     # Under another name first: an interrupt must not leave half a folder without its mark.
+    shutil.rmtree(_hidden_away(folder))
+
+
+def _hidden_away(folder: Path) -> Path:
+    """Give a folder that is about to be removed a hidden name, under which a kill may leave a part of it."""
     hidden = folder.with_name(hidden_name(folder.name))
+    record_hidden(hidden)
     folder.rename(hidden)
-    shutil.rmtree(hidden)
+    return hidden
 
 
 def remove_inside(folder: Path, name: str) -> None:
@@ -308,25 +315,34 @@ def remove_inside(folder: Path, name: str) -> None:
     if not os.path.lexists(path):
         return
     is_folder = path.is_dir() and not path.is_symlink()
-    if mark is None:
-        is_removable = False
-    elif is_folder:
-        is_removable = not is_foreign_below(folder, name)
-    else:
-        is_removable = mark.covers(name) if path.is_symlink() else mark.is_as_written(folder, name)
-    if not is_removable:
-        raise UserError(f"{path}: feat2vec did not write it, and does not remove it; move it elsewhere")
+    foreign_path: Path | None = None
     if is_folder:
-        shutil.rmtree(path)
+        foreign_path = next(foreign_paths_below(folder, name), None)
+    elif mark is None or not (mark.covers(name) if path.is_symlink() else mark.is_as_written(folder, name)):
+        foreign_path = path
+    if foreign_path is not None:
+        what = "was changed after feat2vec wrote it" if was_written(foreign_path) else "feat2vec did not write it"
+        raise UserError(f"{foreign_path}: {what}; it is not removed: move it elsewhere")
+    if is_folder:
+        shutil.rmtree(_hidden_away(path))
     else:
         path.unlink()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a killed process has left under hidden names in a folder that this process holds the lock of."""
+    mark = read_mark(folder)
+    for name in [] if mark is None else sorted(mark.names):
+        if name.startswith("."):
+            remove_inside(folder, name.rstrip("/"))
 
 
 @contextmanager
 def scratch_folder(folder: Path, name: str) -> Iterator[Path]:
     """Make a folder below one that is being written; at the end it is removed, whatever happens."""
     scratch = folder / name
-    scratch.mkdir()
+    record_hidden(scratch)
+    scratch.mkdir(mode=0o700)
     try:
         yield scratch
     finally:

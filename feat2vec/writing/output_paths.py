@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from feat2vec.errors import UserError, refuse_stray_bytes
+from feat2vec.writing.folder_marks import record_hidden
 from feat2vec.writing.signatures import is_signed
 
 MAX_COMPONENT_BYTES = 120  # of a name that a recipe gives to a file
@@ -89,6 +90,7 @@ def refuse_unwritable(out: Path, folder: Path) -> None:
     try:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        record_hidden(probe)
         with named_instead(probe, out):
             os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             probe.unlink()

@@ -22,6 +22,7 @@ from feat2vec.writing.folders import (
     refuse_foreign,
     remove_folder,
     remove_inside,
+    remove_leftovers,
 )
 from feat2vec.writing.locks import LOCK_FILES, is_locked, locked
 from feat2vec.writing.output_paths import refuse_bad_folder
@@ -29,8 +30,8 @@ from feat2vec.writing.output_paths import refuse_bad_folder
 CHECKPOINT = "checkpoint.npz"
 REPLACED = "replaced.json"  # the id of the run that --force replaces when the new one is complete
 KEPT = (CHECKPOINT, REPLACED)  # the entries that a later session goes on with
-ENTRIES = (*KEPT, f"{CHECKPOINT}.new", "best", "data/")  # what it holds, by name
-FOLDERS = ("rows", "validation", "run")  # that are recorded, or marked, when they are whole
+ENTRIES = (*KEPT, f"{CHECKPOINT}.new", "best")  # what it holds, by name
+FOLDERS = ("data", "rows", "validation", "run")  # that are recorded, or marked, when they are whole
 
 
 def partial_folder(out: Path) -> Path:
@@ -144,9 +145,10 @@ def work_folder(out: Path, *, resume: bool = False, force: bool = False, replace
         if (partial / CHECKPOINT).exists() and not resume and not force:
             remedy = "add --resume to go on with it, or --force to start anew"
             raise UserError(f"{partial}: holds a run that was not finished; {remedy}")
-        for name in _work_in(partial):
+        for name in (*ENTRIES, *FOLDERS):
             if name not in KEPT or not resume:
                 remove_inside(partial, name)
+        remove_leftovers(partial)
         if replaces is not None:
             with file_in(partial, REPLACED) as file:
                 file.write_text(json.dumps({"replaced": replaces}) + "\n", encoding="utf-8")
@@ -161,18 +163,13 @@ def work_folder(out: Path, *, resume: bool = False, force: bool = False, replace
 
 def _remove_work(partial: Path) -> None:
     """Remove the folder; if somebody else has put files into it, they and the folder stay."""
-    for name in _work_in(partial):
+    for name in (*ENTRIES, *FOLDERS):
         with suppress(UserError):  # what is not feat2vec's stays
             remove_inside(partial, name)
+    with suppress(UserError):
+        remove_leftovers(partial)
     if next(foreign_paths(partial), None) is None:
         remove_folder(partial, TRAINING)
-
-
-def _work_in(partial: Path) -> list[str]:
-    """What the folder may hold: also hidden folders that were not whole when a process was killed."""
-    mark = read_mark(partial)
-    names = [] if mark is None else [name.rstrip("/") for name in mark.names if name.startswith(".")]
-    return [*(name.rstrip("/") for name in ENTRIES), *FOLDERS, *names]
 
 
 def _refuse_foreign_folder(partial: Path) -> None:

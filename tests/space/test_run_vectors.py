@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import feat2vec
 from feat2vec.errors import UnknownKeyError, UserError
 from feat2vec.space.run_vectors import vectors_of_group
+from feat2vec.writing.digests import PARTS, SEAL, sealed
 from tests.space.tables import GROUPS, cosine, is_fm, met, parts, table, truncates
 
 
@@ -63,6 +65,26 @@ def test_vectors_can_be_pickled(run: feat2vec.Run) -> None:
             assert again.most_similar(key, similarity="score") == vectors.most_similar(key, similarity="score")
             assert again.most_similar(key, to="tags") == vectors.most_similar(key, to="tags")
     assert pickle.loads(pickle.dumps(run)).schema == run.schema
+
+
+def test_a_pickle_opens_no_other_run_than_its_own(run: feat2vec.Run, tmp_path: Path) -> None:
+    shutil.copytree(run.folder, tmp_path / "run")
+    opened = feat2vec.load(tmp_path / "run")
+    pickled = [pickle.dumps(thing) for thing in (opened, opened.vectors("who"))]
+    manifest = {name: value for name, value in opened.manifest.items() if name not in (PARTS, SEAL)}
+
+    def put_another_run(name: str, text: str) -> None:
+        (tmp_path / "run" / name).write_text(text)
+        (tmp_path / "run" / "manifest.json").unlink()
+        (tmp_path / "run" / "manifest.json").write_text(json.dumps(sealed(manifest, tmp_path / "run")))
+
+    put_another_run("metrics.json", '{"seconds": 1e9}')  # the same, trained again
+    for content in pickled:
+        pickle.loads(content)
+    put_another_run("model.keras", "another model")
+    for content in pickled:
+        with pytest.raises(UserError, match=r"/run: is another run than the one that was pickled"):
+            pickle.loads(content)
 
 
 def test_rows_are_the_sums_of_their_groups(run: feat2vec.Run) -> None:

@@ -125,10 +125,12 @@ def test_a_pickle_and_a_compressed_checkpoint_are_refused(tmp_path: Path) -> Non
         read_checkpoint(path)
 
 
-VARIABLES: list[Array] = [np.arange(12, dtype=np.float32).reshape(4, 3), np.array(5, np.int64), np.ones(2, np.float32)]
+VARIABLES: list[Array] = [np.arange(12, dtype=np.float32).reshape(4, 3), np.array(19, np.int64), np.ones(2, np.float32)]
 ARRAYS: dict[str, Any] = {f"state {i}": variable for i, variable in enumerate(VARIABLES)}
 ARRAYS |= {"best 0": VARIABLES[0], "best 1": VARIABLES[2]}
-EXPECTED = ExpectedCheckpoint(VARIABLES, [VARIABLES[0], VARIABLES[2]], epochs=5, steps=8, validates=True)
+EXPECTED = ExpectedCheckpoint(
+    VARIABLES, [VARIABLES[0], VARIABLES[2]], epochs=5, steps=8, validates=True, counter=VARIABLES[1]
+)
 PROGRESS: dict[str, Any] = {
     "schema": "version: 1\n", "data": {"rows": 4}, "epoch": 2, "step": 3, "best": 0.5, "waited": 1, "stopped": False,
     "history": [
@@ -154,6 +156,7 @@ def checked(path: Path) -> str:
         ({"epoch": True}, "`epoch`"),
         ({"step": 8}, "`step` is no whole number up to 7"),
         ({"step": -1}, "`step`"),
+        ({"step": 4}, "state 1 counts other steps than `epoch` and `step`"),
         ({"waited": 10**12}, "`waited`"),
         ({"epoch": 1}, "`history` has not as many"),
         ({"history": [{}, {}]}, "`history` holds no numbers"),
@@ -195,6 +198,7 @@ def test_facts_that_no_training_writes_are_refused(change: dict[str, Any], probl
         {**ARRAYS, "aside 0": VARIABLES[0], "aside 1": VARIABLES[2]},
         {**ARRAYS, "best 1": np.array([1, np.nan], np.float32)},
         {**ARRAYS, "state 2": np.array([1, np.inf], np.float32)},
+        {**ARRAYS, "state 1": np.array(2**63 - 1)},
     ],
 )
 def test_arrays_that_are_none_of_the_trainings_are_refused(arrays: dict[str, Any], tmp_path: Path) -> None:

@@ -89,9 +89,11 @@ def test_resuming_from_an_altered_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StopError):
         train(schema, rows, tmp_path / "run", callbacks=[StopAt(2)], **options)
     facts, arrays = read_checkpoint(path)
+    [counter] = [name for name, array in arrays.items() if array.dtype == np.int64]
     for changed_facts, changed_arrays, match in (
         ({"epoch": 10**12}, {}, r"was altered or belongs to another training \(`epoch` is no whole number up to 2\)"),
         ({}, {"state 0": np.zeros((9, 9), np.float32)}, r"\(state 0 is float32 \(9, 9\) in place of"),
+        ({}, {counter: np.array(2**63 - 1)}, r"\(state \d counts other steps than `epoch` and `step`\)"),
         ({"schema": 5}, {}, "does not say which schema it was trained with"),
         ({"schema": "- a\n- b"}, {}, "expected keys such as"),
         ({"data": {"rows": "x" * 999}}, {}, r"data\.rows: x{37}\.\.\. before, 300 now"),

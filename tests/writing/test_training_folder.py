@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from feat2vec.writing import (
     note_finished,
     partial_folder,
     publish_folder,
+    remove_inside,
+    replacing_file,
     run_place,
     work_folder,
 )
@@ -133,6 +136,65 @@ def test_a_kill_while_rows_are_encoded_leaves_nothing_in_the_way() -> None:
     killed = new_folder(folder_place("run.partial/rows", None))
     (killed.__enter__() / "a.npy").write_text("half")
     with work_folder(Path("run")) as partial:
+        assert not [path for path in partial.iterdir() if path.name not in (MARK, *LOCK_FILES)]
+
+
+@pytest.mark.parametrize("name", ["notes", "train.parquet", None])
+def test_what_is_put_into_the_data_of_a_work_folder_stays(name: str | None) -> None:
+    def work() -> None:
+        with work_folder(Path("run")) as partial:
+            (partial / CHECKPOINT).write_text("state")
+            mark_folder(partial / "data", "data", ())
+            with replacing_file(partial / "data" / "train.parquet") as file:
+                file.write_text("ours")
+            if name is not None:
+                (partial / "data" / name).write_text("what is mine")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    for options in AGAIN[:2]:
+        refused = pytest.raises(UserError, match=f"holds data/{name}, which .*; move it")
+        with nullcontext() if name is None else refused, work_folder(Path("run"), **options) as partial:
+            assert not (partial / "data").exists()
+    assert name is None or Path("run.partial/data", name).read_text() == "what is mine"
+
+
+class _Killed(BaseException):
+    """What no handler expects."""
+
+
+@pytest.mark.parametrize("moment", ["a place is tried", "a folder is made", "rows are removed", "a run is removed"])
+@pytest.mark.parametrize("options", AGAIN[:2])
+def test_a_kill_leaves_nothing_in_the_way(
+    moment: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any, **__: Any) -> None:
+        raise _Killed
+
+    def removed_in_part(folder: Path, **_: Any) -> None:
+        next(path for path in sorted(folder.rglob("*")) if path.is_file()).unlink()  # of a run, this is its mark
+        raise _Killed
+
+    def work(patched: pytest.MonkeyPatch) -> None:
+        if moment == "a place is tried":
+            patched.setattr(Path, "unlink", killed)
+            folder_place("run.partial/rows", None)
+        elif moment == "a folder is made":
+            patched.setattr(Path, "rename", killed)
+            patched.setattr(shutil, "rmtree", lambda *_, **__: None)
+            mark_folder(Path("run.partial/data"), "data", ())
+        else:
+            name, kind = ("run", "run") if moment == "a run is removed" else ("rows", None)
+            with new_folder(folder_place(f"run.partial/{name}", kind)) as folder:
+                (folder / "a.npy").write_text("ours")
+            patched.setattr(shutil, "rmtree", removed_in_part)
+            remove_inside(Path("run.partial"), name)
+
+    mark_folder(Path("run.partial"), "training", [*ENTRIES, *LOCK_FILES])
+    with monkeypatch.context() as patched, pytest.raises(_Killed):
+        work(patched)
+    with work_folder(Path("run"), **options) as partial:
         assert not [path for path in partial.iterdir() if path.name not in (MARK, *LOCK_FILES)]
 
 

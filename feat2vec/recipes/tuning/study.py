@@ -33,6 +33,7 @@ from feat2vec.writing import (
     refuse_bad_folder,
     refuse_links_inside,
     remove_inside,
+    remove_leftovers,
     why_unmarked,
     write_text,
 )
@@ -46,7 +47,8 @@ StudyInputs = dict[str, object]  # what trials have to share to be compared
 
 KIND = "tuning"
 BEST = "best.yaml"
-NAMES = ("study.db", "study.db-journal", "data/", "trial/", BEST)  # what the folder holds
+NAMES = ("study.db", "study.db-journal", BEST)  # what the folder holds, by name
+FOLDERS = ("data", "trial")  # that it holds, whose files are recorded or marked
 PATIENCE = 3  # times that a trial may be killed before another one takes its place
 
 
@@ -98,8 +100,8 @@ def locked_folder(folder: Path) -> Iterator[None]:
     if mark is None or mark.kind != KIND:
         why = why_unmarked(folder) if mark is None else f"is of the kind {mark.kind!r}"
         raise UserError(f"{folder}: is no folder of `feat2vec tune`: it {why}; --out names another one")
-    for name in NAMES:
-        refuse_links_inside(folder, name.rstrip("/"))
+    for name in (*NAMES, *FOLDERS):
+        refuse_links_inside(folder, name)
     if (folder / BEST).exists() and not is_signed(folder / BEST):
         raise UserError(f"{folder / BEST}: was changed after `feat2vec tune` wrote it; move it elsewhere")
     with locked(folder, "another `feat2vec tune`"):
@@ -113,9 +115,10 @@ def opened_study(
     """The folder's study, new or as it was left: a trial that was running has failed, and does not count."""
     path = folder / "study.db"
     if force:
-        for name in NAMES:
-            remove_inside(folder, name.rstrip("/"))
+        for name in (*FOLDERS, *NAMES):
+            remove_inside(folder, name)
     remove_inside(folder, "trial")
+    remove_leftovers(folder)
     import optuna
 
     with _storage_errors(path):

@@ -200,7 +200,9 @@ def test_what_is_planted_is_found_and_the_best_recipe_runs_to_the_same_number() 
     }  # fmt: skip
     best = Path("runs/shelves-tune/best.yaml").read_text()
     assert best.splitlines()[0].startswith("# The best of 6 trials of `feat2vec tune`: trial ")
-    assert best.split("\n", 1)[1] == RECIPE.replace("learning_rate: 1e-9", "learning_rate: 0.3")
+    recipe, signature = best.split("\n", 1)[1].rsplit("# written by feat2vec", 1)
+    assert recipe == RECIPE.replace("learning_rate: 1e-9", "learning_rate: 0.3")
+    assert signature.startswith(", blake2b ")
     run_recipe("runs/shelves-tune/best.yaml", quiet=True)
     again = evaluate(load("runs/shelves"), "runs/shelves-tune/data/validation.parquet", "rank", target="shelf")
     assert again["mpr"] == facts["best"]["value"]
@@ -480,6 +482,19 @@ def test_parts_of_rows_that_were_altered_are_told(folder: Path, untrained: Any, 
         (data / "parts.json").write_text(json.dumps({name: {"source": source} for name in ("train", "validation")}))
         with pytest.raises(UserError, match=r"^t/data/train.parquet: is not the part that this study began with"):
             tune("r.yaml", 2, "t", quiet=True)
+
+
+@pytest.mark.parametrize("name", ["data/notes", "data/train.parquet", "trial/notes"])
+def test_what_is_put_into_the_folder_of_a_study_stays(folder: Path, untrained: Any, name: str) -> None:
+    untrained(lambda values: values[RATE])
+    tune("r.yaml", 1, "t", quiet=True)
+    path = folder / "t" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("what is mine")
+    with pytest.raises(UserError, match=rf"^t/{name}: .*; it is not removed: move it elsewhere$"):
+        tune("r.yaml", 1, "t", quiet=True, force=True)
+    assert path.read_text() == "what is mine"
+    assert (folder / "t" / "study.db").exists()
 
 
 def test_a_best_recipe_that_was_changed_is_not_replaced(folder: Path, untrained: Any) -> None:
