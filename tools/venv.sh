@@ -12,18 +12,13 @@ find_python() {
   exit 2
 }
 
-install_with_uv() {  # in a third of pip's time; pip is there for where uv cannot be had, or cannot reach a registry
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check uv 2>/dev/null &&
-    .venv/bin/uv pip install --quiet --native-tls --python .venv/bin/python --editable ".[$1]" 2>/dev/null
-}
-
 install() {
   if [ ! -x .venv/bin/python ]; then
     python=$(find_python)
     "$python" -m venv .venv
   fi
   if [ ! ".venv/.installed-$1" -nt pyproject.toml ]; then
-    install_with_uv "$1" || .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$1]"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ".[$1]"
     touch ".venv/.installed-$1"
   fi
 }

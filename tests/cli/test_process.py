@@ -39,6 +39,7 @@ def test_a_current_folder_that_is_gone_is_said(folder: Path) -> None:
     assert gone.returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["2>&-", ">&-", ">&- 2>&- <&-"])
 @pytest.mark.parametrize(("schema", "code"), [("films.yaml", 0), ("none.yaml", 2)])
 def test_a_closed_stream_changes_nothing(folder: Path, closed: str, schema: str, code: int) -> None:

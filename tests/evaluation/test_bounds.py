@@ -173,6 +173,7 @@ def test_the_property_can_fail(wrong: str) -> None:
     assert not all(holds(bound.mean_classifier, WRONG[wrong](bound, n, k, c)) for bound, n, k, c in cases_with_bounds)
 
 
+@pytest.mark.slow
 def test_the_contrastive_loss_bounds_the_classifiers(people_run: feat2vec.Run) -> None:
     vectors, labels, without = labelled_vectors(people_run.model, people_run.fitted, people(), "kind")
     assert (len(vectors), without) == (245, 5)

@@ -53,6 +53,7 @@ def test_every_objective_trains_and_comes_back_from_a_file(name: str, tmp_path: 
     assert continued[0] == continued[1]
 
 
+@pytest.mark.slow
 def test_a_file_is_loaded_after_import_feat2vec_keras_alone(tmp_path: Path) -> None:
     rows = encoded(CASES["contrastive pool, ranks"], LOOKUPS)
     model, _ = trained(rows, 1)

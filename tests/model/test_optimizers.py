@@ -465,6 +465,7 @@ def compiled(name: str) -> Model:
 
 
 # Keras' own save, under NumPy 2
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
 @BOTH
 def test_fit_traces_once_repeats_its_bytes_and_resumes_from_a_keras_file(name: str, tmp_path: Path) -> None:

@@ -415,6 +415,7 @@ def rescored(model: Any, target: Target, ids: Rows, index: npt.NDArray[np.int64]
     return [tf.stack(level, axis=1) for level in zip(*scores, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True], ids=["record", "batch"])
 @pytest.mark.parametrize("joint", [False, True], ids=["groups", "joint"])
 @pytest.mark.parametrize("kind", MODELS)

@@ -246,6 +246,7 @@ def test_the_same_seed_gives_the_same_draws_in_any_order() -> None:
     assert not np.array_equal(first[0][1][:40], noise.sample(rows, (2, 0))[1].values[0][:40])
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same() -> None:
     code = "from tests.sampling.test_noise import digest; print(digest())"
     root = Path(__file__).parents[2]

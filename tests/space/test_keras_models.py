@@ -104,6 +104,7 @@ def test_only_the_rows_of_a_batch_move(run: feat2vec.Run) -> None:
     assert moved.tolist() == [vocabulary.key_to_id["w1"] - 1]
 
 
+@pytest.mark.slow
 def test_a_model_with_a_head_is_saved_and_loaded(run: feat2vec.Run, tmp_path: Path) -> None:
     model = with_head(run, trainable=True)
     model.compile(optimizers.named("adam", 0.05), "mse")

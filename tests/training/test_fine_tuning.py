@@ -172,6 +172,7 @@ def test_the_objective_follows_from_the_column(values: list[Any], expected: str,
         assert objective_of(open_table(path), "y") == ("logistic" if values == ["1", "0"] else expected)
 
 
+@pytest.mark.slow
 def test_an_interrupted_one_is_resumed(plain: feat2vec.Run, tmp_path: Path) -> None:
     import keras
 

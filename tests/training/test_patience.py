@@ -14,6 +14,7 @@ from feat2vec.training.patience import Patience
 from tests.training.tables import LABELLED, small_model, table
 
 
+@pytest.mark.slow
 def test_early_stopping_restores_the_best_weights(tmp_path: Path) -> None:
     settings = ["training.epochs=60", "training.patience=2", "training.optimizer.learning_rate=0.2"]
     schema = {

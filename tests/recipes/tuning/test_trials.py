@@ -221,6 +221,7 @@ def test_the_validation_loss_and_a_rate_that_diverges(folder: Path) -> None:
     assert "objective: nce" in (folder / "t" / "best.yaml").read_text()
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_worse_than_most_is_pruned(folder: Path) -> None:
     change(folder / "r.yaml", "learning_rate: 1e-9", "learning_rate: 0.3")
     facts = tune("r.yaml", 6, "t", quiet=True, pruning=study.Pruning(startup=1, warmup=0))
