@@ -16,6 +16,7 @@ fi
 install "$extras"
 
 export TF_CPP_MIN_LOG_LEVEL=3 TF_ENABLE_ONEDNN_OPTS=0
+export TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=1  # two processes test at once
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
