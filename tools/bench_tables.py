@@ -19,8 +19,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read with scikit-learn; others may use the same cores
 
 from tables.report import as_json, readable
 from tables.running import Wanted, read_records, run_all, say
@@ -42,7 +45,7 @@ def main() -> int:
             Wanted(
                 tables, options.seeds, places,
                 peers=not options.ours_only, ours=not options.peers_only,
-                candidates=options.candidates, tasks=options.tasks,
+                candidates=options.candidates, tasks=options.tasks, splits=options.splits,
             ),
             out,
         )  # fmt: skip
@@ -68,6 +71,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="the smaller half of the tables")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tasks", nargs="+", choices=["complete", "predict"], default=["complete", "predict"])
+    parser.add_argument("--splits", nargs="+", choices=["random", "time"], default=["random", "time"])
     parser.add_argument("--candidates", nargs="+", default=[], help="only these, such as tfidf, boosting@200, ours")
     side = parser.add_mutually_exclusive_group()
     side.add_argument("--peers-only", action="store_true")

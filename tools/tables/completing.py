@@ -18,10 +18,11 @@ from tables.spec import UnavailableError
 NEIGHBOURS = 50
 NEIGHBOUR_ROWS = 100_000  # that neighbours are looked for among
 DIM = 50
-GENSIM_EPOCHS = 20
+GENSIM_EPOCHS = (20, 100)  # of a large table, and of a small one
+GENSIM_ROWS = 2_000_000  # in all epochs, from which the number of epochs between these follows
 GENSIM_WORDS = 30  # of a text
-SKIPGRAM_PAIRS = 400_000_000  # that are learnt at most, in all epochs
-CBOW_WORDS = 60_000_000
+SKIPGRAM_PAIRS = 120_000_000  # that are learnt at most, in all epochs
+CBOW_WORDS = 30_000_000
 LIGHTFM_EPOCHS = 20
 LIGHTFM_ITEMS = 40_000_000  # interactions times features that are learnt at most, in all epochs
 THREADS = 2
@@ -120,9 +121,10 @@ class WordVectors:
         lengths = np.array([len(document) for document in documents], np.float64)
         work = float((np.square(lengths) if skipgram else lengths).sum())
         budget = SKIPGRAM_PAIRS if skipgram else CBOW_WORDS
-        epochs = int(np.clip(budget / max(work, 1), 1, GENSIM_EPOCHS))
-        if epochs < GENSIM_EPOCHS:
-            self.notes.append(f"{epochs} epochs instead of {GENSIM_EPOCHS}")
+        wanted = int(np.clip(GENSIM_ROWS / len(documents), *GENSIM_EPOCHS))
+        epochs = int(np.clip(budget / max(work, 1), 1, wanted))
+        if epochs < wanted:
+            self.notes.append(f"{epochs} epochs instead of {wanted}")
         self.model = Word2Vec(
             documents, vector_size=DIM, window=int(lengths.max(initial=1)), shrink_windows=False, min_count=1,
             sg=int(skipgram), cbow_mean=1, negative=5, sample=0, epochs=epochs, workers=THREADS, seed=seed + 1,

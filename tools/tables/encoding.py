@@ -104,7 +104,11 @@ def key_text(value: object) -> str:
 
 
 def _is_missing(value: object) -> bool:
-    return value is None or (np.ndim(value) == 0 and value != value) or str(value) in ("<NA>", "NaT", "")
+    return (
+        value is None
+        or (isinstance(value, (float, np.floating)) and np.isnan(value))
+        or str(value) in ("<NA>", "NaT", "")
+    )
 
 
 def _counts(rows: Sequence[Sequence[str]], vocabulary: dict[str, int], *, grow: bool) -> Counts:

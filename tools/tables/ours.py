@@ -64,9 +64,11 @@ class Complete:
             return lambda rows: np.zeros((len(rows), len(question.values)), np.float32)
         value_rows = self._as_rows(question, columns[0])
         values = _normalised(self._embed(value_rows, [group_of_column[columns[0]]]))  # [values, dim]
-        absent = ~values.any(axis=1)
+        absent = np.linalg.norm(values, axis=1) == 0
         if absent.any():
-            self.notes.append(f"{question.column}: the run has nothing of {absent.sum()} of {len(absent)} values")
+            self.notes.append(
+                f"{question.column}: the run has nothing of {np.count_nonzero(absent)} of {len(values)} values"
+            )
         given = self.split.test.drop(columns=list(question.hidden))
         queries = _normalised(self._embed(given))  # [test rows, dim]
 

@@ -86,6 +86,7 @@ def mlp(encoded: Encoded, question: PredictQuestion, seed: int, notes: list[str]
     """scikit-learn's MLP with early stopping, on the linear models' features reduced by an SVD."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier, MLPRegressor
+    from threadpoolctl import threadpool_limits
 
     train, test = reduced(*sparse_features(encoded), MLP_COMPONENTS, seed)
     scale = train.std(axis=0).max() + 1e-12
@@ -96,7 +97,7 @@ def mlp(encoded: Encoded, question: PredictQuestion, seed: int, notes: list[str]
     )
     make = MLPRegressor if question.kind == "number" else MLPClassifier
     model = make(early_stopping=early, random_state=seed, max_iter=100)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), threadpool_limits(1):  # threads gain nothing for batches of 200 rows
         warnings.simplefilter("ignore", ConvergenceWarning)  # 100 epochs are what it gets
         return _fitted_answers(model, question, train / scale, test / scale, rows)
 
@@ -147,7 +148,7 @@ def reduced(train: Counts, test: Counts, components: int, seed: int) -> tuple[Fl
     if components < 1:
         return np.asarray(train.toarray()), np.asarray(test.toarray())
     svd = TruncatedSVD(components, random_state=seed).fit(train)
-    return svd.transform(train), svd.transform(test)
+    return np.asarray(svd.transform(train)), np.asarray(svd.transform(test))
 
 
 def _fitted_answers(model: Any, question: PredictQuestion, train: Any, test: Any, rows: Any = None) -> Floats:
@@ -160,7 +161,8 @@ def _fitted_answers(model: Any, question: PredictQuestion, train: Any, test: Any
         train, labels = train[rows], labels[rows]
     if question.kind == "number":
         shift, scale = labels.mean(), labels.std() or 1.0
-        return np.asarray(model.fit(train, (labels - shift) / scale).predict(test)) * scale + shift
+        standardised = model.fit(train, (labels - shift) / scale).predict(test)
+        return np.asarray(standardised * scale + shift, np.float64)
     if len(np.unique(labels)) == 1:
         probabilities, seen = np.ones((test.shape[0], 1)), np.unique(labels).astype(int)
     else:

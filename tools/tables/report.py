@@ -38,7 +38,11 @@ def loss_of(metrics: Mapping[str, float]) -> float:
 
 def summary_of(medians: Medians) -> dict[str, Any]:
     """How often ours is as good as issue 16 asks; None where there is nothing to compare."""
-    ratios, beside_popularity, beside_boosting, beside_constant, few_labels = [], [], [], [], []
+    ratios: list[float] = []
+    beside_popularity: list[bool] = []
+    beside_boosting: list[float] = []
+    beside_constant: list[float] = []
+    few_labels: list[float] = []
     for (_, _, task, _), candidates in medians.items():
         if task == "complete":
             peers = [metrics["mrr"] for name, metrics in candidates.items() if name != OURS_COMPLETE]

@@ -47,6 +47,7 @@ class Wanted:
         ours: Whether feat2vec is asked.
         candidates: Only these, if any are named.
         tasks: "complete", "predict" or both.
+        splits: "random", "time" or both.
 
     """
 
@@ -57,6 +58,7 @@ class Wanted:
     ours: bool = True
     candidates: Sequence[str] = ()
     tasks: Sequence[str] = ("complete", "predict")
+    splits: Sequence[str] = ("random", "time")
 
 
 def candidates_of(task: str, wanted: Wanted) -> list[str]:
@@ -92,11 +94,9 @@ def run_all(wanted: Wanted, out: Path) -> None:
         except UnavailableError as error:
             say(f"{name}: left out: {error}")
             continue
-        columns = len(table.frame.columns)
-        say(
-            f"{name}: {len(table.frame)} rows, {columns} columns, {len(table.complete)} + {len(table.targets)} questions"
-        )
-        for split_name, seed in splits_of(table, wanted.seeds):
+        size = f"{len(table.frame)} rows, {len(table.frame.columns)} columns"
+        say(f"{name}: {size}, {len(table.complete)} groups to complete, {len(table.targets)} targets")
+        for split_name, seed in splits_of(table, wanted):
             for task in wanted.tasks:
                 keys = [(name, split_name, seed, task, candidate) for candidate in candidates_of(task, wanted)]
                 missing = [key[-1] for key in keys if key not in done]
@@ -113,9 +113,12 @@ def run_all(wanted: Wanted, out: Path) -> None:
                     say(f"  {split_name} {seed} {task} {record['candidate']}: {outcome}")
 
 
-def splits_of(table: Table, seeds: Sequence[int]) -> list[tuple[str, int]]:
+def splits_of(table: Table, wanted: Wanted) -> list[tuple[str, int]]:
     """A random split for each seed, and one in time if there is a date."""
-    return [*(("random", seed) for seed in seeds), *([("time", seeds[0])] if table.time else [])]
+    splits = [("random", seed) for seed in wanted.seeds]
+    if table.time is not None:
+        splits.append(("time", wanted.seeds[0]))
+    return [split for split in splits if split[0] in wanted.splits]
 
 
 def complete(table: Table, split: Split, candidates: Sequence[str]) -> Iterator[Record]:
