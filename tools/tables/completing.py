@@ -18,13 +18,12 @@ from tables.spec import UnavailableError
 NEIGHBOURS = 50
 NEIGHBOUR_ROWS = 100_000  # that neighbours are looked for among
 DIM = 50
-GENSIM_EPOCHS = (20, 100)  # of a large table, and of a small one
-GENSIM_ROWS = 2_000_000  # in all epochs, from which the number of epochs between these follows
+EPOCHS = (20, 100)  # of gensim and LightFM: of a large table, and of a small one
+EPOCH_ROWS = 2_000_000  # in all epochs, from which the number of epochs between these follows
 GENSIM_WORDS = 30  # of a text
 SKIPGRAM_PAIRS = 120_000_000  # that are learnt at most, in all epochs
-CBOW_WORDS = 30_000_000
-LIGHTFM_EPOCHS = 20
-LIGHTFM_ITEMS = 40_000_000  # interactions times features that are learnt at most, in all epochs
+CBOW_SUMS = 600_000_000  # vectors that are added up or multiplied at most, in all epochs
+LIGHTFM_ITEMS = 60_000_000  # interactions times features that are learnt at most, in all epochs
 THREADS = 2
 
 
@@ -119,9 +118,9 @@ class WordVectors:
         self.notes: list[str] = []
         documents = self._documents(seed)
         lengths = np.array([len(document) for document in documents], np.float64)
-        work = float((np.square(lengths) if skipgram else lengths).sum())
-        budget = SKIPGRAM_PAIRS if skipgram else CBOW_WORDS
-        wanted = int(np.clip(GENSIM_ROWS / len(documents), *GENSIM_EPOCHS))
+        work = float((lengths * (lengths if skipgram else lengths + 12)).sum())
+        budget = SKIPGRAM_PAIRS if skipgram else CBOW_SUMS
+        wanted = int(np.clip(EPOCH_ROWS / len(documents), *EPOCHS))
         epochs = int(np.clip(budget / max(work, 1), 1, wanted))
         if epochs < wanted:
             self.notes.append(f"{epochs} epochs instead of {wanted}")
@@ -194,11 +193,12 @@ class Factorization:
         items_of_row = np.diff(train_items.indptr) + 1
         work_of_row = np.diff(answers.indptr) * items_of_row
         useful = np.flatnonzero(work_of_row)
-        epochs = int(np.clip(LIGHTFM_ITEMS / max(work_of_row.sum(), 1), 5, LIGHTFM_EPOCHS))
+        wanted = int(np.clip(EPOCH_ROWS / len(useful), *EPOCHS))
+        epochs = int(np.clip(LIGHTFM_ITEMS / max(work_of_row.sum(), 1), 5, wanted))
         most = int(LIGHTFM_ITEMS / (epochs * work_of_row[useful].mean()))
         rows = useful[sampled_rows(len(useful), most, self.seed, self.notes)]
-        if epochs < LIGHTFM_EPOCHS:
-            self.notes.append(f"{question.column}: {epochs} epochs instead of {LIGHTFM_EPOCHS}")
+        if epochs < wanted:
+            self.notes.append(f"{question.column}: {epochs} epochs instead of {wanted}")
         model = LightFM(no_components=DIM, loss="warp", random_state=self.seed)
         model.fit(answers[rows].tocoo(), user_features=train_items[rows], epochs=epochs, num_threads=THREADS)
         queries = test_items @ model.user_embeddings  # [test rows, dim]

@@ -140,7 +140,7 @@ def tweets(_: Places) -> Table:
          *numbers(*counts)],
         no_columns("source", "in_reply_to_user_id_str"),
         [is_value("source", "Twitter for Android"), number("retweet_count"), above("retweet_count", 1000)],
-        ["source", *counts], time="created_at",
+        ["source", *counts], time="created_at", file_format="parquet",  # texts of several lines
     )  # fmt: skip
 
 
@@ -317,14 +317,15 @@ def frappe(places: Places) -> Table:
     columns = list(frame.columns)
     asked = ["item", "user", "daytime", "weekday", "homework", "cost", "weather", "country", "city"]
     beside = {"weekday": ("isweekend",), "country": ("city",)}
-    return Table(frame, keys(*columns), {column: beside.get(column, ()) for column in asked})
+    complete = {column: beside.get(column, ()) for column in asked}
+    return Table(frame, keys(*columns), complete, file_format="parquet")
 
 
 def frappe_used(places: Places) -> Table:
     """Whether people used an app, with two that they did not for each that they did."""
     frame = _frappe(places)
     columns = [column for column in frame.columns if column != "used"]
-    return Table(frame, keys(*columns), {}, [is_value("used", 1)], ["used"])
+    return Table(frame, keys(*columns), {}, [is_value("used", 1)], ["used"], file_format="parquet")
 
 
 def _frappe(places: Places) -> Frame:
