@@ -1,7 +1,7 @@
 """The peers that complete rows: each learns a table's training rows and scores all values of a hidden group.
 
-A peer is a class with `seconds` and `notes` left to the caller: it is made from the encoded rows and a seed, and
-`scores_of(question)` gives a function from test rows to their scores [rows, values].
+A peer is made from the encoded rows and a seed; `scores_of(question)` gives a function from test rows to their scores
+[rows, values]. What it does with fewer rows or epochs than it should, because they are many, is in its `notes`.
 """
 
 from __future__ import annotations

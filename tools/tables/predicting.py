@@ -84,7 +84,6 @@ def linear(encoded: Encoded, question: PredictQuestion, seed: int, notes: list[s
 
 def mlp(encoded: Encoded, question: PredictQuestion, seed: int, notes: list[str]) -> Floats:
     """scikit-learn's MLP with early stopping, on the linear models' features reduced by an SVD."""
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier, MLPRegressor
     from threadpoolctl import threadpool_limits
 
@@ -97,8 +96,7 @@ def mlp(encoded: Encoded, question: PredictQuestion, seed: int, notes: list[str]
     )
     make = MLPRegressor if question.kind == "number" else MLPClassifier
     model = make(early_stopping=early, random_state=seed, max_iter=100)
-    with warnings.catch_warnings(), threadpool_limits(1):  # threads gain nothing for batches of 200 rows
-        warnings.simplefilter("ignore", ConvergenceWarning)  # 100 epochs are what it gets
+    with threadpool_limits(1):  # threads gain nothing for batches of 200 rows
         return _fitted_answers(model, question, train / scale, test / scale, rows)
 
 
@@ -161,18 +159,27 @@ def _fitted_answers(model: Any, question: PredictQuestion, train: Any, test: Any
         train, labels = train[rows], labels[rows]
     if question.kind == "number":
         shift, scale = labels.mean(), labels.std() or 1.0
-        standardised = model.fit(train, (labels - shift) / scale).predict(test)
+        standardised = _fitted(model, train, (labels - shift) / scale).predict(test)
         return np.asarray(standardised * scale + shift, np.float64)
     if len(np.unique(labels)) == 1:
         probabilities, seen = np.ones((test.shape[0], 1)), np.unique(labels).astype(int)
     else:
-        probabilities = model.fit(train, labels.astype(int)).predict_proba(test)
+        probabilities = _fitted(model, train, labels.astype(int)).predict_proba(test)
         seen = model.classes_
     if question.kind == "yes/no":
         return np.asarray(probabilities[:, -1] if seen[-1] == 1 else 1 - probabilities[:, -1])
     answers = np.zeros((test.shape[0], len(question.classes)))
     answers[:, seen] = probabilities
     return answers
+
+
+def _fitted(model: Any, features: Any, labels: Floats) -> Any:
+    """The model after its training; one that has not converged counts as it is."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(features, labels)
 
 
 PREDICT_PEERS: dict[str, Answer] = {

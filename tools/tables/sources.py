@@ -140,7 +140,7 @@ def tweets(_: Places) -> Table:
          *numbers(*counts)],
         no_columns("source", "in_reply_to_user_id_str"),
         [is_value("source", "Twitter for Android"), number("retweet_count"), above("retweet_count", 1000)],
-        ["source", *counts], time="created_at", file_format="parquet",  # texts of several lines
+        ["source", *counts], time="created_at", file_format="parquet",  # pandas writes a lone \r to CSV without quotes
     )  # fmt: skip
 
 
