@@ -1,0 +1,174 @@
+"""feat2vec untuned, as a new user has it: the schema that `init` writes, trained as written on the table's file.
+
+This is all that the benchmark knows of feat2vec; when `run.complete` and `init --target` are there, change it here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tables.encoding import Floats, Ints, key_text
+from tables.questions import CompleteQuestion, PredictQuestion, ScoresOfRows, Split
+from tables.spec import Frame, Table, UnavailableError
+
+
+def write_rows(frame: Frame, folder: Path, name: str, file_format: str) -> str:
+    """The path of a new file with the rows, as a user would have it."""
+    path = folder / f"{name}.{file_format}"
+    if file_format == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path, index=False)
+    return str(path)
+
+
+def train_untuned(frame: Frame, folder: Path, name: str, file_format: str, seed: int) -> Any:
+    """A run of the schema that `init` writes for these rows, without their labels."""
+    import feat2vec
+    from feat2vec.table.propose import propose
+
+    data = write_rows(frame, folder, name, file_format)
+    schema = folder / f"{name}.yaml"
+    schema.write_text(propose(data), encoding="utf-8")
+    settings = [f"training.seed={seed}"]
+    return feat2vec.train(schema, data, folder / f"{name}-run", settings=settings, force=True, quiet=True)
+
+
+class Complete:
+    """The untuned run, which ranks values as `feat2vec evaluate --task rank` does: by the cosine with the given groups.
+
+    Args:
+        table: The table.
+        split: Its rows.
+        folder: Where files and runs go.
+
+    """
+
+    def __init__(self, table: Table, split: Split, folder: Path) -> None:
+        self.table, self.split, self.folder = table, split, folder
+        self.notes: list[str] = []
+        self.run = train_untuned(split.train, folder, "complete", table.file_format, split.seed)
+
+    def scores_of(self, question: CompleteQuestion) -> ScoresOfRows:
+        """Cosines of the rows without the hidden columns with the values; a value that it lacks comes last."""
+        group_of_column = {group.columns[0]: name for name, group in self.run.schema.groups.items()}
+        # `init` makes one group of columns that say the same: it may have that of another hidden column.
+        columns = [column for column in question.hidden if column in group_of_column]
+        if not columns:
+            self.notes.append(f"{question.column}: init proposes no group of it")
+            return lambda rows: np.zeros((len(rows), len(question.values)), np.float32)
+        value_rows = self._as_rows(question, columns[0])
+        values = _normalised(self._embed(value_rows, [group_of_column[columns[0]]]))  # [values, dim]
+        absent = np.linalg.norm(values, axis=1) == 0
+        if absent.any():
+            self.notes.append(
+                f"{question.column}: the run has nothing of {np.count_nonzero(absent)} of {len(values)} values"
+            )
+        given = self.split.test.drop(columns=list(question.hidden))
+        queries = _normalised(self._embed(given))  # [test rows, dim]
+
+        def scores(rows: Ints) -> Floats:
+            cosines = queries[rows] @ values.T
+            cosines[:, absent] = -2
+            return np.asarray(cosines)
+
+        return scores
+
+    def _embed(self, rows: Frame, groups: Sequence[str] | None = None) -> Floats:
+        """The vectors of rows, by way of a file such as the run was trained on."""
+        return np.asarray(self.run.embed(write_rows(rows, self.folder, "rows", self.table.file_format), groups))
+
+    def _as_rows(self, question: CompleteQuestion, column: str) -> Frame:
+        """A row for each candidate that holds nothing else, whatever `init` made of the column.
+
+        For another column than the asked one, it holds that column's value beside the candidate in training.
+        """
+        import pandas
+
+        if column != question.column:
+            keys = self.split.train[question.column].map(key_text)
+            beside = self.split.train[column].groupby(keys).first()
+            return pandas.DataFrame({column: beside.reindex(question.values).to_numpy()})
+        group = next(group for group in self.table.groups if group.column == question.column)
+        as_lists = group.kind == "list" and group.separator is None
+        return pandas.DataFrame({question.column: [[value] if as_lists else value for value in question.values]})
+
+
+def _normalised(vectors: Any) -> Floats:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
+
+
+class Predict:
+    """Answers for labels: `finetune` of an untuned run without labels, or the same head from scratch.
+
+    Nobody predicts from the table's hidden columns, and the run has not seen them either.
+
+    Args:
+        table: The table.
+        split: Its rows.
+        folder: Where files and runs go.
+
+    """
+
+    def __init__(self, table: Table, split: Split, folder: Path) -> None:
+        self.split, self.folder, self.file_format = split, folder, table.file_format
+        self.hidden = list(table.hidden)
+        begin = time.perf_counter()
+        train = split.train.drop(columns=self.hidden)
+        self.run = train_untuned(train, folder, "unlabelled", self.file_format, split.seed)
+        self.seconds = time.perf_counter() - begin
+
+    def answers(self, way: str, question: PredictQuestion) -> Floats:
+        """What a way says about the test rows: "finetune", "scratch" or "init --target".
+
+        Raises:
+            UnavailableError: There is no such way yet.
+
+        """
+        import feat2vec
+        from feat2vec.training.fine_tuning import schema_of
+
+        if way == "init --target":
+            raise UnavailableError("init --target is not available now")
+        label = question.target.name
+        train = self.split.train.drop(columns=self.hidden).iloc[question.train_rows]
+        train = train.assign(**{label: _label_column(question)})
+        test = self.split.test.drop(columns=self.hidden).iloc[question.test_rows]
+        data = write_rows(train, self.folder, "labelled", self.file_format)
+        asked = write_rows(test, self.folder, "asked", self.file_format)
+        settings = [f"training.seed={self.split.seed}"]
+        out = self.folder / f"{way}-run"
+        if way == "finetune":
+            run = self.run.finetune(data, label, out, settings=settings, force=True, quiet=True)
+        else:
+            schema = schema_of(self.run.schema, feat2vec.open_table(data), label, settings=settings)
+            run = feat2vec.train(schema, data, out, force=True, quiet=True)
+        return _answers_of(run, asked, question)
+
+
+def _label_column(question: PredictQuestion) -> Any:
+    if question.kind == "category":
+        return [question.classes[int(label)] for label in question.train_labels]
+    return question.train_labels.astype(int) if question.kind == "yes/no" else question.train_labels
+
+
+def _answers_of(run: Any, data: str, question: PredictQuestion) -> Floats:
+    """A run's predictions as numbers, probabilities of a 1, or of each class [rows, classes]."""
+    columns = run.predict(data)
+    if question.kind == "number":
+        return np.asarray(columns["prediction"], np.float64)
+    if question.kind == "yes/no":
+        return np.asarray(columns["probability"], np.float64)
+    answers = np.zeros((len(question.test_rows), len(question.classes)))
+    names = run.fitted.classes.keys.to_pylist()
+    answers[:, [question.classes.index(str(name)) for name in names]] = columns["probabilities"]
+    return answers
+
+
+WAYS = ("finetune", "scratch", "init --target")
