@@ -96,7 +96,7 @@ def test_popularity_ranks_by_counts() -> None:
 
 def test_ranks_are_those_of_evaluate() -> None:
     questions = module("questions")
-    from feat2vec.evaluation.ranks import rank_scores
+    from feat2vec.evaluation.metrics import rank_scores
 
     rng = np.random.default_rng(5)
     rows = np.array([0, 0, 0, 2, 3, 3])
