@@ -133,12 +133,12 @@ noise: {joint: [[a, b]], targets: [b]}
 head: mlp
     ! head: mlp is for objectives with a target; noise is told by the pairs of groups alone
 
-objective: {type: logistic, target: y}
 head: {type: mlp, members: 4, normalize: true}
+objective: {type: logistic, target: y}
     ! head.normalize: cannot be combined with `members`; keep one of them
 
-objective: {type: logistic, target: y}
 head: {type: mlp, pairs: false}
+objective: {type: logistic, target: y}
 model: {ranks: [2, 4]}
     ! head.pairs: cannot be off with `model.ranks`, whose levels learn from pairs; give `dim`
 
