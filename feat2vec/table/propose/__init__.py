@@ -1,16 +1,20 @@
 """A first schema for any table.
 
 In: a source. Out: the text of a commented schema. `rules.py` decides what becomes of a column (`text_patterns.py` says
-what its text looks like), `grouping.py` makes groups of the choices, `writing.py` writes YAML. Open `rules.py` first.
+what its text looks like), `grouping.py` makes groups of the choices, `defaults.py` says how they are learnt from what
+`facts.py` knows of them, `writing.py` writes YAML. Open `rules.py` first.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from feat2vec.errors import UserError
 from feat2vec.table.profile import PROFILE_STAGE_BYTES, ColumnProfile, profile_table
+from feat2vec.table.propose.defaults import extractor_for, unlabelled_defaults
+from feat2vec.table.propose.facts import facts_of
 from feat2vec.table.propose.grouping import choose_row_names, choose_target, find_copies, name_groups
 from feat2vec.table.propose.quoting import quote_short
 from feat2vec.table.propose.rules import Choice, choose
@@ -61,6 +65,11 @@ def propose(
     if row_names is not None and row_names in left_out:
         left_out[row_names] += "; it names the rows"
     copies = find_copies(columns, groups)
+    target = choose_target(_groups_of_one_column(groups, copies), _by_name(columns))
+    facts = facts_of(_by_name(columns), groups)
+    groups = {
+        name: replace(choice, extractor=extractor_for(facts.groups[name], facts)) for name, choice in groups.items()
+    }
     proposal = Proposal(
         source=source,
         name=name,
@@ -71,7 +80,8 @@ def propose(
         groups=groups,
         copies=copies,
         left_out=left_out,
-        target=choose_target(_groups_of_one_column(groups, copies), _by_name(columns)),
+        sections=unlabelled_defaults(facts),
+        target=target,
     )
     return write_schema(proposal)
 

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from feat2vec.table.propose.defaults import Section
 from feat2vec.table.propose.grouping import Target
 from feat2vec.table.propose.quoting import quote_short, readable_name, to_yaml
 from feat2vec.table.propose.rules import Choice
@@ -32,6 +33,7 @@ class Proposal:
         groups: by name.
         copies: the groups that are commented out, and the column that each of them recodes.
         left_out: the columns that are no group, and why.
+        sections: how they are learnt, by the name of the section.
         target: a group whose column could be a target, if there is one.
 
     """
@@ -45,6 +47,7 @@ class Proposal:
     groups: Mapping[str, Choice]
     copies: Mapping[str, str]
     left_out: Mapping[str, str]
+    sections: Mapping[str, Section]
     target: Target | None
 
 
@@ -59,16 +62,18 @@ def write_schema(proposal: Proposal) -> str:
     ]
     if proposal.row_names:
         lines.append(f"id: {to_yaml(proposal.row_names)}  # names every row")
-    lines.append(f"model: {{dim: {_dim(proposal.rows)}}}")
+    lines += _section_lines("model", proposal.sections["model"])
     lines += ["groups:", *_group_lines(proposal.groups, proposal.copies), ""]
     if proposal.left_out:
         lines.append("# Left out:")
         for column, reason in proposal.left_out.items():
             lines += _comment(f"{quote_short(column)}: {reason}", "#   ")
         lines.append("")
-    lines += ["noise: {alpha_groups: 0.25, alpha_values: 0.75, negatives: 5}", "objective: {type: nce}"]
-    lines += _target_comment(proposal.target)
-    lines.append(f"training: {to_yaml(_training(proposal.rows))}")
+    for name, section in proposal.sections.items():
+        if name != "model":  # which comes first
+            lines += _section_lines(name, section)
+        if name == "objective":
+            lines += _target_comment(proposal.target)
     return "\n".join(lines) + "\n"
 
 
@@ -156,22 +161,12 @@ def _target_comment(target: Target | None) -> list[str]:
     ]
 
 
-def _dim(rows: int) -> int:
-    if rows >= 5000:
-        return 50
-    return 32 if rows >= 500 else 16
-
-
-def _training(rows: int) -> dict[str, object]:
-    """Return options of a training: for fewer rows more epochs, in smaller batches."""
-    if rows < 1000:
-        epochs = 100
-    elif rows < 10_000:
-        epochs = 50
-    else:
-        epochs = 20 if rows < 2_000_000 else 5
-    batch_size = 16
-    while batch_size < 2048 and batch_size * 2 <= rows / 8:
-        batch_size *= 2
-    optimizer = {"type": "adagrad", "learning_rate": 0.1}
-    return {"epochs": epochs, "batch_size": batch_size, "optimizer": optimizer, "seed": 0}
+def _section_lines(name: str, section: Section) -> list[str]:
+    """Return a section on one line with its reason behind it or, where that is too long, above it."""
+    line = f"{name}: {to_yaml(section.options)}"
+    if len(line) + len(section.reason) <= COMMENTED_LINE:
+        return [f"{line}  # {section.reason}"]
+    if len(line) > LINE:
+        options = [f"  {to_yaml(key)}: {to_yaml(value)}" for key, value in section.options.items()]
+        return [*_comment(section.reason, "# "), f"{name}:", *options]
+    return [*_comment(section.reason, "# "), line]

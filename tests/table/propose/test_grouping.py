@@ -24,7 +24,9 @@ def test_the_commented_objective_can_be_used(line: str, tmp_path: Path) -> None:
     text = propose(pa.table(columns))
     assert line in text
     target = line.split()[-1].rstrip("}")
-    text = re.sub(rf"(?m)^  {target}: .*\n|^objective: .type: nce.\n", "", text.replace(line, line.removeprefix("# ")))
+    text = re.sub(
+        rf"(?m)^  {target}: .*\n|^objective: .type: contrastive.*\n", "", text.replace(line, line.removeprefix("# "))
+    )
     feat2vec.fit(read_schema(parse_document(text)), pa.table(columns), tmp_path / "encoded")
 
 
