@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from feat2vec.table.profile import ColumnProfile
+from feat2vec.table.propose.choices import Choice
 from feat2vec.table.propose.defaults import ExtractorOptions, GroupFacts, GroupKind, TableFacts
-from feat2vec.table.propose.rules import Choice
 from feat2vec.table.propose.text_patterns import split_words
 
 

@@ -40,6 +40,7 @@ CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
         [date(1900 + i % 40, 1, 1) for i in range(ROWS)], {"type": "lookup", "parts": ("year",)},
     ),
     "two days": ([date(2020, 1, 6 + 7 * (i % 2)) for i in range(ROWS)], BINS),
+    "one or none": (["x", None] * 60, LOOKUP),
     "gaps": ([None if i % 4 else i / 8 for i in range(ROWS)], {"type": "lookup", "bins": 3}),
 }  # fmt: skip
 
@@ -87,7 +88,8 @@ LEFT_OUT: dict[str, tuple[Any, str]] = {
     ),
     "constant": (["x"] * ROWS, "it: one value in every row"),
     "constant number": ([5.0] * ROWS, "it: one value in every row"),
-    "one or none": (["x", None] * 60, "it: one value, or none"),
+    "one or hardly any": (["x"] * (ROWS - 1) + [None], "it: one value, or none"),
+    "one or none of numbers": ([5.0, float("nan")] * 60, "it: one value"),
     "missing": (pa.nulls(ROWS, pa.string()), "it: no value in any row"),
     "null": (pa.nulls(ROWS), "it: no value in any row"),
     "structs": ([{"x": 1}] * ROWS, "it: is of type struct<x: int64>, which cannot be used"),

@@ -48,8 +48,7 @@ groups:
 noise: {sharing: batch, negatives: 256}  # values that the row's own are told from, shared by a batch
 # candidates are compared by cosine, so they are learnt so
 objective: {type: contrastive, unit: true, temperature: 0.2, correction: true}
-# objective: {type: softmax, target: year}
-#   to learn from labels: this line instead, and without the group year
+# To predict a column from labels instead: feat2vec init 'my films.csv' --target COLUMN
 # 2,000 rows: fewer rows need more epochs, in smaller batches
 training:
   epochs: 80
