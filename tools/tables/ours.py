@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +120,16 @@ class Predict:
     def __init__(self, table: Table, split: Split, folder: Path) -> None:
         self.split, self.folder, self.file_format = split, folder, table.file_format
         self.hidden = list(table.hidden)
+        self.seconds = 0.0  # that the unlabelled run has taken
+
+    @cached_property
+    def run(self) -> Any:
+        """The unlabelled run."""
         begin = time.perf_counter()
-        train = split.train.drop(columns=self.hidden)
-        self.run = train_untuned(train, folder, "unlabelled", self.file_format, split.seed)
+        train = self.split.train.drop(columns=self.hidden)
+        run = train_untuned(train, self.folder, "unlabelled", self.file_format, self.split.seed)
         self.seconds = time.perf_counter() - begin
+        return run
 
     def answers(self, way: str, question: PredictQuestion) -> Floats:
         """What a way says about the test rows: "finetune", "scratch" or "init --target"."""
@@ -166,4 +173,5 @@ def _answers_of(run: Any, data: str, question: PredictQuestion) -> Floats:
     return answers
 
 
-WAYS = ("finetune", "scratch", "init --target")
+FROM_UNLABELLED = ("finetune", "scratch")
+WAYS = (*FROM_UNLABELLED, "init --target")
