@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from feat2vec.errors import UserError
     from feat2vec.model.extractors import layer
     from feat2vec.model.keras_model import Feat2Vec
-    from feat2vec.run import Run, finetune, load, train
+    from feat2vec.run import Run, finetune, init, load, train
     from feat2vec.schema.extractor_options import extractor
     from feat2vec.schema.options import Schema
     from feat2vec.schema.reading import read_schema
@@ -30,6 +30,7 @@ _HOMES = {
     "extractor": "schema.extractor_options",
     "finetune": "run",
     "fit": "encode.encoder",
+    "init": "run",
     "layer": "model.extractors",
     "load": "run",
     "open_table": "table.table",
@@ -50,7 +51,7 @@ PUBLIC_MODULES = (
 
 __all__ = [
     "Encoder", "Feat2Vec", "Run", "Schema", "Table", "UserError", "__version__", "extractor", "finetune", "fit",
-    "layer", "load", "open_table", "read_schema", "train",
+    "init", "layer", "load", "open_table", "read_schema", "train",
 ]  # fmt: skip
 
 
