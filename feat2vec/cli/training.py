@@ -114,7 +114,7 @@ def train(
 @click.option("--data", required=True, help="Labelled rows.")
 @click.option("--target", required=True, help="The column to predict.")
 @click.option("--validation", help="Labelled rows to hold out: early stopping, the best weights kept.")
-@click.option("--head", type=click.Choice(HEAD_TYPES), default="fm", show_default=True, help="What predicts.")
+@click.option("--head", type=click.Choice(HEAD_TYPES), default="mlp", show_default=True, help="What predicts.")
 @click.option("--freeze", is_flag=True, help="Keep the vectors as they are; linear terms, head and classes learn.")
 @click.option(
     "--objective",
