@@ -49,6 +49,16 @@ def warn_of_trained_rows(run: TrainedRun, data: object) -> None:
         say(warning, error=True)
 
 
+def say_missing_columns(run: TrainedRun, data: object, groups: Sequence[str] | None = None) -> None:
+    """Say on standard error which columns of a run's groups, or of some of them, a table lacks."""
+    from feat2vec.encode.columns import missing_columns
+    from feat2vec.table.table import open_table
+
+    line = missing_columns(run.schema, open_table(data), groups)
+    if line is not None:
+        say(line, error=True)
+
+
 def say_problems(problems: Sequence[str]) -> None:
     """Print what is wrong; a standard error that cannot be written to is no reason to fail in another way."""
     with suppress(OSError):

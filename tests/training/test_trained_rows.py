@@ -137,3 +137,14 @@ def test_a_run_without_hashes_says_nothing_and_damaged_ones_are_refused(tmp_path
         warning_of_trained_rows(other, films(30))
     path.unlink()
     assert warning_of_trained_rows(other, films(30)) is None
+
+
+def test_the_commands_say_which_columns_are_missing(run: feat2vec.Run, tmp_path: Path) -> None:
+    pq.write_table(films(30, 5).drop_columns(["text"]), tmp_path / "rows.parquet")
+    said = "rows.parquet: has no column 'text', which is treated as missing in every row\n"
+    words = ["evaluate", str(run.folder), "--data", "rows.parquet", "--task", "rank", "--target", "who"]
+    assert said in command(*words, folder=tmp_path).stderr
+    assert said not in command(*words, "--given", "tags", folder=tmp_path).stderr
+    for name in ("predict", "embed"):
+        done = command(name, str(run.folder), "--data", "rows.parquet", "--out", f"{name}.parquet", folder=tmp_path)
+        assert done.stderr.endswith(said)
