@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from feat2vec.cli.console import group_names, json_row, say, say_text
+from feat2vec.cli.console import group_names, json_row, say, say_missing_columns, say_text, warn_of_trained_rows
 from feat2vec.cli.process import import_tensorflow
 from feat2vec.errors import UserError, listed
 from feat2vec.evaluation.task_names import TASK_NAMES, TaskName
@@ -56,6 +56,10 @@ def evaluate(
     if not (opened.reads_scores() if task == "predict" else opened.reads_lookups()):
         import_tensorflow()
     facts = measure(opened, data, task, target=target, given=group_names(given), similarity=similarity, level=level)
+    if task != "pairs":
+        groups = group_names(given)
+        say_missing_columns(opened, data, None if groups is None else [str(target), *groups])
+        warn_of_trained_rows(opened, data)
     if as_json:
         say(json.dumps(facts))
         return

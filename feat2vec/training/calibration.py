@@ -56,7 +56,7 @@ def take_temperature(model: Feat2Vec, temperature: float) -> None:
 
 def _scores_and_labels(model: Feat2Vec, batches: Batches) -> tuple[Floats, Floats]:
     """The scores [rows] or [rows, classes] and the labels [rows], as the loss has them, of rows that have a label."""
-    scores_of = tf.function(lambda inputs: model.submodels(inputs).scores[-1], reduce_retracing=True)
+    scores_of = tf.function(model.scores_of_batch, reduce_retracing=True)
     score_parts, label_parts = [], []
     for inputs, labels, *_ in batches.dataset():
         score_parts.append(scores_of(inputs).numpy())
