@@ -46,7 +46,6 @@ class SupervisedDefaults:
 DIM = 16
 HIDDEN = [128, 128]
 MOST_PIECES, ROWS_PER_PIECE = 48, 10
-LEARNING_RATES = ((1_000, 0.003),)  # up to so many rows
 LEARNING_RATE = 0.005
 STEPS = 4_000  # about so many are enough, and for large tables as long as ten minutes
 FEWEST_EPOCHS, MOST_EPOCHS = 8, 25
@@ -97,7 +96,7 @@ def supervised_defaults(
         "training": {
             "epochs": epochs,
             "batch_size": batch_size,
-            "optimizer": {"type": "adam", "learning_rate": _by_rows(rows, LEARNING_RATES, LEARNING_RATE)},
+            "optimizer": {"type": "adam", "learning_rate": LEARNING_RATE},
             "averaging": AVERAGING,
             "patience": PATIENCE,
             "seed": 0,
