@@ -56,5 +56,10 @@ def test_small_tables_have_more_members_and_dropout_and_fewer_pieces() -> None:
     assert isinstance(small_head, dict)
     assert isinstance(large_head, dict)
     assert small_head["members"] > large_head["members"] > 1
-    assert small_head["dropout"] > large_head["dropout"] == 0
+    assert small_head["dropout"] > large_head["dropout"] > 0
+    numbers = {"price": GROUPS["price"], "sex": GROUPS["sex"]}
+    smooth, yes_no = (supervised_defaults(200_000, objective, numbers) for objective in ("regression", "logistic"))
+    assert isinstance(smooth.settings["head"], dict)
+    assert isinstance(yes_no.settings["head"], dict)
+    assert (smooth.settings["head"]["dropout"], yes_no.settings["head"]["dropout"]) == (0, 0.1)
     assert small.extractors["price"]["pieces"] == 20
