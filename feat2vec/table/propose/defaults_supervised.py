@@ -56,9 +56,7 @@ LARGEST_BATCH = 1024
 MEMBERS = ((3_000, 8), (60_000, 4))  # up to so many rows
 FEWEST_MEMBERS = 2
 DROPOUTS = ((1_000, 0.2), (5_000, 0.1))  # up to so many rows
-LEAST_DROPOUT = (
-    0.1  # of more rows, but for numbers that follow from quantities: these are smooth, and learnt best whole
-)
+LEAST_DROPOUT = 0.1  # of more rows; a number that follows from quantities is smooth, and learnt best without
 RARE = 10  # rows of a key, on average: with fewer, keys of one row are unseen
 MOST_WORDS = 64
 
