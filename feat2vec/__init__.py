@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from feat2vec.schema.extractor_options import extractor
     from feat2vec.schema.options import Schema
     from feat2vec.schema.reading import read_schema
+    from feat2vec.table.split import split
     from feat2vec.table.table import Table, open_table
 
 __version__ = version("feat2vec")
@@ -34,6 +35,7 @@ _HOMES = {
     "load": "run",
     "open_table": "table.table",
     "read_schema": "schema.reading",
+    "split": "table.split",
     "train": "run",
 }
 PUBLIC_MODULES = (
@@ -50,7 +52,7 @@ PUBLIC_MODULES = (
 
 __all__ = [
     "Encoder", "Feat2Vec", "Run", "Schema", "Table", "UserError", "__version__", "extractor", "finetune", "fit",
-    "layer", "load", "open_table", "read_schema", "train",
+    "layer", "load", "open_table", "read_schema", "split", "train",
 ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from feat2vec.cli.process import (
     refuse_null_characters,
     refuse_removed_folder,
 )
-from feat2vec.cli.tables import check, init
+from feat2vec.cli.tables import check, init, split
 from feat2vec.cli.training import finetune, run, train, tune
 from feat2vec.cli.vectors import embed, export, predict, similar
 
@@ -53,6 +53,7 @@ def feat2vec() -> None:
 
 
 COMMANDS = (
+    split,
     init,
     check,
     train,
