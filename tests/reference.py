@@ -533,3 +533,39 @@ def ranks_of_true_values(scores: Sequence[float], true_values: Sequence[int]) ->
                 ties += scores[candidate] == scores[value]
         ranks.append(above + ties / 2)
     return ranks
+
+
+def tfidf_scores(
+    train_items: list[list[str]],
+    train_values: list[list[int]],
+    items: list[str],
+    candidates: int,
+    neighbours: int,
+) -> list[float]:
+    """The sums of the cosines of TF-IDF vectors over a row's nearest training rows, for each of their values.
+
+    idf = log((1 + rows) / (1 + rows with the item)) + 1, as scikit-learn has it.
+    """
+    rows = [i for i, values in enumerate(train_values) if values]
+    idf: dict[str, float] = {}
+    for item in {item for i in rows for item in train_items[i]}:
+        with_item = sum(item in train_items[i] for i in rows)
+        idf[item] = math.log((1 + len(rows)) / (1 + with_item)) + 1
+
+    def vector(row: list[str]) -> dict[str, float]:
+        weights = {item: row.count(item) * idf[item] for item in row if item in idf}
+        norm = math.sqrt(sum(weight**2 for weight in weights.values()))
+        return {item: weight / norm for item, weight in weights.items()}
+
+    query = vector(items)
+    cosines = []
+    for i in rows:
+        row = vector(train_items[i])
+        cosines.append(sum(query[item] * row.get(item, 0) for item in query))
+    bound = sorted(cosines)[-neighbours] if len(cosines) > neighbours else 0
+    scores = [0.0] * candidates
+    for i, cosine in zip(rows, cosines, strict=True):
+        if cosine >= bound:
+            for value in train_values[i]:
+                scores[value] += cosine
+    return scores

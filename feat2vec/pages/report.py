@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from feat2vec.errors import UserError
 from feat2vec.evaluation import prediction
+from feat2vec.evaluation.beside import better_of, evaluate_beside, table_rows
 from feat2vec.evaluation.bounds import class_bounds
 from feat2vec.evaluation.norms_and_isotropy import SHARES, counts_of, isotropy, levels, norms
 from feat2vec.evaluation.stability import stability
@@ -35,6 +36,8 @@ def report(
     label: str | None = None,
     other_run: TrainedRun | None = None,
     *,
+    beside: Sequence[str] = (),
+    train: object = None,
     force: bool = False,
 ) -> Facts:
     """Write a page of HTML about a run, whole or not at all.
@@ -45,6 +48,8 @@ def report(
         data: Rows to measure a supervised run on, and for `label`.
         label: A column of `data`, for whose classes the bound of Proposition 3.3 (Arora et al., 2019) is computed.
         other_run: A run of the same schema with another seed: the page says how many nearest neighbours both share.
+        beside: Baselines that are measured on `data` too, such as "popularity" and "tfidf".
+        train: The rows that the run was trained on, which most baselines learn from.
         force: Replace the file if it is there.
 
     Returns:
@@ -57,8 +62,12 @@ def report(
     out = Path(out)
     if label is not None and data is None:
         raise UserError("--label: is a column of --data; name the rows too")
+    if beside and data is None:
+        raise UserError("--beside: is measured on --data; name rows that training has not seen")
     file_place(out, force=force)
     facts = facts_of(run, data, label, other_run)
+    if beside:
+        facts["beside"] = evaluate_beside(run, data, names=beside, train=train)
     write_text(out, page(facts), force=force)
     return facts
 
@@ -129,6 +138,8 @@ def page(facts: JsonObject) -> str:
     parts = [*_training(facts)]
     if "evaluation" in facts:
         parts += ["<h2>On the rows given</h2>", _pairs("evaluation", facts["evaluation"])]
+    if "beside" in facts:
+        parts += _beside(facts["beside"])
     if "bounds" in facts:
         parts += _bounds(facts["bounds"])
     parts += _space(facts["groups"])
@@ -150,6 +161,17 @@ def _training(facts: JsonObject) -> list[str]:
         _pairs("metrics", {**facts["metrics"], "seed": facts["seed"]}),
         f"<details><summary>Epochs</summary>{charts.table('history', columns, epochs)}</details>",
     ]  # fmt: skip
+
+
+def _beside(measured: Facts) -> list[str]:
+    """The run and its baselines, and a sentence for each that is better."""
+    heads, rows = table_rows(measured)
+    sentences = better_of(measured) or ["None of them is better than the run."]
+    return [
+        "<h2>Beside other methods, on the rows given</h2>",
+        charts.table("beside", heads, rows),
+        *(_note(f"{sentence}.".replace("..", ".")) for sentence in sentences),
+    ]
 
 
 def _bounds(bounds: list[Facts]) -> list[str]:

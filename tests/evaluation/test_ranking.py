@@ -14,9 +14,9 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
+from feat2vec.evaluation.baselines import BASELINES, BaselineRequest
 from feat2vec.evaluation.ranking import nearest, rank, ranked
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.recipes.baselines import BASELINES, BaselineRequest
 from feat2vec.run import Run, train
 from feat2vec.space.geometry import candidates, dense, extract, similarities
 from feat2vec.table.table import open_table
