@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from html import escape
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from feat2vec.evaluation.beside import better_of, evaluate_beside, table_rows
 from feat2vec.evaluation.bounds import class_bounds
 from feat2vec.evaluation.norms_and_isotropy import SHARES, counts_of, isotropy, levels, norms
 from feat2vec.evaluation.stability import stability
+from feat2vec.evaluation.weakness import stored_worths
 from feat2vec.pages import charts
 from feat2vec.space.geometry import candidates, is_keyed
 from feat2vec.space.run_vectors import vectors_of_group
@@ -84,6 +86,8 @@ def facts_of(
         "history": run.history,
         "groups": {name: _group_facts(run, name) for name in run.schema.groups},
     }
+    if worths := stored_worths(run):
+        facts["held_out"] = [asdict(worth) for worth in worths]
     if data is not None and run.schema.target is not None:
         facts["evaluation"] = prediction.predict(run, data)
     if label is not None:
@@ -136,6 +140,8 @@ def _neighbours(run: TrainedRun, name: str) -> Iterator[Facts]:
 def page(facts: JsonObject) -> str:
     """The facts as HTML."""
     parts = [*_training(facts)]
+    if "held_out" in facts:
+        parts += _held_out(facts["held_out"], facts["metrics"].get("weak"))
     if "evaluation" in facts:
         parts += ["<h2>On the rows given</h2>", _pairs("evaluation", facts["evaluation"])]
     if "beside" in facts:
@@ -161,6 +167,14 @@ def _training(facts: JsonObject) -> list[str]:
         _pairs("metrics", {**facts["metrics"], "seed": facts["seed"]}),
         f"<details><summary>Epochs</summary>{charts.table('history', columns, epochs)}</details>",
     ]  # fmt: skip
+
+
+def _held_out(worths: list[Facts], weak: str | None) -> list[str]:
+    """What the run reached on the rows that its training held out, beside popularity or a constant."""
+    columns = ["target", "metric", "n", "value", "baseline", "baseline_value"]
+    note = "None of them is worse than its baseline." if weak is None else f"Weak: {weak}."
+    rows = [[worth[column] for column in columns] for worth in worths]
+    return ["<h2>On the rows that training held out</h2>", charts.table("held-out rows", columns, rows), _note(note)]
 
 
 def _beside(measured: Facts) -> list[str]:
