@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from feat2vec.encode.encoder import Encoder, fit
     from feat2vec.errors import UserError
+    from feat2vec.evaluation.run_comparison import compare
     from feat2vec.model.extractors import layer
     from feat2vec.model.keras_model import Feat2Vec
     from feat2vec.run import Run, finetune, load, train
@@ -28,6 +29,7 @@ _HOMES = {
     "Schema": "schema.options",
     "Table": "table.table",
     "UserError": "errors",
+    "compare": "evaluation.run_comparison",
     "extractor": "schema.extractor_options",
     "finetune": "run",
     "fit": "encode.encoder",
@@ -51,8 +53,8 @@ PUBLIC_MODULES = (
 )
 
 __all__ = [
-    "Encoder", "Feat2Vec", "Run", "Schema", "Table", "UserError", "__version__", "extractor", "finetune", "fit",
-    "layer", "load", "open_table", "read_schema", "split", "train",
+    "Encoder", "Feat2Vec", "Run", "Schema", "Table", "UserError", "__version__", "compare", "extractor", "finetune",
+    "fit", "layer", "load", "open_table", "read_schema", "split", "train",
 ]  # fmt: skip
 
 

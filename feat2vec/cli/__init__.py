@@ -12,7 +12,7 @@ import sys
 import click
 
 from feat2vec.cli.explore import explore
-from feat2vec.cli.measuring import evaluate, explain, report
+from feat2vec.cli.measuring import compare, evaluate, explain, report
 from feat2vec.cli.process import (
     drop_output,
     exit_code,
@@ -61,6 +61,7 @@ COMMANDS = (
     tune,
     finetune,
     evaluate,
+    compare,
     predict,
     embed,
     similar,

@@ -1,4 +1,4 @@
-"""evaluate, explain and report: what a run is worth, and why."""
+"""evaluate, compare, explain and report: what a run is worth, and why."""
 
 from __future__ import annotations
 
@@ -79,6 +79,33 @@ def evaluate(
     else:
         for name, value in facts.items():
             say(f"{name:15} {_metric_text(value)}")
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("other_run", metavar="RUN2", type=click.Path(path_type=Path))
+@click.option("--data", help="Rows that neither has seen, to measure both on.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def compare(run: Path, other_run: Path, data: str | None, as_json: bool) -> None:
+    """Two runs side by side: settings that differ, metrics, and how many nearest neighbours they share.
+
+    Neighbours are the ten nearest by cosine, among the 1,000 most frequent keys that both runs have.
+
+    \b
+    feat2vec compare runs/films runs/films-dim-64 --data test.parquet
+    """
+    from feat2vec.evaluation.run_comparison import compare, comparison_lines
+    from feat2vec.run import load
+
+    opened, other_opened = load(run), load(other_run)
+    if data is not None and not all(part.reads_scores() or part.reads_lookups() for part in (opened, other_opened)):
+        import_tensorflow()
+    facts = compare(opened, other_opened, data)
+    if as_json:
+        say(json.dumps(facts))
+        return
+    for line in comparison_lines(facts):
+        say(line)
 
 
 def _metric_text(value: object) -> str:
