@@ -64,7 +64,12 @@ def writing(place: str | Path, remedy: str = ROOM) -> Iterator[None]:
 
 
 OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)\b")  # as `--to-index`
-ARGUMENTS = {"force": "force=True", "other": "other_run"}  # of options whose names are not theirs
+ARGUMENTS = {
+    "force": "force=True",
+    "group": "groups",
+    "html": "out",
+    "other": "other_run",
+}  # of options whose names are not theirs
 
 
 @contextmanager

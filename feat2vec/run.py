@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from feat2vec.arrays import Float32s
 from feat2vec.encode.workspace import MEMORY, check_memory
+from feat2vec.errors import naming_arguments
+from feat2vec.pages.explore_options import POINTS_PER_MAP
 from feat2vec.schema.options import Schema
 from feat2vec.training.memory_estimate import release_memory
 from feat2vec.training.run_folder import TrainedRun, read_facts
@@ -19,10 +21,13 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
+    from feat2vec.evaluation.task_names import TaskName
     from feat2vec.export.formats import FormatName
     from feat2vec.pages.explanation_views import Explanation
+    from feat2vec.pages.explore_options import MapKind
     from feat2vec.space.embed import Embedder
     from feat2vec.space.predict import Predictor
+    from feat2vec.space.search_options import VectorSimilarity
     from feat2vec.space.vectors import Vectors
     from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
 
@@ -217,6 +222,126 @@ class Run(TrainedRun):
         from feat2vec.pages.explain import explain
 
         return explain(self.model, self.fitted, rows, **options)
+
+    # --- what it is worth -------------------------------------------------------------------------------------------
+
+    def evaluate(
+        self,
+        data: object,
+        task: TaskName | None = None,
+        target: str | None = None,
+        *,
+        given: Sequence[str] | None = None,
+        similarity: VectorSimilarity | None = None,
+        level: int | None = None,
+        beside: Sequence[str] = (),
+        train: object = None,
+    ) -> dict[str, Any]:
+        """Measure the run on rows that it has not seen, as `feat2vec evaluate` does.
+
+        Args:
+            data: The rows: a file, a frame, ...
+            task: "rank", "nearest", "pairs" or "predict"; by default "predict" if the run has a target, else "rank".
+            target: The group that the task is about; for "rank" None stands for each lookup group.
+            given: For "rank" and "nearest" the groups to find the target by, all others if it is None.
+            similarity: "cosine" or "dot", not for "predict".
+            level: For "predict", the submodel of a model with `ranks`.
+            beside: Baselines on the same rows: "popularity" and "tfidf" for "rank", "constant", "linear" and "boosting"
+                for "predict". Those of the other task are left out.
+            train: The rows that the run was trained on, which all baselines but "popularity" learn from.
+
+        Returns:
+            The metrics by name, with the options; `beside`, the metrics of each baseline, and `better`, a sentence for
+            each that is better than the run. Of each lookup group, `groups` with this for each.
+
+        Raises:
+            UserError: Something is wrong with an argument or a table.
+
+        >>> facts = run.evaluate(films, target="director", beside=["popularity"])
+        >>> facts["n"], facts["candidates"], list(facts["beside"])
+        (60, 3, ['popularity'])
+
+        """
+        from feat2vec.evaluation.beside import TaskOptions, evaluate_beside
+
+        with naming_arguments():
+            return evaluate_beside(self, data, task, target, beside, train, TaskOptions(given, similarity, level))
+
+    def report(
+        self,
+        out: str | Path,
+        data: object = None,
+        *,
+        beside: Sequence[str] = (),
+        train: object = None,
+        label: str | None = None,
+        other_run: TrainedRun | None = None,
+        force: bool = False,
+    ) -> dict[str, Any]:
+        """Write a page of HTML about the run: losses, metrics, norms, isotropy, neighbours.
+
+        Args:
+            out: The file.
+            data: Rows to measure the run on, and for `label`.
+            beside: Baselines that are measured on `data` too, as in `evaluate`.
+            train: The rows that the run was trained on, for `beside`.
+            label: A column of `data`: what the vectors say of its classes.
+            other_run: A run of the same schema with another seed: how many nearest neighbours stay.
+            force: Replace the file if it is there.
+
+        Returns:
+            What the page says.
+
+        Raises:
+            UserError: Something is wrong with an argument, a table or the place.
+
+        >>> facts = run.report("films.html", films, beside=["popularity"], force=True)
+        >>> list(facts["groups"]), facts["beside"]["task"]
+        (['director', 'genre', 'year'], 'rank')
+
+        """
+        from feat2vec.pages.report import report
+
+        with naming_arguments():
+            return report(self, out, data, label, other_run, beside=beside, train=train, force=force)
+
+    def explore(
+        self,
+        out: str | Path,
+        data: object = None,
+        groups: Sequence[str] = (),
+        *,
+        colour: str | None = None,
+        map: MapKind = "pca",  # noqa: A002
+        limit: int = POINTS_PER_MAP,
+        force: bool = False,
+    ) -> Path:
+        """Write a page to look at the space and search it, as one file with nothing from elsewhere.
+
+        Args:
+            out: The file.
+            data: Rows to look at as well, and whose columns can be colours.
+            groups: The groups to look at, all if there is none; `row` is that of the rows.
+            colour: What points are coloured by at first: "count", "level" or a column of `data`.
+            map: The map at first; the file has this one and "pca".
+            limit: Points of a map: the most frequent values, or rows drawn by chance.
+            force: Replace the file if it is there.
+
+        Returns:
+            The file.
+
+        Raises:
+            UserError: Something is wrong with an argument, a table or the place.
+
+        >>> run.explore("map.html", groups=["director"], force=True).name
+        'map.html'
+
+        """
+        from feat2vec.pages.explore import Atlas, write_page
+
+        with naming_arguments():
+            write_page(Atlas(self, groups, data, colour, map, limit), out, force=force)
+        return Path(out)
 
     # --- parts of other models --------------------------------------------------------------------------------------
 

@@ -94,13 +94,13 @@ def compare(run: Path, other_run: Path, data: str | None, as_json: bool) -> None
     \b
     feat2vec compare runs/films runs/films-dim-64 --data test.parquet
     """
-    from feat2vec.evaluation.run_comparison import compare, comparison_lines
+    from feat2vec.evaluation.run_comparison import compare_runs, comparison_lines
     from feat2vec.run import load
 
     opened, other_opened = load(run), load(other_run)
     if data is not None and not all(part.reads_scores() or part.reads_lookups() for part in (opened, other_opened)):
         import_tensorflow()
-    facts = compare(opened, other_opened, data)
+    facts = compare_runs(opened, other_opened, data)
     if as_json:
         say(json.dumps(facts))
         return

@@ -39,9 +39,9 @@ def split(data: str, test: float, by: str | None, seed: int, out: Path, force: b
     feat2vec split films.csv --out parts
     feat2vec split films.csv --test 0.1 --by year --out parts
     """
-    from feat2vec.table.split import split
+    from feat2vec.table.split import write_split
 
-    parts = split(data, out, test, by, seed, force=force)
+    parts = write_split(data, out, test, by, seed, force=force)
     command = f"feat2vec init {parts.train} -o schema.yaml"
     if as_json:
         facts = {key: str(value) if isinstance(value, Path) else value for key, value in vars(parts).items()}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from feat2vec.arrays import Bools, Float32s, Integers
-from feat2vec.errors import UserError
+from feat2vec.errors import UserError, naming_arguments
 from feat2vec.evaluation.beside import evaluate_beside, task_of
 from feat2vec.evaluation.options import METRICS
 from feat2vec.schema.options import Schema
@@ -55,6 +55,12 @@ def compare(run: TrainedRun, other_run: TrainedRun, data: object = None) -> Json
         ({}, 1.0)
 
     """
+    with naming_arguments():
+        return compare_runs(run, other_run, data)
+
+
+def compare_runs(run: TrainedRun, other_run: TrainedRun, data: object = None) -> JsonObject:
+    """`compare`, whose messages name the options of the command."""
     neighbours = {}
     for name in run.schema.groups:
         if name in other_run.schema.groups:
@@ -191,4 +197,4 @@ def _text(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-__all__ = ["compare", "comparison_lines"]
+__all__ = ["compare", "compare_runs", "comparison_lines"]

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from feat2vec.arrays import Bools, Floats
-from feat2vec.errors import UserError
+from feat2vec.errors import UserError, naming_arguments
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.table import Table, open_table, stages
 from feat2vec.table.types import UNTYPED, Kind, is_list, is_supported
@@ -97,6 +97,12 @@ def split(
         (45, 15)
 
     """
+    with naming_arguments():
+        return write_split(data, out, test, by, seed, force=force)
+
+
+def write_split(data: object, out: str | Path, test: float, by: str | None, seed: int, *, force: bool) -> SplitRows:
+    """`split`, whose messages name the options of the command."""
     if isinstance(test, bool) or not isinstance(test, (int, float)) or not 0 < test < 1:
         raise UserError(f"--test: expected a share of the rows between 0 and 1, such as 0.2; received {test!r}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
@@ -220,4 +226,4 @@ def _part_file(path: Path, schema: pa.Schema) -> Iterator[_PartFile]:
         part_file.flush()
 
 
-__all__ = ["SplitRows", "split"]
+__all__ = ["SplitRows", "split", "write_split"]

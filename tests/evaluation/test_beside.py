@@ -111,6 +111,31 @@ def test_mistakes_are_named(mistake: str, folder: Path) -> None:
     assert message in str(error.value)
 
 
+def test_a_run_measures_itself_and_its_messages_name_arguments(folder: Path) -> None:
+    run, test = feat2vec.load(folder / "space"), folder / "test.parquet"
+    facts = run.evaluate(test, beside=["tfidf"], train=folder / "train.parquet")
+    assert list(facts["groups"]) == ["tags", "kind"]
+    assert run.evaluate(test, target="kind", given=["tags"]) == evaluate(
+        run, test, "rank", target="kind", given=["tags"]
+    )
+    mistakes: list[tuple[dict[str, Any], str]] = [
+        ({"beside": ["tfdif"]}, r"^beside: there is no 'tfdif'"),
+        ({"beside": ["tfidf"]}, r"name them by train; popularity needs none"),
+        ({"target": "kid"}, r"^target: there is no group 'kid'"),
+        ({"target": "kind", "level": 2}, r"^level: is not for task rank; remove it"),
+        ({"task": "nearest"}, r"^task nearest needs target"),
+    ]
+    for arguments, message in mistakes:
+        with pytest.raises(UserError, match=message):
+            run.evaluate(test, **arguments)
+    with pytest.raises(UserError, match=r"^label: is a column of data; name the rows too"):
+        run.report(folder / "none.html", label="kind")
+    with pytest.raises(UserError, match=r"^out: .*exists already; .*add force=True"):
+        run.explore(folder / "test.parquet")
+    with pytest.raises(UserError, match=r"^groups: there is no group 'kid'"):
+        run.explore(folder / "none.html", groups=["kid"])
+
+
 def test_the_command_prints_a_table_or_one_object(folder: Path) -> None:
     words = ["evaluate", "space", "--data", "test.parquet", "--beside", "popularity,tfidf,boosting"]
     done = command(*words, "--train", "train.parquet", folder=folder)

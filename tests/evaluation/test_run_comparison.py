@@ -86,8 +86,10 @@ def test_runs_of_other_tasks_share_settings_and_neighbours_alone(folder: Path) -
     assert facts["settings"]["objective.type"] == ["nce", "regression"]
     assert facts["settings"]["groups.tags.columns"][1] == "-"
     assert list(facts["neighbours"]) == ["kind"]
-    with pytest.raises(UserError, match="--data: the runs predict 'nothing' and 'price', which cannot be compared"):
+    with pytest.raises(UserError, match=r"^data: the runs predict 'nothing' and 'price', which cannot be compared"):
         compare(run, prices, folder / "test.parquet")
+    done = command("compare", "first", "prices", "--data", "test.parquet", folder=folder, code=2)
+    assert done.stderr.startswith("--data: the runs predict")
 
 
 def test_the_command_prints_columns_or_one_object(folder: Path) -> None:

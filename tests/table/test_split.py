@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from feat2vec.errors import UserError
 from feat2vec.recipes.recipe import Split
 from feat2vec.recipes.rows import _split
 from feat2vec.table import split as split_module
-from feat2vec.table.split import split
+from feat2vec.table.split import split, write_split
 from feat2vec.table.table import open_table
 from tests.commands import feat2vec as command
 
@@ -109,7 +110,7 @@ def test_dates_of_text_are_in_the_order_of_time(tmp_path: Path) -> None:
 def test_an_earlier_split_is_replaced_with_force_alone(tmp_path: Path) -> None:
     out = tmp_path / "parts"
     split(numbered(10), out)
-    with pytest.raises(UserError, match=r"exists already.*--force"):
+    with pytest.raises(UserError, match=r"exists already; .* add force=True to replace it"):
         split(numbered(10), out)
     split(numbered(20), out, force=True)
     assert len(rows(out / "train.parquet")) == 16
@@ -122,7 +123,7 @@ def test_an_earlier_split_is_replaced_with_force_alone(tmp_path: Path) -> None:
         split(out / "train.parquet", out, force=True)
 
 
-MISTAKES = {
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a percentage": ({"test": 20}, "--test: expected a share of the rows between 0 and 1, such as 0.2; received 20"),
     "nothing": ({"test": 0.0}, "--test: expected a share"),
     "no number": ({"test": "a"}, "--test: expected a share"),
@@ -149,7 +150,10 @@ def test_mistakes_are_named(mistake: str, tmp_path: Path) -> None:
         }
     )
     with pytest.raises(UserError) as error:
-        split(table, tmp_path / "parts", **options)  # type: ignore[arg-type]
+        split(table, tmp_path / "parts", **options)
+    assert message.replace("--", "") in str(error.value)
+    with pytest.raises(UserError) as error:
+        write_split(table, tmp_path / "parts", **{"test": 0.2, "by": None, "seed": 0, "force": False, **options})
     assert message in str(error.value)
     assert not (tmp_path / "parts").exists()
 
