@@ -533,3 +533,41 @@ def ranks_of_true_values(scores: Sequence[float], true_values: Sequence[int]) ->
                 ties += scores[candidate] == scores[value]
         ranks.append(above + ties / 2)
     return ranks
+
+
+# --- Completing rows: p(value | row) --------------------------------------------------------------------------------
+
+
+def completion_probabilities(
+    products: Sequence[Sequence[float]],
+    linear: Sequence[float],
+    counts: Sequence[int],
+    weights: Sequence[float],
+    popularity: float,
+    temperature: float = 1.0,
+) -> list[float]:
+    """The probability of each candidate: `products[v][g]` is <c_g, v>, `weights[g]` is that of the group g."""
+    logits = []
+    for of_candidate, term, count in zip(products, linear, counts, strict=True):
+        total = term / temperature + popularity * math.log(count + 1)
+        for product, weight in zip(of_candidate, weights, strict=True):
+            total += weight * product / temperature
+        logits.append(total)
+    top = max(logits)
+    exponentials = [math.exp(logit - top) for logit in logits]
+    return [exponential / math.fsum(exponentials) for exponential in exponentials]
+
+
+def number_quantile(numbers: Sequence[tuple[float, float, float]], share: float) -> float:
+    """The number below which the share lies, of (low, high, probability): numbers of a bin are equally probable."""
+    below = 0.0
+    for low, high, probability in sorted(numbers):
+        if below + probability >= share:
+            return low + (high - low) * (share - below) / probability
+        below += probability
+    return max(high for _, high, _ in numbers)
+
+
+def list_probability(share: float, size: float, slope: float) -> float:
+    """The probability that a list holds a value of which so large a share of its items is."""
+    return 1 - math.exp(-math.exp(size) * share**slope)
