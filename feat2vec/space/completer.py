@@ -30,6 +30,15 @@ class CompletedRows(NamedTuple):
     findable: Bools  # [rows], whether anything is known that the group is found by
 
 
+class _QueryRows(NamedTuple):
+    """Consecutive rows and the weighted sums of their vectors."""
+
+    stage: Stage
+    rows: slice  # of the stage
+    queries: Queries
+    findable: Bools  # [rows]
+
+
 class Completer:
     """The probabilities of a group's candidates.
 
@@ -106,14 +115,25 @@ class Completer:
             UserError: The table cannot be read or encoded.
 
         """
+        for stage, rows, queries, findable in self._query_batches(source, kept_columns):
+            for part in blocks(rows.stop - rows.start, max(scores_in_memory // len(self.hidden), 1)):
+                place = slice(rows.start + part.start, rows.start + part.stop)
+                yield CompletedRows(stage, place, self.log_probabilities(queries.take(part)), findable[part])
+
+    def queries_of_table(self, source: object) -> Queries:
+        """The weighted sums of the vectors of all rows of a table, for `scores` and `log_probabilities`."""
+        batches = [batch.queries for batch in self._query_batches(source, ())]
+        levels = range(len(batches[0].free))
+        free = [np.concatenate([queries.free[level] for queries in batches]) for level in levels]
+        dependent = [np.concatenate([queries.dependent[level] for queries in batches]) for level in levels]
+        return Queries(free, dependent)
+
+    def _query_batches(self, source: object, kept_columns: Sequence[str]) -> Iterator[_QueryRows]:
         encoder = self.encoder.only(self.given)
         for stage, stage_entries in encoder.staged(source, kept_columns, STAGE_BYTES):
             for rows in blocks(stage.rows, ROWS_AT_ONCE):
                 entries = {name: np.ascontiguousarray(dense(stage_entries[name])[rows]) for name in self.given}
-                queries, findable = self.queries(entries), rows_with_known(encoder, entries, self.given)
-                for part in blocks(rows.stop - rows.start, max(scores_in_memory // len(self.hidden), 1)):
-                    place = slice(rows.start + part.start, rows.start + part.stop)
-                    yield CompletedRows(stage, place, self.log_probabilities(queries.take(part)), findable[part])
+                yield _QueryRows(stage, rows, self.queries(entries), rows_with_known(encoder, entries, self.given))
 
 
 def groups_beside(schema: Schema, group: str) -> list[str]:
