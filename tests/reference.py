@@ -571,3 +571,22 @@ def number_quantile(numbers: Sequence[tuple[float, float, float]], share: float)
 def list_probability(share: float, size: float, slope: float) -> float:
     """The probability that a list holds a value of which so large a share of its items is."""
     return 1 - math.exp(-math.exp(size) * share**slope)
+
+
+def completion_loss(
+    observations: Sequence[tuple[int, float, Sequence[Sequence[float]]]],
+    prior: Sequence[float],
+    log_counts: Sequence[float],
+    weights: Sequence[float],
+    popularity: float,
+) -> float:
+    """The sum of -share * log p(true): an observation is (true candidate, share, <c_g, v> of each candidate v)."""
+    total = 0.0
+    for true, share, products in observations:
+        logits = []
+        for of_candidate, before, log_count in zip(products, prior, log_counts, strict=True):
+            product = math.fsum(weight * part for weight, part in zip(weights, of_candidate, strict=True))
+            logits.append(product + before + popularity * log_count)
+        top = max(logits)
+        total -= share * (logits[true] - top - math.log(math.fsum(math.exp(logit - top) for logit in logits)))
+    return total

@@ -88,15 +88,19 @@ class Completer:
         assert total is not None
         return total
 
+    def products(self, queries: Queries) -> Float32s:
+        """The dot products of queries with the candidates, [rows, candidates]."""
+        return similarities(queries, self.hidden.candidates, "dot")
+
     def scores(self, queries: Queries) -> Float32s:
         """What ranks the candidates of rows: log p and a number for each row, [rows, candidates]."""
-        scores = similarities(queries, self.hidden.candidates, "dot")
+        scores = self.products(queries)
         scores += self.prior.astype(np.float32)
         return scores
 
     def log_probabilities(self, queries: Queries) -> Floats:
         """Log p(candidate | row), [rows, candidates]."""
-        return log_softmax(similarities(queries, self.hidden.candidates, "dot").astype(np.float64) + self.prior)
+        return log_softmax(self.products(queries).astype(np.float64) + self.prior)
 
     def batches(
         self, source: object, kept_columns: Sequence[str] = (), scores_in_memory: int = SCORES_IN_MEMORY

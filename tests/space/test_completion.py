@@ -13,7 +13,6 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
-from feat2vec.run import train
 from feat2vec.space.calibration import GroupCalibration, default_calibration, mean_items
 from feat2vec.space.completer import Completer, check_completed_group
 from feat2vec.space.completion import in_list, number_guesses, top_places
@@ -24,11 +23,6 @@ from tests.space.completed_films import SCHEMA, films
 
 CALIBRATION = GroupCalibration(popularity=0.7, weights={"year": 0.4, "score": 1.8, "who": -0.3})
 ROW: dict[str, Any] = {"who": "Agnès Varda", "tags": ["t1"], "year": 1999, "score": 0.5, "title": "The 1 of Tōkyō 2"}
-
-
-@pytest.fixture(scope="module")
-def films_run(tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
-    return feat2vec.load(train(SCHEMA, films(), tmp_path_factory.mktemp("runs") / "films", quiet=True).folder)
 
 
 @pytest.mark.parametrize("target", ["who", "tags", "score", "title"])
@@ -60,15 +54,15 @@ def test_probabilities_of_levels_are_those_of_a_loop(vectors_run: feat2vec.Run, 
     np.testing.assert_array_equal(batch.findable, [True])
 
 
-def test_unit_candidates_and_temperature(films_run: feat2vec.Run) -> None:
-    completer = films_run.completer("director")
+def test_unit_candidates_and_temperature(completed_run: feat2vec.Run) -> None:
+    completer = completed_run.completer("director")
     assert completer.calibration.popularity == 0.75  # learnt without the correction: a score lacks log Q2
     table = films(30, seed=1)
     blocks = list(completer.batches(table, scores_in_memory=40))
     assert len(blocks) > 5
     probabilities = np.exp(np.concatenate([block.log_probabilities for block in blocks]))
-    vectors = films_run.embed(table, by_group=True)
-    candidates = films_run.vectors("director").vectors.astype(np.float64)
+    vectors = completed_run.embed(table, by_group=True)
+    candidates = completed_run.vectors("director").vectors.astype(np.float64)
     counts = completer.hidden.counts.tolist()
     for row in range(30):
         products = [[float(vectors[name][row] @ v / np.linalg.norm(v)) for name in completer.given] for v in candidates]
@@ -76,52 +70,52 @@ def test_unit_candidates_and_temperature(films_run: feat2vec.Run) -> None:
         np.testing.assert_allclose(probabilities[row], expected, rtol=1e-4)
 
 
-def test_likely_values_of_rows(films_run: feat2vec.Run) -> None:
+def test_likely_values_of_rows(completed_run: feat2vec.Run) -> None:
     row = {"genre": "comedy", "actors": ["a2", "a5"], "year": 1937, "director": "d3"}
-    (completed,) = films_run.complete(row, "director", n=3)
+    (completed,) = completed_run.complete(row, "director", n=3)
     assert completed.values[0][0] == "d1"
     assert completed.values[0][1] > 0.5
     shares = [probability for _, probability in completed.values]
     assert shares == sorted(shares, reverse=True)
     assert len(shares) == 3
-    (actors,) = films_run.complete({"director": "d1"}, "actors", n=40)
+    (actors,) = completed_run.complete({"director": "d1"}, "actors", n=40)
     assert {name for name, _ in actors.values[:4]} == {"a2", "a3", "a4", "a5"}
     total = sum(probability for _, probability in actors.values)  # of independent probabilities
-    assert 1 < total <= mean_items(films_run.fitted, "actors")
-    (decade,) = films_run.complete({"director": "d1"}, "decade")
+    assert 1 < total <= mean_items(completed_run.fitted, "actors")
+    (decade,) = completed_run.complete({"director": "d1"}, "decade")
     guess = decade.numbers["year"]
     assert 1930 <= float(guess.quantiles["10"]) < float(guess.quantiles["50"]) < float(guess.quantiles["90"])
     assert abs(float(guess.mean) - 1938.5) < 6
     assert decade.facts()["numbers"]["year"]["mean"] == guess.mean
     table = pd.DataFrame({"genre": ["drama", "opera"], "year": [1950, None]})
-    known, unknown = films_run.complete(table, "director", n=1)
+    known, unknown = completed_run.complete(table, "director", n=1)
     assert len(known.values) == 1
     assert unknown.values == ()
 
 
-def test_memory_and_file_say_the_same(films_run: feat2vec.Run) -> None:
+def test_memory_and_file_say_the_same(completed_run: feat2vec.Run) -> None:
     table = films(40, seed=2)
     for group in SCHEMA["groups"]:
-        calibration = default_calibration(films_run.fitted, group)
-        in_memory = Completer(films_run.fitted, films_run.model, group, calibration)
-        for first, second in zip(in_memory.batches(table), films_run.completer(group).batches(table), strict=True):
+        calibration = default_calibration(completed_run.fitted, group)
+        in_memory = Completer(completed_run.fitted, completed_run.model, group, calibration)
+        for first, second in zip(in_memory.batches(table), completed_run.completer(group).batches(table), strict=True):
             np.testing.assert_allclose(first.log_probabilities, second.log_probabilities, atol=2e-5)
 
 
-def test_messages(films_run: feat2vec.Run) -> None:
+def test_messages(completed_run: feat2vec.Run) -> None:
     row = {"genre": "drama"}
     with pytest.raises(UserError, match=r"there is no group 'directr'; did you mean 'director'\?"):
-        films_run.complete(row, "directr")
+        completed_run.complete(row, "directr")
     with pytest.raises(UserError, match=r"row: the run knows no column 'genr'; did you mean 'genre'\?"):
-        films_run.complete({"genr": "drama"}, "director")
+        completed_run.complete({"genr": "drama"}, "director")
     with pytest.raises(UserError, match="row: holds nothing to complete 'director' by; it is found by the columns"):
-        films_run.complete({"director": "d1"}, "director")
+        completed_run.complete({"director": "d1"}, "director")
     with pytest.raises(UserError, match="row: training has seen none of its values of genre, actors, decade"):
-        films_run.complete({"genre": "opera"}, "director")
+        completed_run.complete({"genre": "opera"}, "director")
     with pytest.raises(UserError, match="n: is how many values are named, 1 or more; received 0"):
-        films_run.complete(row, "director", n=0)
+        completed_run.complete(row, "director", n=0)
     with pytest.raises(UserError, match="year"):
-        films_run.complete({"year": "long ago"}, "director")
+        completed_run.complete({"year": "long ago"}, "director")
     schema = feat2vec.read_schema({**SCHEMA, "objective": {"type": "logistic", "target": "hit"}})
     with pytest.raises(UserError, match=r"the run predicts 'hit' .* `predict` gives 'hit'"):
         check_completed_group(schema, "director")
@@ -159,8 +153,8 @@ def test_numbers_of_bins() -> None:
         np.testing.assert_allclose(guesses.means[row], of_row @ mean[order])
 
 
-def test_means_of_bins_are_those_of_training(films_run: feat2vec.Run) -> None:
-    codec: Any = films_run.fitted.codecs["decade"]
+def test_means_of_bins_are_those_of_training(completed_run: feat2vec.Run) -> None:
+    codec: Any = completed_run.fitted.codecs["decade"]
     years = np.array(films()["year"].to_pylist())
     bins = np.digitize(years, codec.edges)
     expected = [years[bins == i].mean() for i in range(len(codec.edges) + 1)]
@@ -187,11 +181,11 @@ def test_probability_of_lists_and_places() -> None:
         np.testing.assert_array_equal(top_places(scores, n), expected_places)
 
 
-def test_lookups_are_completed_without_tensorflow(films_run: feat2vec.Run) -> None:
+def test_lookups_are_completed_without_tensorflow(completed_run: feat2vec.Run) -> None:
     import subprocess
 
     code = (
-        f"import sys, feat2vec; run = feat2vec.load({str(films_run.folder)!r});"
+        f"import sys, feat2vec; run = feat2vec.load({str(completed_run.folder)!r});"
         "print(run.complete({'genre': 'drama'}, 'director', 1)[0].values[0][0]);"
         "assert 'tensorflow' not in sys.modules"
     )
