@@ -141,7 +141,7 @@ class _GroupFit:
     ) -> None:
         self.completer, self.held_out, self.counts, self.truth, self.sample = completer, held_out, counts, truth, sample
         levels = completer.encoder.schema.model.levels
-        vectors = [_side_by_side(held_out.vectors[name], levels) * completer.scale for name in completer.given]
+        vectors = [side_by_side(held_out.vectors[name], levels) * completer.scale for name in completer.given]
         _, rows_per_value = np.unique(truth.rows, return_inverse=True)
         prior = completer.scale * completer.hidden.linear
         place_in_sample = np.full(len(counts), -1, np.int64)
@@ -299,7 +299,7 @@ def _ranks_of_numbers(completer: Completer, probabilities: Floats, true_places: 
 # --- vectors of all levels side by side -----------------------------------------------------------------------------
 
 
-def _side_by_side(queries: Queries, levels: Levels) -> Float32s:
+def side_by_side(queries: Queries, levels: Levels) -> Float32s:
     """The free and the dependent parts of each level: [rows, E]."""
     if levels.submodels == 1:
         return np.concatenate([free + rest for free, rest in zip(*queries, strict=True)], axis=1)
@@ -307,7 +307,7 @@ def _side_by_side(queries: Queries, levels: Levels) -> Float32s:
 
 
 def vectors_of_candidates(candidates: Candidates, places: Int64s, levels: Levels) -> Floats:
-    """Vectors whose products with `_side_by_side` are those of `similarities`: [places, E].
+    """Vectors whose products with `side_by_side` are those of `similarities`: [places, E].
 
     A candidate meets the free parts of a query at all of its levels, and the dependent part at its highest one.
     """

@@ -11,10 +11,17 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
+from feat2vec.schema.levels import Levels
 from feat2vec.space import calibration
-from feat2vec.space.calibration import GroupCalibration, Reliability, completion_text, default_calibration, read_completion
+from feat2vec.space.calibration import (
+    GroupCalibration,
+    Reliability,
+    completion_text,
+    default_calibration,
+    read_completion,
+)
 from feat2vec.space.completer import Completer
-from feat2vec.space.completion_calibration import fit_completion, vectors_of_candidates
+from feat2vec.space.completion_calibration import fit_completion, side_by_side, vectors_of_candidates
 from feat2vec.space.completion_fit import (
     Observations,
     curvature_of_loss,
@@ -125,17 +132,13 @@ def test_a_sample_stands_for_all_candidates() -> None:
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_vectors_of_levels_side_by_side(nested: bool) -> None:
-    from feat2vec.schema.levels import Levels
-    from feat2vec.space.completer import Completer
-from feat2vec.space.completion_calibration import _side_by_side
-
     rng = np.random.default_rng(0)
     levels = Levels((2, 5), nested)
     values = Candidates([rng.normal(size=(9, 2)).astype("f"), rng.normal(size=(4, levels.dims[1])).astype("f")])
     free = [rng.normal(size=(6, dim)).astype("f") for dim in levels.dims]
     dependent = [np.zeros_like(part) if nested or i else part[::-1] for i, part in enumerate(free)]
     queries = Queries(free, dependent)
-    products = _side_by_side(queries, levels) @ vectors_of_candidates(values, np.arange(9), levels).T
+    products = side_by_side(queries, levels) @ vectors_of_candidates(values, np.arange(9), levels).T
     np.testing.assert_allclose(products, similarities(queries, values, "dot"), rtol=1e-5, atol=1e-6)
 
 
