@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from feat2vec.export.formats import FormatName
     from feat2vec.pages.explanation_views import Explanation
     from feat2vec.pages.explore_options import MapKind
+    from feat2vec.space.completer import Completer
+    from feat2vec.space.completion import Completed
     from feat2vec.space.embed import Embedder
     from feat2vec.space.predict import Predictor
     from feat2vec.space.search_options import VectorSimilarity
@@ -202,6 +204,62 @@ class Run(TrainedRun):
 
     @cached_property
     def _predictors(self) -> dict[int | None, Predictor]:
+        return {}
+
+    # --- what a row lacks -------------------------------------------------------------------------------------------
+
+    def complete(self, rows: object, group: str, n: int = 5) -> list[Completed]:
+        """The most probable values of a group in rows, whatever they hold of it.
+
+        Args:
+            rows: A row as a mapping of columns to values, or a table: a file, a frame, ...
+            group: The group, which is found by the groups that share no column with it.
+            n: How many values are named of each row.
+
+        Returns:
+            For each row its most probable values with their probabilities, of a list the probabilities that it holds
+            them; for a group of numbers also the mean and quantiles. `facts()` gives plain data.
+
+        Raises:
+            UserError: There is no such group, nothing is known of the row, or something is wrong with the table.
+
+        >>> (completed,) = run.complete({"year": 1953, "genre": "drama"}, "director", n=2)
+        >>> len(completed.values), completed.numbers
+        (2, {})
+
+        """
+        from feat2vec.space.completion import complete
+
+        return complete(self.completer(group), rows, n)
+
+    def completer(self, group: str, given: Sequence[str] | None = None) -> Completer:
+        """What `complete` uses: the probabilities of all candidates of a group, in blocks of rows.
+
+        Args:
+            group: The group that is hidden.
+            given: The groups that it is found by; by default all that share no column with it.
+
+        Returns:
+            The completer, the same one for the same arguments. Its `batches(table)` yields `log_probabilities`
+            [rows, candidates], and `hidden.names` says what the candidates are.
+
+        Raises:
+            UserError: There is no such group, or the run predicts a target.
+
+        >>> batch = next(run.completer("director").batches(films))
+        >>> batch.log_probabilities.shape
+        (60, 3)
+
+        """
+        from feat2vec.space.run_completion import completer_of_run
+
+        key = (group, None if given is None else tuple(given))
+        if key not in self._completers:
+            self._completers[key] = completer_of_run(self, group, given)
+        return self._completers[key]
+
+    @cached_property
+    def _completers(self) -> dict[tuple[str, tuple[str, ...] | None], Completer]:
         return {}
 
     def explain(self, rows: object, **options: Any) -> Explanation:

@@ -569,3 +569,60 @@ def tfidf_scores(
             for value in train_values[i]:
                 scores[value] += cosine
     return scores
+
+
+# --- Completing rows: p(value | row) --------------------------------------------------------------------------------
+
+
+def completion_probabilities(
+    products: Sequence[Sequence[float]],
+    linear: Sequence[float],
+    counts: Sequence[int],
+    weights: Sequence[float],
+    popularity: float,
+    temperature: float = 1.0,
+) -> list[float]:
+    """The probability of each candidate: `products[v][g]` is <c_g, v>, `weights[g]` is that of the group g."""
+    logits = []
+    for of_candidate, term, count in zip(products, linear, counts, strict=True):
+        total = term / temperature + popularity * math.log(count + 1)
+        for product, weight in zip(of_candidate, weights, strict=True):
+            total += weight * product / temperature
+        logits.append(total)
+    top = max(logits)
+    exponentials = [math.exp(logit - top) for logit in logits]
+    return [exponential / math.fsum(exponentials) for exponential in exponentials]
+
+
+def number_quantile(numbers: Sequence[tuple[float, float, float]], share: float) -> float:
+    """The number below which the share lies, of (low, high, probability): numbers of a bin are equally probable."""
+    below = 0.0
+    for low, high, probability in sorted(numbers):
+        if below + probability >= share:
+            return low + (high - low) * (share - below) / probability
+        below += probability
+    return max(high for _, high, _ in numbers)
+
+
+def list_probability(share: float, size: float, slope: float) -> float:
+    """The probability that a list holds a value of which so large a share of its items is."""
+    return 1 - math.exp(-math.exp(size) * share**slope)
+
+
+def completion_loss(
+    observations: Sequence[tuple[int, float, Sequence[Sequence[float]]]],
+    prior: Sequence[float],
+    log_counts: Sequence[float],
+    weights: Sequence[float],
+    popularity: float,
+) -> float:
+    """The sum of -share * log p(true): an observation is (true candidate, share, <c_g, v> of each candidate v)."""
+    total = 0.0
+    for true, share, products in observations:
+        logits = []
+        for of_candidate, before, log_count in zip(products, prior, log_counts, strict=True):
+            product = math.fsum(weight * part for weight, part in zip(weights, of_candidate, strict=True))
+            logits.append(product + before + popularity * log_count)
+        top = max(logits)
+        total -= share * (logits[true] - top - math.log(math.fsum(math.exp(logit - top) for logit in logits)))
+    return total
