@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -243,6 +244,39 @@ def quantile_of(number: float, training: Sequence[float], knots: int = 1001) -> 
         return (equal[0] + equal[-1]) / 2
     i = sum(end < number for end in ends)
     return (i - 1 + (number - ends[i - 1]) / (ends[i] - ends[i - 1])) / (knots - 1)
+
+
+def piecewise(number: float, edges: Sequence[float]) -> list[float]:
+    """The piecewise linear encoding of a number (Gorishniy et al., 2022, equation 1), clipped to the edges."""
+    parts = []
+    for low, high in pairwise(edges):
+        if number <= low:
+            parts.append(0.0)
+        elif number >= high:
+            parts.append(1.0)
+        else:
+            parts.append((number - low) / (high - low))
+    return parts
+
+
+def ensemble_of_networks(
+    x: Sequence[float], layers: Sequence[Mapping[str, npt.NDArray[Any]]], last: Mapping[str, npt.NDArray[Any]]
+) -> list[list[float]]:
+    """Each member's outputs by TabM (Gorishniy et al., 2024): l(x) = s * (W (r * x)) + b, with its own r, s and b."""
+    outputs = []
+    for m in range(len(last["bias"])):
+        units = [float(number) for number in x]
+        for layer in layers:
+            r, s, b = (layer[name][m].astype(float) for name in ("input_factors", "output_factors", "biases"))
+            kernel = layer["kernel"].astype(float)
+            scaled = [number * r[i] for i, number in enumerate(units)]
+            units = [
+                max(0.0, s[u] * sum(number * kernel[i, u] for i, number in enumerate(scaled)) + b[u])
+                for u in range(kernel.shape[1])
+            ]
+        kernel, bias = last["kernel"][m].astype(float), last["bias"][m].astype(float)
+        outputs.append([bias[o] + sum(x * kernel[u, o] for u, x in enumerate(units)) for o in range(kernel.shape[1])])
+    return outputs
 
 
 # --- RaFM (seed 004): pairs of items, equation by equation; a row is a list of groups, which are bags of items ------
