@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from feat2vec.cli.completing import complete
 from feat2vec.cli.explore import explore
 from feat2vec.cli.measuring import evaluate, explain, report
 from feat2vec.cli.process import (
@@ -61,6 +62,7 @@ COMMANDS = (
     finetune,
     evaluate,
     predict,
+    complete,
     embed,
     similar,
     export,
