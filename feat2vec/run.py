@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from feat2vec.space.filling import FilledCounts
     from feat2vec.space.predict import Predictor
     from feat2vec.space.vectors import Vectors
+    from feat2vec.training.chosen_model import OnChosen
     from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
 
 MOST_COMPLETERS = 16  # that a run keeps, each with the vectors of its group
@@ -475,12 +476,13 @@ def train(
         schema: A schema, its file, or the same as nested mappings.
         data: The table: a file, a folder, a frame, `dataset:NAME`, ...
         out: The run's folder; a temporary one, which lives as long as the run, if none is given.
-        validation: Rows that the loss is measured on after each epoch.
+        validation: Rows that the loss is measured on after each epoch. Without them, `training.validation` of the rows
+            are held out for that, and learnt again with the others if `training.refit` is true.
         settings: Values that replace the schema's, such as "training.epochs=5".
         resume: Go on from the checkpoints of a training that was stopped.
         force: Replace the run that is at `out`.
         quiet: Print nothing.
-        callbacks: Keras' own callbacks.
+        callbacks: Keras' own callbacks, of both trainings where rows are held out.
         memory: What encoding may hold, such as "2GB".
 
     Returns:
@@ -508,6 +510,7 @@ def train(
             quiet=quiet,
             callbacks=tuple(callbacks),
             memory=memory,
+            on_chosen=chosen_functions(),
         )
         train_into(folder, request, data)
 
@@ -541,7 +544,7 @@ def finetune(
         data: Labelled rows.
         target: The column to predict.
         out: The new run's folder; a temporary one if none is given.
-        validation: Rows that the loss is measured on after each epoch.
+        validation: Rows that the loss is measured on after each epoch; without them some are held out, as in `train`.
         head: What turns vectors into a prediction, "fm" or "mlp".
         freeze: Leave the vectors as they are.
         objective: By default logistic for a target of 0, 1 or booleans, softmax for text, regression for numbers.
@@ -575,11 +578,31 @@ def finetune(
         schema = schema_of(run.schema, table, target, head=head, objective=objective, groups=groups, settings=settings)
         start = WarmStart(run, freeze)
         request = TrainingRequest(
-            schema, validation, resume=resume, force=force, quiet=quiet, memory=memory, start=start
+            schema,
+            validation,
+            resume=resume,
+            force=force,
+            quiet=quiet,
+            memory=memory,
+            start=start,
+            on_chosen=chosen_functions(),
         )
         train_into(folder, request, table)
 
     return _run_in(out, write)
+
+
+def chosen_functions() -> tuple[OnChosen, ...]:
+    """What measures the model of each training on rows that it was not trained on, before its run gets its name.
+
+    The calibration of completions and the comparison with peers, whose sentence is the metric `weak`, belong here. See
+    `training.chosen_model`.
+
+    Returns:
+        The functions, in the order in which they are called.
+
+    """
+    return ()
 
 
 def _run_in(out: str | Path | None, write: Callable[[Path], None]) -> Run:

@@ -59,7 +59,7 @@ def schema(model: str) -> dict[str, Any]:
             "size": {"column": "size", "extractor": "numeric"},
         },
         "noise": {"targets": ["tags", "kind"], "negatives": 3},
-        "training": {"epochs": 3, "batch_size": 64, "seed": 5},
+        "training": {"validation": 0, "epochs": 3, "batch_size": 64, "seed": 5},
     }  # fmt: skip
 
 
