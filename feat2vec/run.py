@@ -602,7 +602,9 @@ def chosen_functions() -> tuple[OnChosen, ...]:
         The functions, in the order in which they are called.
 
     """
-    return ()
+    from feat2vec.space.completion_calibration import calibrate_chosen
+
+    return (calibrate_chosen,)
 
 
 def _run_in(out: str | Path | None, write: Callable[[Path], None]) -> Run:
