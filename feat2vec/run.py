@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from feat2vec.space.completer import Completer
     from feat2vec.space.completion import Completed
     from feat2vec.space.embed import Embedder
+    from feat2vec.space.filling import FilledCounts
     from feat2vec.space.predict import Predictor
     from feat2vec.space.search_options import VectorSimilarity
     from feat2vec.space.vectors import Vectors
     from feat2vec.training.chosen_model import OnChosen
     from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
+
+MOST_COMPLETERS = 16  # that a run keeps, each with the vectors of its group
 
 
 PROPOSED = "proposed.yaml"  # the file of a run whose schema was proposed
@@ -230,8 +233,44 @@ class Run(TrainedRun):
 
         """
         from feat2vec.space.completion import complete
+        from feat2vec.space.run_completion import given_of_row
 
-        return complete(self.completer(group), rows, n)
+        given = given_of_row(self, rows, group) if isinstance(rows, Mapping) else None
+        return complete(self.completer(group, given), rows, n)
+
+    def fill(
+        self,
+        data: object,
+        out: str | Path,
+        groups: Sequence[str] | None = None,
+        *,
+        at_least: float = 0.5,
+        force: bool = False,
+    ) -> FilledCounts:
+        """Write a table with its missing values filled in to a Parquet file.
+
+        Args:
+            data: The table.
+            out: The file. It has the table's columns; beside each filled one, such as `director`, stands
+                `director_probability`, null where nothing was filled in.
+            groups: The groups to fill; by default all whose values can be written back.
+            at_least: The least probability of a value that is filled in.
+            force: Whether an earlier file is replaced.
+
+        Returns:
+            How many values of each column were missing and how many were filled in.
+
+        Raises:
+            UserError: Something is wrong with an argument, the table or the place.
+
+        >>> counts = run.fill(films.assign(genre=None), "filled.parquet", ["genre"], at_least=0.4)
+        >>> counts.missing
+        {'genre': 60}
+
+        """
+        from feat2vec.space.filling import fill
+
+        return fill(self, data, out, groups, at_least=at_least, force=force)
 
     def completer(self, group: str, given: Sequence[str] | None = None) -> Completer:
         """What `complete` uses: the probabilities of all candidates of a group, in blocks of rows.
@@ -256,6 +295,8 @@ class Run(TrainedRun):
 
         key = (group, None if given is None else tuple(given))
         if key not in self._completers:
+            if len(self._completers) >= MOST_COMPLETERS:
+                self._completers.pop(next(iter(self._completers)))
             self._completers[key] = completer_of_run(self, group, given)
         return self._completers[key]
 
@@ -741,7 +782,9 @@ def chosen_functions() -> tuple[OnChosen, ...]:
         The functions, in the order in which they are called.
 
     """
-    return ()
+    from feat2vec.space.completion_calibration import calibrate_chosen
+
+    return (calibrate_chosen,)
 
 
 def _run_in(out: str | Path | None, write: Callable[[Path], None]) -> Run:
