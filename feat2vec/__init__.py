@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from feat2vec.evaluation.run_comparison import compare
     from feat2vec.model.extractors import layer
     from feat2vec.model.keras_model import Feat2Vec
-    from feat2vec.run import Run, finetune, load, train
+    from feat2vec.run import Run, finetune, init, load, train
     from feat2vec.schema.extractor_options import extractor
     from feat2vec.schema.options import Schema
     from feat2vec.schema.reading import read_schema
@@ -33,6 +33,7 @@ _HOMES = {
     "extractor": "schema.extractor_options",
     "finetune": "run",
     "fit": "encode.encoder",
+    "init": "run",
     "layer": "model.extractors",
     "load": "run",
     "open_table": "table.table",
@@ -54,7 +55,7 @@ PUBLIC_MODULES = (
 
 __all__ = [
     "Encoder", "Feat2Vec", "Run", "Schema", "Table", "UserError", "__version__", "compare", "extractor", "finetune",
-    "fit", "layer", "load", "open_table", "read_schema", "split", "train",
+    "fit", "init", "layer", "load", "open_table", "read_schema", "split", "train",
 ]  # fmt: skip
 
 

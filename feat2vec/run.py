@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from feat2vec.arrays import Float32s
 from feat2vec.encode.workspace import MEMORY, check_memory
-from feat2vec.errors import naming_arguments
+from feat2vec.errors import UserError, naming_arguments
 from feat2vec.pages.explore_options import POINTS_PER_MAP
 from feat2vec.schema.options import Schema
 from feat2vec.training.memory_estimate import release_memory
@@ -25,11 +25,16 @@ if TYPE_CHECKING:
     from feat2vec.export.formats import FormatName
     from feat2vec.pages.explanation_views import Explanation
     from feat2vec.pages.explore_options import MapKind
+    from feat2vec.space.completer import Completer
+    from feat2vec.space.completion import Completed
     from feat2vec.space.embed import Embedder
     from feat2vec.space.predict import Predictor
     from feat2vec.space.search_options import VectorSimilarity
     from feat2vec.space.vectors import Vectors
     from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
+
+
+PROPOSED = "proposed.yaml"  # the file of a run whose schema was proposed
 
 
 class Run(TrainedRun):
@@ -199,6 +204,62 @@ class Run(TrainedRun):
 
     @cached_property
     def _predictors(self) -> dict[int | None, Predictor]:
+        return {}
+
+    # --- what a row lacks -------------------------------------------------------------------------------------------
+
+    def complete(self, rows: object, group: str, n: int = 5) -> list[Completed]:
+        """The most probable values of a group in rows, whatever they hold of it.
+
+        Args:
+            rows: A row as a mapping of columns to values, or a table: a file, a frame, ...
+            group: The group, which is found by the groups that share no column with it.
+            n: How many values are named of each row.
+
+        Returns:
+            For each row its most probable values with their probabilities, of a list the probabilities that it holds
+            them; for a group of numbers also the mean and quantiles. `facts()` gives plain data.
+
+        Raises:
+            UserError: There is no such group, nothing is known of the row, or something is wrong with the table.
+
+        >>> (completed,) = run.complete({"year": 1953, "genre": "drama"}, "director", n=2)
+        >>> len(completed.values), completed.numbers
+        (2, {})
+
+        """
+        from feat2vec.space.completion import complete
+
+        return complete(self.completer(group), rows, n)
+
+    def completer(self, group: str, given: Sequence[str] | None = None) -> Completer:
+        """What `complete` uses: the probabilities of all candidates of a group, in blocks of rows.
+
+        Args:
+            group: The group that is hidden.
+            given: The groups that it is found by; by default all that share no column with it.
+
+        Returns:
+            The completer, the same one for the same arguments. Its `batches(table)` yields `log_probabilities`
+            [rows, candidates], and `hidden.names` says what the candidates are.
+
+        Raises:
+            UserError: There is no such group, or the run predicts a target.
+
+        >>> batch = next(run.completer("director").batches(films))
+        >>> batch.log_probabilities.shape
+        (60, 3)
+
+        """
+        from feat2vec.space.run_completion import completer_of_run
+
+        key = (group, None if given is None else tuple(given))
+        if key not in self._completers:
+            self._completers[key] = completer_of_run(self, group, given)
+        return self._completers[key]
+
+    @cached_property
+    def _completers(self) -> dict[tuple[str, tuple[str, ...] | None], Completer]:
         return {}
 
     def explain(self, rows: object, **options: Any) -> Explanation:
@@ -480,12 +541,37 @@ class Run(TrainedRun):
         return export(self, format_named(format), out, groups, level=level, normalise=normalise, force=force)
 
 
+def init(data: object, target: str | None = None, *, name: str | None = None) -> str:
+    """Profile a table over all of its rows, and write a schema for it, as `feat2vec init` does.
+
+    Args:
+        data: The table: a file, a folder, a frame, `dataset:NAME`, ...
+        target: A column to predict from the others. Without one, columns are learnt from each other.
+        name: The name of the schema; by default it follows from the name of the table.
+
+    Returns:
+        The text of a schema with comments. `feat2vec.train` and `read_schema` take it.
+
+    Raises:
+        UserError: The table cannot be read, or nothing can be learnt from it.
+
+    >>> text = feat2vec.init(films, target="hit")
+    >>> feat2vec.read_schema(text).objective.type
+    'logistic'
+
+    """
+    from feat2vec.table.propose import propose
+
+    return propose(data, name, target=target)
+
+
 def train(
-    schema: Schema | str | Path | Mapping[str, object],
+    schema: Schema | str | Path | Mapping[str, object] | None,
     data: object,
     out: str | Path | None = None,
     validation: object = None,
     *,
+    target: str | None = None,
     settings: Sequence[str] = (),
     resume: bool = False,
     force: bool = False,
@@ -498,10 +584,12 @@ def train(
     While it trains, its checkpoints are in `out.partial`.
 
     Args:
-        schema: A schema, its file, or the same as nested mappings.
+        schema: A schema, its file, its text, or the same as nested mappings. If it is None, the schema is the one that
+            `feat2vec.init` writes for the table; the run keeps it, with its comments, as `proposed.yaml`.
         data: The table: a file, a folder, a frame, `dataset:NAME`, ...
         out: The run's folder; a temporary one, which lives as long as the run, if none is given.
         validation: Rows that the loss is measured on after each epoch.
+        target: Without a schema, the column to predict; a schema has a target of its own.
         settings: Values that replace the schema's, such as "training.epochs=5".
         resume: Go on from the checkpoints of a training that was stopped.
         force: Replace the run that is at `out`.
@@ -524,8 +612,16 @@ def train(
     from feat2vec.schema.reading import read_schema
     from feat2vec.training.train import TrainingRequest, train_into
 
+    if schema is not None and target is not None:
+        raise UserError("target: is for a training without a schema; remove it, or give the schema a target")
+
     def write(folder: Path) -> None:
-        source = schema.resolved() if isinstance(schema, Schema) else schema
+        files: dict[str, bytes] = {}
+        if schema is None:
+            source: Any = _proposed(data, target, folder, quiet=quiet)
+            files[PROPOSED] = source.encode()
+        else:
+            source = schema.resolved() if isinstance(schema, Schema) else schema
         request = TrainingRequest(
             read_schema(source, settings=settings),
             validation,
@@ -534,10 +630,27 @@ def train(
             quiet=quiet,
             callbacks=tuple(callbacks),
             memory=memory,
+            files=files,
         )
         train_into(folder, request, data)
 
     return _run_in(out, write)
+
+
+def _proposed(data: object, target: str | None, folder: Path, *, quiet: bool) -> str:
+    """The text of a schema for a table; what was chosen is printed."""
+    from feat2vec.table.propose import propose_schema
+    from feat2vec.table.table import open_table
+    from feat2vec.training.reporting import Reporter
+
+    proposal = propose_schema(data, target=target, path=folder / PROPOSED)
+    reporter = Reporter(1, 1, quiet=quiet)
+    reporter.say(f"{open_table(data).name}: no schema is given; these choices are kept as {PROPOSED} in the run:")
+    for line in proposal.choices:
+        reporter.say(f"  {line}")
+    if proposal.warning is not None:
+        reporter.say(f"weak: {proposal.warning}")
+    return proposal.text
 
 
 def finetune(

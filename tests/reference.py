@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -243,6 +244,39 @@ def quantile_of(number: float, training: Sequence[float], knots: int = 1001) -> 
         return (equal[0] + equal[-1]) / 2
     i = sum(end < number for end in ends)
     return (i - 1 + (number - ends[i - 1]) / (ends[i] - ends[i - 1])) / (knots - 1)
+
+
+def piecewise(number: float, edges: Sequence[float]) -> list[float]:
+    """The piecewise linear encoding of a number (Gorishniy et al., 2022, equation 1), clipped to the edges."""
+    parts = []
+    for low, high in pairwise(edges):
+        if number <= low:
+            parts.append(0.0)
+        elif number >= high:
+            parts.append(1.0)
+        else:
+            parts.append((number - low) / (high - low))
+    return parts
+
+
+def ensemble_of_networks(
+    x: Sequence[float], layers: Sequence[Mapping[str, npt.NDArray[Any]]], last: Mapping[str, npt.NDArray[Any]]
+) -> list[list[float]]:
+    """Each member's outputs by TabM (Gorishniy et al., 2024): l(x) = s * (W (r * x)) + b, with its own r, s and b."""
+    outputs = []
+    for m in range(len(last["bias"])):
+        units = [float(number) for number in x]
+        for layer in layers:
+            r, s, b = (layer[name][m].astype(float) for name in ("input_factors", "output_factors", "biases"))
+            kernel = layer["kernel"].astype(float)
+            scaled = [number * r[i] for i, number in enumerate(units)]
+            units = [
+                max(0.0, s[u] * sum(number * kernel[i, u] for i, number in enumerate(scaled)) + b[u])
+                for u in range(kernel.shape[1])
+            ]
+        kernel, bias = last["kernel"][m].astype(float), last["bias"][m].astype(float)
+        outputs.append([bias[o] + sum(x * kernel[u, o] for u, x in enumerate(units)) for o in range(kernel.shape[1])])
+    return outputs
 
 
 # --- RaFM (seed 004): pairs of items, equation by equation; a row is a list of groups, which are bags of items ------
@@ -569,3 +603,60 @@ def tfidf_scores(
             for value in train_values[i]:
                 scores[value] += cosine
     return scores
+
+
+# --- Completing rows: p(value | row) --------------------------------------------------------------------------------
+
+
+def completion_probabilities(
+    products: Sequence[Sequence[float]],
+    linear: Sequence[float],
+    counts: Sequence[int],
+    weights: Sequence[float],
+    popularity: float,
+    temperature: float = 1.0,
+) -> list[float]:
+    """The probability of each candidate: `products[v][g]` is <c_g, v>, `weights[g]` is that of the group g."""
+    logits = []
+    for of_candidate, term, count in zip(products, linear, counts, strict=True):
+        total = term / temperature + popularity * math.log(count + 1)
+        for product, weight in zip(of_candidate, weights, strict=True):
+            total += weight * product / temperature
+        logits.append(total)
+    top = max(logits)
+    exponentials = [math.exp(logit - top) for logit in logits]
+    return [exponential / math.fsum(exponentials) for exponential in exponentials]
+
+
+def number_quantile(numbers: Sequence[tuple[float, float, float]], share: float) -> float:
+    """The number below which the share lies, of (low, high, probability): numbers of a bin are equally probable."""
+    below = 0.0
+    for low, high, probability in sorted(numbers):
+        if below + probability >= share:
+            return low + (high - low) * (share - below) / probability
+        below += probability
+    return max(high for _, high, _ in numbers)
+
+
+def list_probability(share: float, size: float, slope: float) -> float:
+    """The probability that a list holds a value of which so large a share of its items is."""
+    return 1 - math.exp(-math.exp(size) * share**slope)
+
+
+def completion_loss(
+    observations: Sequence[tuple[int, float, Sequence[Sequence[float]]]],
+    prior: Sequence[float],
+    log_counts: Sequence[float],
+    weights: Sequence[float],
+    popularity: float,
+) -> float:
+    """The sum of -share * log p(true): an observation is (true candidate, share, <c_g, v> of each candidate v)."""
+    total = 0.0
+    for true, share, products in observations:
+        logits = []
+        for of_candidate, before, log_count in zip(products, prior, log_counts, strict=True):
+            product = math.fsum(weight * part for weight, part in zip(weights, of_candidate, strict=True))
+            logits.append(product + before + popularity * log_count)
+        top = max(logits)
+        total -= share * (logits[true] - top - math.log(math.fsum(math.exp(logit - top) for logit in logits)))
+    return total

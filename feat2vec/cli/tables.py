@@ -58,28 +58,34 @@ def split(data: str, test: float, by: str | None, seed: int, out: Path, force: b
 
 @click.command(cls=_ListsSources)
 @click.argument("data")
+@click.option("--target", metavar="COLUMN", help="Predict this column; without it, columns are learnt from each other.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write here instead of standard output.")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
-def init(data: str, out: Path | None, force: bool) -> None:
+def init(data: str, target: str | None, out: Path | None, force: bool) -> None:
     """Profile a table and write a commented schema that trains as it is.
 
-    DATA is SOURCES.
+    DATA is SOURCES. With --target, the schema learns to predict that column: a probability for two values or for each
+    of some categories, a number for numbers. Columns that tell the same as the target are left out.
 
     \b
     feat2vec init films.parquet -o films.yaml
+    feat2vec init films.parquet --target rating -o rating.yaml
     feat2vec init dataset:artworks
     """
-    from feat2vec.table.propose import propose
+    from feat2vec.table.propose import propose_schema
     from feat2vec.table.table import open_table
     from feat2vec.writing import file_place, refuse_inputs_inside, write_text
 
     if out is None:
-        say_text(propose(data))
-    else:
-        file_place(out, force=force)
-        refuse_inputs_inside([out], open_table(data).files)
-        write_text(out, propose(data, path=out), force=force)
-        say(f"{out}: written; next: feat2vec check {out} --data {data}")
+        say_text(propose_schema(data, target=target).text)
+        return
+    file_place(out, force=force)
+    refuse_inputs_inside([out], open_table(data).files)
+    proposal = propose_schema(data, target=target, path=out)
+    write_text(out, proposal.text, force=force)
+    if proposal.warning is not None:
+        say(f"weak: {proposal.warning}", error=True)
+    say(f"{out}: written; next: feat2vec check {out} --data {data}")
 
 
 @click.command()

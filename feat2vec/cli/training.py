@@ -77,28 +77,36 @@ def training_options(run: str, schema: str) -> Callable[[Command], Command]:
 
 
 @click.command()
-@click.argument("schema")
+@click.argument("schema", required=False)
 @click.option("--data", required=True, help="The rows to learn from.")
+@click.option("--target", metavar="COLUMN", help="Without SCHEMA: the column to predict, as for init.")
 @click.option("--validation", help="Rows to hold out: a loss each epoch, early stopping, the best weights kept.")
 @training_options(run="the run", schema="the schema")
 def train(
-    schema: str,
+    schema: str | None,
     data: str,
+    target: str | None,
     validation: str | None,
     out: Path,
     **options: Unpack[TrainingOptions],
 ) -> None:
     """Learn a schema's vectors from a table and write them as a run.
 
+    Without SCHEMA it is the one that `feat2vec init` writes, which the run keeps with its comments as proposed.yaml.
+
     \b
+    feat2vec train --data films.parquet --out runs/films
+    feat2vec train --data films.parquet --target rating --out runs/rating
     feat2vec train films.yaml --data films.parquet --out runs/films
     feat2vec train films.yaml --data films.parquet --out runs/films --set training.epochs=50 --force
     """
+    if schema is not None and target is not None:
+        raise click.UsageError("--target is for a training without SCHEMA; remove one of them.")
     import_tensorflow()
     from feat2vec.run import train
 
     with interruptible_training(out):
-        run = train(schema, data, out, validation, **options)
+        run = train(schema, data, out, validation, target=target, **options)
     say_trained(run, out, options["quiet"])
 
 

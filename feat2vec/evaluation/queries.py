@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from feat2vec.arrays import Array, Bools, Integers
+from feat2vec.arrays import Array, Integers
 from feat2vec.encode.codecs import Entries, ItemsCodec, parse_items
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
 from feat2vec.errors import UserError, listed, suggest
-from feat2vec.space.geometry import blocks, dense, is_keyed, known
+from feat2vec.space.geometry import blocks, dense, is_keyed
 from feat2vec.table.keys import UNLIMITED
 from feat2vec.table.table import Stage, Table, open_table
 from feat2vec.training.run_folder import TrainedRun
@@ -70,12 +70,6 @@ def table_for(encoder: Encoder, target: str, given: Sequence[str], data: object)
             f"it has {listed(table.columns)}"
         )
     return table
-
-
-def rows_with_known(encoder: Encoder, entries: Mapping[str, Array], given: Sequence[str]) -> Bools:
-    """Which rows [rows] hold something that training has seen, in one of the given groups."""
-    has_known: Bools = np.logical_or.reduce([known(encoder, name, entries[name]) for name in given])
-    return has_known
 
 
 def entry_batches(

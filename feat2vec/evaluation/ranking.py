@@ -17,9 +17,9 @@ from feat2vec.evaluation.queries import (
     entry_batches,
     given_groups,
     query_batches,
-    rows_with_known,
     table_for,
 )
+from feat2vec.space.completer import rows_with_known
 from feat2vec.space.geometry import blocks, candidates, extract, is_keyed, similarities
 from feat2vec.space.search_options import VectorSimilarity
 from feat2vec.table.table import Table

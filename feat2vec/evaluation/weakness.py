@@ -16,7 +16,8 @@ from feat2vec.encode.vocabulary import FIRST
 from feat2vec.evaluation import prediction
 from feat2vec.evaluation.baselines import BASELINES, BaselineRequest
 from feat2vec.evaluation.metrics import ScoresOfRows, rank_scores
-from feat2vec.evaluation.queries import given_groups, query_batches, rows_with_known
+from feat2vec.evaluation.queries import given_groups, query_batches
+from feat2vec.space.completer import rows_with_known
 from feat2vec.space.geometry import Candidates, Queries, candidates, extract, is_keyed, similarities
 from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
 from feat2vec.table.table import open_table

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import tensorflow as tf
 
 from feat2vec.arrays import Array, Float32s, Floats
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.entry_text import spell
 from feat2vec.errors import UserError, listed, suggest
+from feat2vec.model.answer_scale import AnswerScale
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.pages.explanation_views import Contribution, Explanation
 from feat2vec.space.geometry import dense
+from feat2vec.space.given_row import table_of_row
 from feat2vec.space.groups_and_levels import level_and_dim, vectors_at_level
 from feat2vec.table.table import STAGE_BYTES, open_table
 
@@ -48,7 +49,7 @@ def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) 
     """
     row_option, index_option = ("--to", "--to-index") if to else ("--row", "--index")
     if isinstance(rows, Mapping):
-        rows = _table_of(encoder, rows, row_option)
+        rows = table_of_row(encoder, rows, row_option)
     if index < 1:
         raise UserError(f"{index_option}: rows are counted from 1; received {index}")
     table, rows_before = open_table(rows), 0
@@ -59,32 +60,6 @@ def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) 
             }
         rows_before += stage.rows
     raise UserError(f"{index_option}: {table.name} has {rows_before:,} rows; received {index}")
-
-
-def _table_of(encoder: Encoder, row: Mapping[str, object], row_option: str) -> pa.Table:
-    """A table of one row, given as a mapping of columns to values."""
-    known = encoder.schema.columns()
-    for column in row:
-        if column not in known:
-            suggestion = suggest(str(column), known) or f"; leave it out, the columns are {listed(known)}"
-            raise UserError(f"{row_option}: the run knows no column {column!r}{suggestion}")
-    values = {column: value for column, value in row.items() if value is not None}
-    try:
-        table = pa.table({column: pa.array([_long(value)]) for column, value in values.items()})
-    except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:  # as `pa.array` may raise
-        reason = f"{str(error).splitlines()[0]:.100}"
-        raise UserError(f"{row_option}: a value is of no type that a table has ({reason})") from None
-    if not any(column in group.columns for group in encoder.schema.groups.values() for column in values):
-        wanted_columns = listed(column for group in encoder.schema.groups.values() for column in group.columns)
-        raise UserError(f"{row_option}: holds no value of the groups' columns: {wanted_columns}")
-    return table
-
-
-def _long(value: object) -> object:
-    """An integer beyond 64 bits as the decimal that keeps all of its digits."""
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        return Decimal(value)
-    return value
 
 
 def row_texts(encoder: Encoder, row: Row) -> dict[str, str | None]:
@@ -106,6 +81,8 @@ def score_parts(model: Feat2Vec, extracted: Sequence[Extracted]) -> Iterator[Con
             linear = float(group.linear[0])
             if linear != 0:
                 yield Contribution("linear", (name,), linear)
+    if not model.has_pairs:
+        return
     vectors = {name: _LevelVectors.of_group(model, group) for name, group in zip(model.groups, extracted, strict=True)}
     present = [name for name in model.groups if vectors[name].present]
     together = {name: names for names in model.schema.partners for name in names}  # these add up to one vector
@@ -277,7 +254,23 @@ def explain_score(model: Feat2Vec, encoder: Encoder, row: Row, class_name: str |
         parts = list(score_parts(model, extracted))
     if head_scores is not None:
         parts.append(Contribution("head", (), float(np.ravel(head_scores)[class_number])))
-    return Explanation(what, float(np.ravel(scores)[class_number]), _largest_first(parts), [row_texts(encoder, row)])
+    total = float(np.ravel(scores)[class_number])
+    parts = _in_unit_of_target(model.answer_scale_value(), parts, total)
+    return Explanation(what, total, _largest_first(parts), [row_texts(encoder, row)])
+
+
+def _in_unit_of_target(scale: AnswerScale, parts: Sequence[Contribution], total: float) -> list[Contribution]:
+    """The parts of a score as parts of the answer: times the unit, with the mean, and with what the range cuts off."""
+    if scale.is_plain:
+        return list(parts)
+    scaled = [replace(part, value=scale.factor * part.value) for part in parts if part.kind != "bias"]
+    bias = [part for part in parts if part.kind == "bias"]
+    bias_names = bias[0].groups if bias else ()
+    scaled.append(Contribution("bias", bias_names, scale.shift + scale.factor * sum(part.value for part in bias)))
+    answer = sum(part.value for part in scaled)
+    if answer > scale.high or answer < scale.low:
+        scaled.append(Contribution("limit", (), total - answer))
+    return scaled
 
 
 def explain_similarity(

@@ -263,6 +263,8 @@ class Numeric(NumbersSpec):
 
     Args:
         hidden: The units of each hidden layer.
+        pieces: The number of pieces of the piecewise linear encoding of each number (Gorishniy et al., 2022), between
+            quantiles of the training rows; for `scale: quantile`.
 
     Example:
         >>> feat2vec.specs.Numeric(hidden=[16]).hidden
@@ -272,6 +274,12 @@ class Numeric(NumbersSpec):
 
     type: Literal["numeric"] = "numeric"
     hidden: Annotated[tuple[Dim, ...], Many] = ()
+    pieces: Annotated[int, Field(ge=2, le=1000)] | None = None
+
+    def conflicts(self, columns: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+        yield from super().conflicts(columns)
+        if self.pieces is not None and self.scale != "quantile":
+            yield ("pieces",), f"pieces lie between quantiles; set `scale: quantile`, received {self.scale}"
 
 
 @extractor("vector")

@@ -237,6 +237,7 @@ def write_run(
     metrics: Mapping[str, object],
     history: Sequence[Mapping[str, object]],
     learnt_from: Mapping[str, object],
+    files: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write a run into a folder that does not exist, or nothing if that fails.
 
@@ -246,6 +247,7 @@ def write_run(
         metrics: What metrics.json says.
         history: The numbers of each epoch.
         learnt_from: Digests of what the run is learnt from, for the manifest.
+        files: Further files by their names.
 
     """
     if model.encoder is None:
@@ -260,6 +262,8 @@ def write_run(
             writer = csv.DictWriter(file, list(history[-1]) if history else ["epoch"])
             writer.writeheader()
             writer.writerows(history)
+        for name, content in (files or {}).items():
+            (new_run / name).write_bytes(content)
         sealed_manifest = sealed(manifest, new_run)
         _write_json(new_run / "manifest.json", sealed_manifest)
         digests = sealed_manifest[PARTS]

@@ -7,7 +7,8 @@ rows, makes a `Fitting`, fits, writes the run and gives it its name.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import keras
@@ -53,6 +54,7 @@ class TrainingRequest:
         memory: What encoding may hold.
         start: The run to begin with, if any.
         limits: How steps are executed.
+        files: Further files of the run's folder, by their names.
 
     """
 
@@ -65,6 +67,7 @@ class TrainingRequest:
     memory: str = MEMORY
     start: WarmStart | None = None
     limits: ExecutionLimits = DEFAULT_LIMITS
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def train_into(out: Path, request: TrainingRequest, data: object) -> None:
@@ -151,7 +154,8 @@ def train_in_work_folder(request: TrainingRequest, partial: Path, place: FolderP
     fitting.fit(request.callbacks)
     origin_in_manifest = {key: origin[key] for key in LEARNT_FROM}
     with writing(partial, "make room and add --resume, the checkpoint is kept"):
-        write_run(partial / "run", fitting.model, fitting.metrics(), fitting.progress.history, origin_in_manifest)
+        history = fitting.progress.history
+        write_run(partial / "run", fitting.model, fitting.metrics(), history, origin_in_manifest, request.files)
     del fitting, rows, validation_rows  # the caller loads the run, and may need their memory for it
     _publish(partial, place)
 

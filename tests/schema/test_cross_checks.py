@@ -133,6 +133,15 @@ noise: {joint: [[a, b]], targets: [b]}
 head: mlp
     ! head: mlp is for objectives with a target; noise is told by the pairs of groups alone
 
+head: {type: mlp, members: 4, normalize: true}
+objective: {type: logistic, target: y}
+    ! head.normalize: cannot be combined with `members`; keep one of them
+
+head: {type: mlp, pairs: false}
+objective: {type: logistic, target: y}
+model: {ranks: [2, 4]}
+    ! head.pairs: cannot be off with `model.ranks`, whose levels learn from pairs; give `dim`
+
 objective: {type: logistic, target: y, class_weights: {'2': 1}}
     ! objective.class_weights.2: is no class of a logistic target; those are 0 and 1
 

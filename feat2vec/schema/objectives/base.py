@@ -39,6 +39,8 @@ class ObjectiveSpec(Spec):
     has_classes: ClassVar[bool] = False  # targets are classes: the model has a vector for each, scores [rows, classes]
     is_binary: ClassVar[bool] = False  # targets are 0 or 1
 
+    standardizes: ClassVar[bool] = False  # targets are learnt in units of their deviation from their mean
+
     # Scores
     has_offsets: ClassVar[bool] = False  # the loss adds a constant to scores: the mean log k Q2 of the target group
     compares_candidates: ClassVar[bool] = False  # the loss only has differences of scores of one row's candidates
@@ -78,6 +80,31 @@ class ObjectiveSpec(Spec):
     def unit_candidates(self) -> bool:
         """Whether the vectors of a row's candidates are scaled to length 1."""
         return False
+
+    # --- scores as probabilities ---
+
+    @property
+    def completes_rows(self) -> bool:
+        """Whether a score tells how probable a value is beside the rest of its row."""
+        return False
+
+    @property
+    def score_scale(self) -> float:
+        """What scores are divided by in the loss."""
+        return 1.0
+
+    def missing_popularity(self, alpha_values: float) -> float:
+        """Return which power of a value's count its score lacks to be the logarithm of its probability in the row.
+
+        Args:
+            alpha_values: The exponent of counts in the noise.
+
+        Returns:
+            The power.
+
+        """
+        del alpha_values
+        return 0.0
 
     # --- schema ---
 
@@ -341,6 +368,10 @@ class NoiseObjective(ObjectiveSpec):
 
     @property
     def needs_noise(self) -> bool:
+        return True
+
+    @property
+    def completes_rows(self) -> bool:
         return True
 
 

@@ -33,6 +33,13 @@ class Contrastive(NoiseObjective):
     def unit_candidates(self) -> bool:
         return self.unit
 
+    @property
+    def score_scale(self) -> float:
+        return self.temperature
+
+    def missing_popularity(self, alpha_values: float) -> float:
+        return 0.0 if self.correction else alpha_values  # without it scores are learnt as log p / Q2
+
     def noise_loss(
         self, scores: Noisy, log_q: Noisy, hits: Tensor, offset: Tensor, above: Noisy | None = None
     ) -> Tensor:

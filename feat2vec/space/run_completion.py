@@ -1,0 +1,35 @@
+"""Opening what completes the rows of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from feat2vec.space.calibration import GroupCalibration, read_completion
+from feat2vec.space.completer import Completer, check_completed_group, groups_beside
+from feat2vec.training.run_folder import TrainedRun
+
+
+def completion_of_run(run: TrainedRun) -> Mapping[str, GroupCalibration]:
+    """The numbers that a run has stored by group; a model in training has none."""
+    return {} if run.in_training is not None else read_completion(run.folder, run.manifest)
+
+
+def completer_of_run(run: TrainedRun, group: str, given: Sequence[str] | None = None) -> Completer:
+    """What gives the probabilities of a group's candidates.
+
+    Args:
+        run: The run.
+        group: The group that is hidden.
+        given: The groups that it is found by; by default all that share no column with it.
+
+    Returns:
+        The completer.
+
+    Raises:
+        UserError: There is no such group, or the run predicts a target.
+
+    """
+    check_completed_group(run.schema, group)
+    names = groups_beside(run.schema, group) if given is None else list(given)
+    model = run.model_for_rows([*names, group])
+    return Completer(run.fitted, model, group, completion_of_run(run).get(group), names)
