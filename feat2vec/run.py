@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from feat2vec.space.predict import Predictor
     from feat2vec.space.search_options import VectorSimilarity
     from feat2vec.space.vectors import Vectors
-    from feat2vec.training.chosen_model import OnChosen
+    from feat2vec.training.chosen_model import Additions, ChosenModel, OnChosen
     from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
 
 MOST_COMPLETERS = 16  # that a run keeps, each with the vectors of its group
@@ -784,7 +784,16 @@ def chosen_functions() -> tuple[OnChosen, ...]:
     """
     from feat2vec.space.completion_calibration import calibrate_chosen
 
-    return (calibrate_chosen,)
+    return calibrate_chosen, _measure_weakness
+
+
+def _measure_weakness(chosen: ChosenModel) -> Additions:
+    """Compare the chosen model with popularity, or a constant, on the held-out rows."""
+    from feat2vec.evaluation.weakness import measured_weakness
+    from feat2vec.training.chosen_model import Additions
+
+    facts = measured_weakness(chosen.run, chosen.held_out, chosen.training_rows, chosen.counts)
+    return Additions(facts.metrics, facts.files, facts.lines)
 
 
 def _run_in(out: str | Path | None, write: Callable[[Path], None]) -> Run:
