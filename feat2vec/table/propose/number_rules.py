@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -29,6 +29,7 @@ FEW_IN_ORDER, MOST_IN_ORDER = 32, 100  # integers from the first to the last, wh
 VERY_FEW, ROWS_PER_VERY_FEW, ROWS_PER_FEW = 5, 2, 10
 MANY_YEARS = 150
 FEWEST_IDS = 200
+FEWEST_DATES = 5
 IDENTIFIER_SHARE = 0.95
 HEAVY_TAIL = 3.0  # quartiles from the median to the 99th percentile: 1.7 of normal numbers, 3.6 of exponential ones
 LARGEST_SCALED = 1e150  # the square of a larger number is not a float64
@@ -40,15 +41,31 @@ def parts_of_dates(column: ColumnProfile) -> Choice | None:
     """Dates of which the year, the month, the weekday or the hour differs."""
     if column.kind != "date":
         return None
-    values = Counter(part.split("=")[0] for part in column.date_parts or ())  # distinct values of each part
+    parts = _useful_parts(column.date_parts or {}, column.high - column.low)
+    return make_group(column, {"type": "lookup", "parts": parts}, _date_span(column)) if parts else None
+
+
+def written_dates(column: ColumnProfile) -> Choice | None:
+    """The same of dates that are written in another way than 2024-01-31, and of times of day."""
+    dates = column.written_dates.best
+    if dates is None or column.present < FEWEST_DATES or is_named_as_key(column) or has_nan(column):
+        return None
+    parts = _useful_parts(dates.parts, dates.high - dates.low)
+    if not parts:
+        return None
+    extractor: ExtractorOptions = {"type": "lookup", "parts": parts, "dates": dates.form}
+    return make_group(column, extractor, _span_of_days(dates.low, dates.high) if dates.has_days else "times of day")
+
+
+def _useful_parts(parts: Iterable[str], days: float) -> list[str]:
+    values = Counter(part.split("=")[0] for part in parts)  # distinct values of each part
     is_useful = {
-        "year": column.high - column.low > 2 * 365,
+        "year": days > 2 * 365,
         "month": values["month"] > 1,
         "weekday": values["day"] > 1 and values["weekday"] > 1,
         "hour": values["hour"] > 1,
     }
-    parts = [part for part, useful in is_useful.items() if useful and values[part] > 1]
-    return make_group(column, {"type": "lookup", "parts": parts}, _date_span(column)) if parts else None
+    return [part for part, useful in is_useful.items() if useful and values[part] > 1]
 
 
 def dates_as_numbers(column: ColumnProfile) -> Choice | None:
@@ -59,7 +76,11 @@ def dates_as_numbers(column: ColumnProfile) -> Choice | None:
 
 
 def _date_span(column: ColumnProfile) -> str:
-    first, last = (str(np.datetime64(int(days * 86_400e6), "us"))[:10] for days in (column.low, column.high))
+    return _span_of_days(column.low, column.high)
+
+
+def _span_of_days(low: float, high: float) -> str:
+    first, last = (str(np.datetime64(int(days * 86_400e6), "us"))[:10] for days in (low, high))
     return f"{first} to {last}" if first != last else f"times on {first}"
 
 
@@ -202,6 +223,7 @@ def missing_word(column: ColumnProfile) -> str:
 RULES: Sequence[Callable[[ColumnProfile], Choice | None]] = (
     parts_of_dates,
     dates_as_numbers,
+    written_dates,
     numbers_too_far_apart,
     numbers_that_identify,
     numbers_as_keys,
