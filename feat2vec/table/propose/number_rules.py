@@ -19,10 +19,11 @@ from feat2vec.table.propose.defaults import ExtractorOptions
 from feat2vec.table.types import MISSING_NUMBERS
 
 NAMED_AS_KEY = re.compile(
-    r"(?:^|[^A-Za-z])(?i:ids?|keys?|codes?|zip|zipcode|postcode|plz|uuid|guid|isbn|ean|upc|sku|fips|rownames|nr|no|num"
+    r"(?:^|[^A-Za-z])(?i:ids?|keys?|codes?|zip|zipcode|postcode|plz|uuid|guid|(?:isbn|ean)(?:_?1[03])?|upc|sku|fips|rownames|nr|no|num"
     r"|number)$|[a-z](?:Id|ID|Key|Code|Nr|No|Num|Number)$|(?i:^(?:row_?)?index$)|^Unnamed: \d+$"
 )
 ENDS_IN_ID = re.compile(r"(?i)id$")
+OTHER_WORDS = re.compile(r"(?i)(?:paid|aid|bid|mid|raid|void|solid|fluid|liquid|humid|acid|valid|grid|hybrid|covid)$")
 COUNTS_ROWS = re.compile(r"(?i)^(?:unnamed: \d+|(?:row_?)?(?:index|names?|nr|no|num|number)|row|rows?_?id|x\.?1?)$")
 FEW_NUMBERS = 20
 FEW_IN_ORDER, MOST_IN_ORDER = 32, 100  # integers from the first to the last, where 98 % of the rows are, and in all
@@ -101,7 +102,8 @@ def numbers_that_identify(column: ColumnProfile) -> Choice | None:
     is_named = is_named_as_key(column)
     is_dense = column.high - column.low < 2 * column.distinct and not are_years(column)
     is_counted = is_dense and (column.low in (0, 1) or is_named)
-    is_no_quantity = column.present >= 1000 and (not _has_heavy_tail(column) or ENDS_IN_ID.search(column.name))
+    ends_in_id = ENDS_IN_ID.search(column.name) is not None and OTHER_WORDS.search(column.name) is None
+    is_no_quantity = ends_in_id or (column.present >= 1000 and not _has_heavy_tail(column))
     is_unique = column.distinct == column.present and (is_counted or is_no_quantity)
     if not is_unique and not (is_named and column.distinct_share >= IDENTIFIER_SHARE):
         return None
