@@ -185,8 +185,8 @@ def _are_few(column: ColumnProfile) -> bool:
 
 def _are_ids(column: ColumnProfile) -> bool:
     """Whether integers are counted from 0 or 1, with few gaps, and used evenly, each again and again."""
-    is_counted = column.low in (0, 1) and 2 * column.distinct >= column.high - column.low
-    return is_counted and FEWEST_IDS <= column.distinct <= column.present / 5 and _are_even(column)
+    is_counted = 0 <= column.low <= max(1.0, column.high / 100) and 2 * column.distinct >= column.high - column.low
+    return is_counted and FEWEST_IDS <= column.distinct <= column.present / 2 and _are_even(column)
 
 
 def _are_even(column: ColumnProfile) -> bool:
