@@ -191,3 +191,12 @@ def test_fine_tuning_holds_rows_out_too(whole: feat2vec.Run) -> None:
     assert tuned.metrics["held_out"] == 26
     assert tuned.metrics["rows"] == ROWS
     assert tuned.metrics["refit_epochs"] == tuned.metrics["kept_epoch"]
+
+
+def test_held_out_rows_of_a_csv_are_text_as_the_file_is(tmp_path: Path) -> None:
+    lines = [f"p{i % 9},{i % 40 / 10}" for i in range(220)]
+    (tmp_path / "rows.csv").write_text("\n".join(["place,height", *lines]), encoding="utf-8")
+    groups = {"place": {"column": "place"}, "height": {"column": "height", "extractor": "numeric"}}
+    schema = {"version": 1, "model": {"dim": 2}, "groups": groups, "training": {"epochs": 1}}
+    run = train(schema, str(tmp_path / "rows.csv"), tmp_path / "run", quiet=True)
+    assert {"completion.json", "held_out.json"} <= {path.name for path in run.folder.iterdir()}
