@@ -194,7 +194,7 @@ def test_fine_tuning_holds_rows_out_too(whole: feat2vec.Run) -> None:
 
 
 def test_held_out_rows_of_a_csv_are_text_as_the_file_is(tmp_path: Path) -> None:
-    lines = [f"p{i % 9},{i % 40 / 10}" for i in range(220)]
+    lines = [f"p{i % 9},{i % 40 / 10}" for i in range(420)]
     (tmp_path / "rows.csv").write_text("\n".join(["place,height", *lines]), encoding="utf-8")
     groups = {"place": {"column": "place"}, "height": {"column": "height", "extractor": "numeric"}}
     schema = {"version": 1, "model": {"dim": 2}, "groups": groups, "training": {"epochs": 1}}
