@@ -186,7 +186,10 @@ def report(
     from feat2vec.pages.report import report
     from feat2vec.run import load
 
-    facts = report(load(run), out, data, label, None if other_run is None else load(other_run), force=force)
+    opened = load(run)
+    facts = report(opened, out, data, label, None if other_run is None else load(other_run), force=force)
+    if "evaluation" in facts:
+        warn_of_trained_rows(opened, data)
     if as_json:
         say(json.dumps(facts))
         return
