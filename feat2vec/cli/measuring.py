@@ -243,9 +243,12 @@ def report(
     from feat2vec.pages.report import report
     from feat2vec.run import load
 
+    opened = load(run)
     loaded_other_run = None if other_run is None else load(other_run)
     names = group_names(beside) or ()
-    facts = report(load(run), out, data, label, loaded_other_run, beside=names, train=train_data, force=force)
+    facts = report(opened, out, data, label, loaded_other_run, beside=names, train=train_data, force=force)
+    if "evaluation" in facts:
+        warn_of_trained_rows(opened, data)
     if as_json:
         say(json.dumps(facts))
         return
