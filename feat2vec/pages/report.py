@@ -14,6 +14,7 @@ from feat2vec.evaluation.bounds import class_bounds
 from feat2vec.evaluation.norms_and_isotropy import SHARES, counts_of, isotropy, levels, norms
 from feat2vec.evaluation.stability import stability
 from feat2vec.pages import charts
+from feat2vec.pages.completions import completion_facts, completion_parts
 from feat2vec.space.geometry import candidates, is_keyed
 from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.training.run_folder import TrainedRun
@@ -75,6 +76,9 @@ def facts_of(
         "history": run.history,
         "groups": {name: _group_facts(run, name) for name in run.schema.groups},
     }
+    completion = completion_facts(run)
+    if completion:
+        facts["completion"] = completion
     if data is not None and run.schema.target is not None:
         facts["evaluation"] = prediction.predict(run, data)
     if label is not None:
@@ -129,6 +133,8 @@ def page(facts: JsonObject) -> str:
     parts = [*_training(facts)]
     if "evaluation" in facts:
         parts += ["<h2>On the rows given</h2>", _pairs("evaluation", facts["evaluation"])]
+    if "completion" in facts:
+        parts += completion_parts(facts["completion"])
     if "bounds" in facts:
         parts += _bounds(facts["bounds"])
     parts += _space(facts["groups"])
