@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -60,6 +61,37 @@ def writing(place: str | Path, remedy: str = ROOM) -> Iterator[None]:
         if error.filename is not None:
             raise
         raise OSError(error.errno, f"{error.strerror or error}; {remedy}", str(place)) from error
+
+
+OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)\b")  # as `--to-index`
+ARGUMENTS = {
+    "force": "force=True",
+    "group": "groups",
+    "html": "out",
+    "other": "other_run",
+}  # of options whose names are not theirs
+
+
+@contextmanager
+def naming_arguments() -> Iterator[None]:
+    """Within it a message about an option of the command line is raised with the name of the argument instead.
+
+    >>> with naming_arguments():
+    ...     raise UserError("--to-index: is no number")
+    Traceback (most recent call last):
+    feat2vec.errors.UserError: to_index: is no number
+    """
+    try:
+        yield
+    except UserError as error:
+        problems = [OPTION.sub(_argument, problem) for problem in error.problems]
+        if problems == list(error.problems):
+            raise
+        raise type(error)(*problems) from None
+
+
+def _argument(option: re.Match[str]) -> str:
+    return ARGUMENTS.get(option[1], option[1].replace("-", "_"))
 
 
 def refuse_stray_bytes(path: str | Path) -> None:

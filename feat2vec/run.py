@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from feat2vec.arrays import Float32s
 from feat2vec.encode.workspace import MEMORY, check_memory
+from feat2vec.errors import UserError, naming_arguments
+from feat2vec.pages.explore_options import POINTS_PER_MAP
 from feat2vec.schema.options import Schema
 from feat2vec.training.memory_estimate import release_memory
 from feat2vec.training.run_folder import TrainedRun, read_facts
@@ -19,18 +21,24 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
+    from feat2vec.evaluation.task_names import TaskName
     from feat2vec.export.formats import FormatName
     from feat2vec.pages.explanation_views import Explanation
+    from feat2vec.pages.explore_options import MapKind
     from feat2vec.space.completer import Completer
     from feat2vec.space.completion import Completed
     from feat2vec.space.embed import Embedder
     from feat2vec.space.filling import FilledCounts
     from feat2vec.space.predict import Predictor
+    from feat2vec.space.search_options import RankSimilarity
     from feat2vec.space.vectors import Vectors
-    from feat2vec.training.chosen_model import OnChosen
+    from feat2vec.training.chosen_model import Additions, ChosenModel, OnChosen
     from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
 
 MOST_COMPLETERS = 16  # that a run keeps, each with the vectors of its group
+
+
+PROPOSED = "proposed.yaml"  # the file of a run whose schema was proposed
 
 
 class Run(TrainedRun):
@@ -318,6 +326,126 @@ class Run(TrainedRun):
 
         return explain(self.model, self.fitted, rows, **options)
 
+    # --- what it is worth -------------------------------------------------------------------------------------------
+
+    def evaluate(
+        self,
+        data: object,
+        task: TaskName | None = None,
+        target: str | None = None,
+        *,
+        given: Sequence[str] | None = None,
+        similarity: RankSimilarity | None = None,
+        level: int | None = None,
+        beside: Sequence[str] = (),
+        train: object = None,
+    ) -> dict[str, Any]:
+        """Measure the run on rows that it has not seen, as `feat2vec evaluate` does.
+
+        Args:
+            data: The rows: a file, a frame, ...
+            task: "rank", "nearest", "pairs" or "predict"; by default "predict" if the run has a target, else "rank".
+            target: The group that the task is about; for "rank" None stands for each lookup group.
+            given: For "rank" and "nearest" the groups to find the target by, all others if it is None.
+            similarity: "cosine" or "dot", not for "predict"; for "rank" also "probability", which is its default.
+            level: For "predict", the submodel of a model with `ranks`.
+            beside: Baselines on the same rows: "popularity" and "tfidf" for "rank", "constant", "linear" and "boosting"
+                for "predict". Those of the other task are left out.
+            train: The rows that the run was trained on, which all baselines but "popularity" learn from.
+
+        Returns:
+            The metrics by name, with the options; `beside`, the metrics of each baseline, and `better`, a sentence for
+            each that is better than the run. Of each lookup group, `groups` with this for each.
+
+        Raises:
+            UserError: Something is wrong with an argument or a table.
+
+        >>> facts = run.evaluate(films, target="director", beside=["popularity"])
+        >>> facts["n"], facts["candidates"], list(facts["beside"])
+        (60, 3, ['popularity'])
+
+        """
+        from feat2vec.evaluation.beside import TaskOptions, evaluate_beside
+
+        with naming_arguments():
+            return evaluate_beside(self, data, task, target, beside, train, TaskOptions(given, similarity, level))
+
+    def report(
+        self,
+        out: str | Path,
+        data: object = None,
+        *,
+        beside: Sequence[str] = (),
+        train: object = None,
+        label: str | None = None,
+        other_run: TrainedRun | None = None,
+        force: bool = False,
+    ) -> dict[str, Any]:
+        """Write a page of HTML about the run: losses, metrics, norms, isotropy, neighbours.
+
+        Args:
+            out: The file.
+            data: Rows to measure the run on, and for `label`.
+            beside: Baselines that are measured on `data` too, as in `evaluate`.
+            train: The rows that the run was trained on, for `beside`.
+            label: A column of `data`: what the vectors say of its classes.
+            other_run: A run of the same schema with another seed: how many nearest neighbours stay.
+            force: Replace the file if it is there.
+
+        Returns:
+            What the page says.
+
+        Raises:
+            UserError: Something is wrong with an argument, a table or the place.
+
+        >>> facts = run.report("films.html", films, beside=["popularity"], force=True)
+        >>> list(facts["groups"]), facts["beside"]["task"]
+        (['director', 'genre', 'year'], 'rank')
+
+        """
+        from feat2vec.pages.report import report
+
+        with naming_arguments():
+            return report(self, out, data, label, other_run, beside=beside, train=train, force=force)
+
+    def explore(
+        self,
+        out: str | Path,
+        data: object = None,
+        groups: Sequence[str] = (),
+        *,
+        colour: str | None = None,
+        map: MapKind = "pca",  # noqa: A002
+        limit: int = POINTS_PER_MAP,
+        force: bool = False,
+    ) -> Path:
+        """Write a page to look at the space and search it, as one file with nothing from elsewhere.
+
+        Args:
+            out: The file.
+            data: Rows to look at as well, and whose columns can be colours.
+            groups: The groups to look at, all if there is none; `row` is that of the rows.
+            colour: What points are coloured by at first: "count", "level" or a column of `data`.
+            map: The map at first; the file has this one and "pca".
+            limit: Points of a map: the most frequent values, or rows drawn by chance.
+            force: Replace the file if it is there.
+
+        Returns:
+            The file.
+
+        Raises:
+            UserError: Something is wrong with an argument, a table or the place.
+
+        >>> run.explore("map.html", groups=["director"], force=True).name
+        'map.html'
+
+        """
+        from feat2vec.pages.explore import Atlas, write_page
+
+        with naming_arguments():
+            write_page(Atlas(self, groups, data, colour, map, limit), out, force=force)
+        return Path(out)
+
     # --- parts of other models --------------------------------------------------------------------------------------
 
     def encoder(
@@ -455,12 +583,37 @@ class Run(TrainedRun):
         return export(self, format_named(format), out, groups, level=level, normalise=normalise, force=force)
 
 
+def init(data: object, target: str | None = None, *, name: str | None = None) -> str:
+    """Profile a table over all of its rows, and write a schema for it, as `feat2vec init` does.
+
+    Args:
+        data: The table: a file, a folder, a frame, `dataset:NAME`, ...
+        target: A column to predict from the others. Without one, columns are learnt from each other.
+        name: The name of the schema; by default it follows from the name of the table.
+
+    Returns:
+        The text of a schema with comments. `feat2vec.train` and `read_schema` take it.
+
+    Raises:
+        UserError: The table cannot be read, or nothing can be learnt from it.
+
+    >>> text = feat2vec.init(films, target="hit")
+    >>> feat2vec.read_schema(text).objective.type
+    'logistic'
+
+    """
+    from feat2vec.table.propose import propose
+
+    return propose(data, name, target=target)
+
+
 def train(
-    schema: Schema | str | Path | Mapping[str, object],
+    schema: Schema | str | Path | Mapping[str, object] | None,
     data: object,
     out: str | Path | None = None,
     validation: object = None,
     *,
+    target: str | None = None,
     settings: Sequence[str] = (),
     resume: bool = False,
     force: bool = False,
@@ -473,11 +626,13 @@ def train(
     While it trains, its checkpoints are in `out.partial`.
 
     Args:
-        schema: A schema, its file, or the same as nested mappings.
+        schema: A schema, its file, its text, or the same as nested mappings. If it is None, the schema is the one that
+            `feat2vec.init` writes for the table; the run keeps it, with its comments, as `proposed.yaml`.
         data: The table: a file, a folder, a frame, `dataset:NAME`, ...
         out: The run's folder; a temporary one, which lives as long as the run, if none is given.
         validation: Rows that the loss is measured on after each epoch. Without them, `training.validation` of the rows
             are held out for that, and learnt again with the others if `training.refit` is true.
+        target: Without a schema, the column to predict; a schema has a target of its own.
         settings: Values that replace the schema's, such as "training.epochs=5".
         resume: Go on from the checkpoints of a training that was stopped.
         force: Replace the run that is at `out`.
@@ -500,8 +655,16 @@ def train(
     from feat2vec.schema.reading import read_schema
     from feat2vec.training.train import TrainingRequest, train_into
 
+    if schema is not None and target is not None:
+        raise UserError("target: is for a training without a schema; remove it, or give the schema a target")
+
     def write(folder: Path) -> None:
-        source = schema.resolved() if isinstance(schema, Schema) else schema
+        files: dict[str, bytes] = {}
+        if schema is None:
+            source: Any = _proposed(data, target, folder, quiet=quiet)
+            files[PROPOSED] = source.encode()
+        else:
+            source = schema.resolved() if isinstance(schema, Schema) else schema
         request = TrainingRequest(
             read_schema(source, settings=settings),
             validation,
@@ -510,11 +673,28 @@ def train(
             quiet=quiet,
             callbacks=tuple(callbacks),
             memory=memory,
+            files=files,
             on_chosen=chosen_functions(),
         )
         train_into(folder, request, data)
 
     return _run_in(out, write)
+
+
+def _proposed(data: object, target: str | None, folder: Path, *, quiet: bool) -> str:
+    """The text of a schema for a table; what was chosen is printed."""
+    from feat2vec.table.propose import propose_schema
+    from feat2vec.table.table import open_table
+    from feat2vec.training.reporting import Reporter
+
+    proposal = propose_schema(data, target=target, path=folder / PROPOSED)
+    reporter = Reporter(1, 1, quiet=quiet)
+    reporter.say(f"{open_table(data).name}: no schema is given; these choices are kept as {PROPOSED} in the run:")
+    for line in proposal.choices:
+        reporter.say(f"  {line}")
+    if proposal.warning is not None:
+        reporter.say(f"weak: {proposal.warning}")
+    return proposal.text
 
 
 def finetune(
@@ -604,7 +784,16 @@ def chosen_functions() -> tuple[OnChosen, ...]:
     """
     from feat2vec.space.completion_calibration import calibrate_chosen
 
-    return (calibrate_chosen,)
+    return calibrate_chosen, _measure_weakness
+
+
+def _measure_weakness(chosen: ChosenModel) -> Additions:
+    """Compare the chosen model with popularity, or a constant, on the held-out rows."""
+    from feat2vec.evaluation.weakness import measured_weakness
+    from feat2vec.training.chosen_model import Additions
+
+    facts = measured_weakness(chosen.run, chosen.held_out, chosen.training_rows, chosen.counts)
+    return Additions(facts.metrics, facts.files, facts.lines)
 
 
 def _run_in(out: str | Path | None, write: Callable[[Path], None]) -> Run:

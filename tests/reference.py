@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -243,6 +244,39 @@ def quantile_of(number: float, training: Sequence[float], knots: int = 1001) -> 
         return (equal[0] + equal[-1]) / 2
     i = sum(end < number for end in ends)
     return (i - 1 + (number - ends[i - 1]) / (ends[i] - ends[i - 1])) / (knots - 1)
+
+
+def piecewise(number: float, edges: Sequence[float]) -> list[float]:
+    """The piecewise linear encoding of a number (Gorishniy et al., 2022, equation 1), clipped to the edges."""
+    parts = []
+    for low, high in pairwise(edges):
+        if number <= low:
+            parts.append(0.0)
+        elif number >= high:
+            parts.append(1.0)
+        else:
+            parts.append((number - low) / (high - low))
+    return parts
+
+
+def ensemble_of_networks(
+    x: Sequence[float], layers: Sequence[Mapping[str, npt.NDArray[Any]]], last: Mapping[str, npt.NDArray[Any]]
+) -> list[list[float]]:
+    """Each member's outputs by TabM (Gorishniy et al., 2024): l(x) = s * (W (r * x)) + b, with its own r, s and b."""
+    outputs = []
+    for m in range(len(last["bias"])):
+        units = [float(number) for number in x]
+        for layer in layers:
+            r, s, b = (layer[name][m].astype(float) for name in ("input_factors", "output_factors", "biases"))
+            kernel = layer["kernel"].astype(float)
+            scaled = [number * r[i] for i, number in enumerate(units)]
+            units = [
+                max(0.0, s[u] * sum(number * kernel[i, u] for i, number in enumerate(scaled)) + b[u])
+                for u in range(kernel.shape[1])
+            ]
+        kernel, bias = last["kernel"][m].astype(float), last["bias"][m].astype(float)
+        outputs.append([bias[o] + sum(x * kernel[u, o] for u, x in enumerate(units)) for o in range(kernel.shape[1])])
+    return outputs
 
 
 # --- RaFM (seed 004): pairs of items, equation by equation; a row is a list of groups, which are bags of items ------
@@ -533,6 +567,42 @@ def ranks_of_true_values(scores: Sequence[float], true_values: Sequence[int]) ->
                 ties += scores[candidate] == scores[value]
         ranks.append(above + ties / 2)
     return ranks
+
+
+def tfidf_scores(
+    train_items: list[list[str]],
+    train_values: list[list[int]],
+    items: list[str],
+    candidates: int,
+    neighbours: int,
+) -> list[float]:
+    """The sums of the cosines of TF-IDF vectors over a row's nearest training rows, for each of their values.
+
+    idf = log((1 + rows) / (1 + rows with the item)) + 1, as scikit-learn has it.
+    """
+    rows = [i for i, values in enumerate(train_values) if values]
+    idf: dict[str, float] = {}
+    for item in {item for i in rows for item in train_items[i]}:
+        with_item = sum(item in train_items[i] for i in rows)
+        idf[item] = math.log((1 + len(rows)) / (1 + with_item)) + 1
+
+    def vector(row: list[str]) -> dict[str, float]:
+        weights = {item: row.count(item) * idf[item] for item in row if item in idf}
+        norm = math.sqrt(sum(weight**2 for weight in weights.values()))
+        return {item: weight / norm for item, weight in weights.items()}
+
+    query = vector(items)
+    cosines = []
+    for i in rows:
+        row = vector(train_items[i])
+        cosines.append(sum(query[item] * row.get(item, 0) for item in query))
+    bound = sorted(cosines)[-neighbours] if len(cosines) > neighbours else 0
+    scores = [0.0] * candidates
+    for i, cosine in zip(rows, cosines, strict=True):
+        if cosine >= bound:
+            for value in train_values[i]:
+                scores[value] += cosine
+    return scores
 
 
 # --- Completing rows: p(value | row) --------------------------------------------------------------------------------

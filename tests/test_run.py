@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from packaging.requirements import Requirement
@@ -53,3 +54,41 @@ def test_embedders_and_predictors_are_made_once() -> None:
     rows = table(5)
     by_group = run.embed(rows, by_group=True)
     np.testing.assert_allclose(run.embed(rows), sum(by_group.values()), rtol=1e-6)
+
+
+def test_a_schema_is_proposed_where_none_is_given(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is kept with its comments, and the same table resumes with it."""
+
+    def stop(*_: object) -> None:
+        raise InterruptedError
+
+    rows, out, settings = table(60), tmp_path / "run", ["training.epochs=2", "model.dim=4"]
+    text = feat2vec.init(rows)
+    stopping = keras.callbacks.LambdaCallback(on_epoch_end=stop)
+    with pytest.raises(InterruptedError):
+        feat2vec.train(None, rows, out, settings=settings, quiet=True, callbacks=[stopping])
+    assert not capfd.readouterr().err
+    run = feat2vec.train(None, rows, out, settings=settings, resume=True)
+    kept = (out / "proposed.yaml").read_text(encoding="utf-8")
+    assert kept.splitlines()[2:] == text.splitlines()[2:]  # the path in the proposed command is another one
+    assert f"--data DATA\n# Weak: 60 rows of {len(run.schema.groups)} groups are too few" in kept
+    assert run.schema.model_dump(exclude={"model", "training"}) == feat2vec.read_schema(text).model_dump(
+        exclude={"model", "training"}
+    )
+    told = capfd.readouterr().err.splitlines()
+    assert told[0].endswith("no schema is given; these choices are kept as proposed.yaml in the run:")
+    assert any(line.startswith("  keys: ") for line in told)
+    assert any(line.startswith("weak: 60 rows") for line in told)
+    (out / "proposed.yaml").write_text("version: 1\n", encoding="utf-8")
+    with pytest.raises(feat2vec.UserError, match=r"proposed\.yaml: is not the file that this run was trained with"):
+        feat2vec.load(out)
+
+
+def test_a_target_is_for_a_training_without_a_schema(tmp_path: Path) -> None:
+    rows = table(60)
+    text = feat2vec.init(rows)
+    with pytest.raises(feat2vec.UserError, match=r"^target: is for a training without a schema"):
+        feat2vec.train(text, rows, target="who")
+    run = feat2vec.train(None, rows, tmp_path / "run", target="place", settings=["training.epochs=1"], quiet=True)
+    assert (run.schema.target, run.schema.objective.type) == ("place", "softmax")
+    assert "--target place` from" in (run.folder / "proposed.yaml").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ import click
 
 from feat2vec.cli.completing import complete
 from feat2vec.cli.explore import explore
-from feat2vec.cli.measuring import evaluate, explain, report
+from feat2vec.cli.measuring import compare, evaluate, explain, report
 from feat2vec.cli.process import (
     drop_output,
     exit_code,
@@ -22,7 +22,7 @@ from feat2vec.cli.process import (
     refuse_null_characters,
     refuse_removed_folder,
 )
-from feat2vec.cli.tables import check, init
+from feat2vec.cli.tables import check, init, split
 from feat2vec.cli.training import finetune, run, train, tune
 from feat2vec.cli.vectors import embed, export, predict, similar
 
@@ -54,6 +54,7 @@ def feat2vec() -> None:
 
 
 COMMANDS = (
+    split,
     init,
     check,
     train,
@@ -61,6 +62,7 @@ COMMANDS = (
     tune,
     finetune,
     evaluate,
+    compare,
     predict,
     complete,
     embed,

@@ -1,4 +1,4 @@
-"""init and check: a table to a schema, a schema against a table."""
+"""split, init and check: a table to parts, a table to a schema, a schema against a table."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from feat2vec.cli.console import say, say_text
+from feat2vec.errors import listed
 
 
 class _ListsSources(click.Command):
@@ -20,30 +21,71 @@ class _ListsSources(click.Command):
         super().format_help_text(context, formatter)
 
 
+@click.command()
+@click.argument("data")
+@click.option("--test", type=float, default=0.2, show_default=True, help="The share of the rows to measure on.")
+@click.option("--by", help="A column of dates or numbers: the latest rows are the test part. Default: at random.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random draw.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder that is made.")
+@click.option("--force", is_flag=True, help="Replace an earlier split.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def split(data: str, test: float, by: str | None, seed: int, out: Path, force: bool, as_json: bool) -> None:
+    """Write a table's rows as two Parquet files: train.parquet to learn from, test.parquet to measure on.
+
+    Rows of one value of --by stay on one side; rows without a value are training rows. Columns of a CSV stay text
+    without types, as they are read from the CSV.
+
+    \b
+    feat2vec split films.csv --out parts
+    feat2vec split films.csv --test 0.1 --by year --out parts
+    """
+    from feat2vec.table.split import write_split
+
+    parts = write_split(data, out, test, by, seed, force=force)
+    command = f"feat2vec init {parts.train} -o schema.yaml"
+    if as_json:
+        facts = {key: str(value) if isinstance(value, Path) else value for key, value in vars(parts).items()}
+        say(json.dumps({**facts, "next": command}))
+        return
+    without = f", {parts.without_value:,} of them without a value of {by}" if parts.without_value else ""
+    since = "" if parts.first_test_value is None else f", from {by} {parts.first_test_value} on"
+    say(f"{parts.train}: {parts.train_rows:,} rows{without}")
+    say(f"{parts.test}: {parts.test_rows:,} rows{since}")
+    if parts.left_out:
+        say(f"left out, as their types cannot be used: {listed(parts.left_out)}")
+    say(f"next: {command}")
+
+
 @click.command(cls=_ListsSources)
 @click.argument("data")
+@click.option("--target", metavar="COLUMN", help="Predict this column; without it, columns are learnt from each other.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write here instead of standard output.")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
-def init(data: str, out: Path | None, force: bool) -> None:
+def init(data: str, target: str | None, out: Path | None, force: bool) -> None:
     """Profile a table and write a commented schema that trains as it is.
 
-    DATA is SOURCES.
+    DATA is SOURCES. With --target, the schema learns to predict that column: a probability for two values or for each
+    of some categories, a number for numbers. Columns that tell the same as the target are left out.
 
     \b
     feat2vec init films.parquet -o films.yaml
+    feat2vec init films.parquet --target rating -o rating.yaml
     feat2vec init dataset:artworks
     """
-    from feat2vec.table.propose import propose
+    from feat2vec.table.propose import propose_schema
     from feat2vec.table.table import open_table
     from feat2vec.writing import file_place, refuse_inputs_inside, write_text
 
     if out is None:
-        say_text(propose(data))
-    else:
-        file_place(out, force=force)
-        refuse_inputs_inside([out], open_table(data).files)
-        write_text(out, propose(data, path=out), force=force)
-        say(f"{out}: written; next: feat2vec check {out} --data {data}")
+        say_text(propose_schema(data, target=target).text)
+        return
+    file_place(out, force=force)
+    refuse_inputs_inside([out], open_table(data).files)
+    proposal = propose_schema(data, target=target, path=out)
+    write_text(out, proposal.text, force=force)
+    if proposal.warning is not None:
+        say(f"weak: {proposal.warning}", error=True)
+    say(f"{out}: written; next: feat2vec check {out} --data {data}")
 
 
 @click.command()

@@ -20,7 +20,7 @@ from feat2vec.evaluation.queries import (
     table_for,
 )
 from feat2vec.space.completer import Completer, rows_with_known
-from feat2vec.space.geometry import blocks, candidates, extract, similarities
+from feat2vec.space.geometry import blocks, candidates, extract, is_keyed, similarities
 from feat2vec.space.run_completion import completion_of_run
 from feat2vec.space.search_options import RankSimilarity, VectorSimilarity
 from feat2vec.table.table import Table
@@ -143,6 +143,13 @@ def ranked(
     all_ranks = np.concatenate(ranks)
     counts = {"n": len(all_ranks), "skipped_unseen": unseen, "skipped_empty": empty, "candidates": total}
     return {"given": list(given), **counts, **summary_of_ranks(all_ranks, total)}
+
+
+def candidate_counts(run: TrainedRun, target: str) -> Floats:
+    """How often training has seen each candidate of a group, [candidates]."""
+    vocabulary = run.fitted.codecs[target].vocabulary if is_keyed(run.vector_source, target) else None
+    counts = run.fitted.values[target].counts if vocabulary is None else vocabulary.counts
+    return np.asarray(counts, np.float64)
 
 
 def nearest(

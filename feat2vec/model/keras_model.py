@@ -18,6 +18,7 @@ from feat2vec.encode.arrays_on_disk import release_pages
 from feat2vec.encode.class_weights import class_weights, weights_of_rows
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.model import optimizers
+from feat2vec.model.answer_scale import AnswerScale
 from feat2vec.model.extractors.base import ShapeData
 from feat2vec.model.labelled_loss import has_label
 from feat2vec.model.loss_model import NO_TRAINING_ROWS, Gradients, LossModel, make_noise, rows_of, start_of_offsets
@@ -151,7 +152,7 @@ class Feat2Vec(LossModel):
         failed_at = tf.where((self.failed_at < 0) & ~tf.math.is_finite(loss), step, self.failed_at)
         self.failed_at.assign(failed_at)
         tf.cond(failed_at < 0, lambda: self._apply(gradients), lambda: False)
-        self.loss_tracker.update_state(loss, sample_weight=rows_of(truth))
+        self.loss_tracker.update_state(loss * self.unit_of_loss(), sample_weight=rows_of(truth))
         return {"loss": self.loss_tracker.result()}
 
     def _apply(self, gradients: Gradients) -> bool:
@@ -177,7 +178,7 @@ class Feat2Vec(LossModel):
             rows = rows_of(truth)
         else:
             rows = tf.math.count_nonzero(has_label(self.schema, truth), dtype=tf.int32)
-        self.loss_tracker.update_state(loss, sample_weight=rows)
+        self.loss_tracker.update_state(loss * self.unit_of_loss(), sample_weight=rows)
         return {"loss": self.loss_tracker.result()}
 
     def reset_metrics(self) -> None:
@@ -190,8 +191,8 @@ class Feat2Vec(LossModel):
     def learn_from(self, encoded: Encoded) -> None:
         """Take from the training rows what does not change by steps.
 
-        That is the start of the bias, at the target's mean; the weights of classes; and the noise, which draws values
-        of these rows.
+        That is the unit of numbers, and the start of the bias or of classes' biases, so that a score of 0 means what is
+        best for all rows; the weights of classes; and the noise, which draws values of these rows.
 
         Args:
             encoded: The training rows.
@@ -204,8 +205,8 @@ class Feat2Vec(LossModel):
         self._check_targets(encoded)
         self.training_rows, targets = encoded, encoded.learnt_target
         self.class_weights = class_weights(self.schema.objective, encoded.encoder.classes, targets)
-        if self.schema.model.bias and targets is not None and not float(self.bias):
-            self.bias.assign(self.schema.objective.starting_bias(targets))
+        if targets is not None:
+            self._start_at(targets)
         if not self.schema.objective.needs_noise:
             return
         joints = [
@@ -216,6 +217,17 @@ class Feat2Vec(LossModel):
         self.take_values(value_tables(encoded), counts, joints)
         for array in counts:
             release_pages(array)
+
+    def _start_at(self, targets: Array) -> None:
+        """Begin with what is best for all rows, where a weight for it is as it was made."""
+        objective = self.schema.objective
+        if objective.standardizes:
+            if self.answer_scale_value().is_plain:
+                self.answer_scale.assign(AnswerScale.of_numbers(targets))
+        elif self.schema.model.bias and not float(self.bias):
+            self.bias.assign(objective.starting_bias(targets))
+        if objective.has_classes and not np.any(self.class_bias.numpy()):
+            self.class_bias.assign(log_shares(targets, self.classes))
 
     def take_values(
         self,
@@ -326,6 +338,14 @@ class Feat2Vec(LossModel):
             return encoded.weight
         of_class = weights_of_rows(self.class_weights, np.asarray(target))
         return of_class if encoded.weight is None else of_class * encoded.weight
+
+
+def log_shares(targets: Array, classes: int) -> Float32s:
+    """The logarithm of each class's share of the rows, with one row more for each class: [classes]."""
+    class_ids = np.asarray(targets, np.int64)
+    counts = np.bincount(class_ids[class_ids >= 0], minlength=classes) + 1
+    shares: Float32s = (counts / counts.sum()).astype(np.float32)
+    return np.log(shares)
 
 
 __all__ = ["Feat2Vec", "Joint"]

@@ -34,11 +34,26 @@ def labelled_losses(schema: Schema, scores: Submodels, labels: Tensor, *, traini
     """
     objective = schema.objective
     top_scores = scores.scores[-1]
-    losses = supervised(objective, top_scores, tf.cast(labels, top_scores.dtype))
+    if scores.members is None:
+        losses = supervised(objective, top_scores, tf.cast(labels, top_scores.dtype))
+    else:
+        losses = _mean_over_members(schema, scores.members, labels)
     if training and has_level_losses(schema):
         for level_scores, targets in zip(scores.scores, scores.targets, strict=False):  # the top level has no target
             losses += supervised(objective, level_scores, tf.cast(labels, level_scores.dtype), targets)
     return losses
+
+
+def _mean_over_members(schema: Schema, scores: Tensor, labels: Tensor) -> Tensor:
+    """The mean of the losses of each member's scores [rows, members] or [rows, members, classes]: [rows].
+
+    It is not the loss of the mean: each member learns to predict by itself (Gorishniy et al., 2024).
+    """
+    rows, members = tf.shape(scores)[0], scores.shape[1]
+    flat_scores = tf.reshape(scores, [rows * members, *scores.shape[2:]])
+    flat_labels = tf.repeat(tf.cast(labels, scores.dtype), members)
+    losses = supervised(schema.objective, flat_scores, flat_labels)  # [rows * members]
+    return tf.reduce_mean(tf.reshape(losses, [rows, members]), axis=1)
 
 
 def has_label(schema: Schema, labels: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from feat2vec.arrays import Float32s, Integers
 from feat2vec.errors import UserError
 from feat2vec.model import optimizers
+from feat2vec.model.answer_scale import LARGEST_SQUARE
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.extractors.base import ShapeData
 from feat2vec.model.group_vectors import join_entries, split_rows
@@ -163,6 +164,32 @@ class LossModel(ScoreModel):
                 loss += penalty
         return loss
 
+    def standardized(self, labels: Tensor) -> Tensor:
+        """Bring labels to the scale of scores.
+
+        Args:
+            labels: In the target's unit, [batch].
+
+        Returns:
+            In units of their deviation from the mean of the training rows, if the objective learns them so.
+
+        """
+        if not self.schema.objective.standardizes:
+            return labels
+        shift, unit = self.answer_scale.value[0], self.answer_scale.value[1]
+        return (tf.cast(labels, tf.float32) - shift) / unit
+
+    def unit_of_loss(self) -> Tensor | float:
+        """What a loss is multiplied by to be in the target's unit.
+
+        Returns:
+            The square of the unit of labels that are standardized, 1 for others.
+
+        """
+        if not self.schema.objective.standardizes:
+            return 1.0
+        return tf.minimum(tf.square(self.answer_scale.value[1]), LARGEST_SQUARE)
+
     def _penalties(self, row_vectors: Sequence[Extracted], rows: Tensor) -> list[Tensor]:
         """What L2 adds to the loss: a scalar for the vectors, and one for the linear terms."""
         options, penalties = self.schema.training, []
@@ -182,7 +209,7 @@ class LossModel(ScoreModel):
     ) -> tuple[Tensor, Sequence[Extracted]]:
         """The mean loss over the rows that have a label, and the rows' vectors."""
         if self.implicit is None:
-            labels = truth
+            labels = self.standardized(truth)
             row_vectors = self.extract(inputs, training, keyed=self.is_keyed)
             losses = labelled_losses(self.schema, self.score(row_vectors, training), labels, training=training)
             return mean_over_labelled(self.schema, losses, labels, weights), row_vectors
@@ -318,7 +345,7 @@ class LossModel(ScoreModel):
         else:
             masks = self.interaction_masks(tf.shape(batch.slots)[0]) if training else None
             scores = row_scores(self.schema, batch, self.bias_or_zero(), masks)
-            losses = labelled_losses(self.schema, scores, truth, training=training)
+            losses = labelled_losses(self.schema, scores, self.standardized(truth), training=training)
             loss = mean_over_labelled(self.schema, losses, truth, weights)
         if training:
             for penalty in many_groups_penalties(self.schema, batch.keys, rows_of(truth)):

@@ -1,7 +1,8 @@
 """`MlpHead`: a network whose output is added to the score of the pairs.
 
 Its inputs are the groups' vectors, as in DeepFM (Guo et al., 2017), their interactions, as in NFM (He and Chua, 2017),
-or both.
+or both. It can be a small ensemble, as in TabM (Gorishniy et al., 2024): members share each layer's matrix, and differ
+in the factors of its inputs and outputs, in its bias and in the last layer.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class MlpHead(keras.layers.Layer):
         dropout: The share of the units of each ReLU layer that is dropped in training.
         normalize: Whether the units are normalized over the batch, before the ReLU.
         outputs: The number of outputs.
+        members: The number of networks that share the matrices of the ReLU layers.
         **kwargs: Those of `keras.layers.Layer`.
 
     Example:
@@ -44,11 +46,18 @@ class MlpHead(keras.layers.Layer):
     """
 
     def __init__(
-        self, hidden: Sequence[int], inputs: Sequence[str], dropout: float, normalize: bool, outputs: int, **kwargs: Any
+        self,
+        hidden: Sequence[int],
+        inputs: Sequence[str],
+        dropout: float,
+        normalize: bool,
+        outputs: int,
+        members: int = 1,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.hidden, self.inputs = tuple(hidden), tuple(inputs)
-        self.dropout, self.normalize, self.outputs = dropout, normalize, outputs
+        self.dropout, self.normalize, self.outputs, self.members = dropout, normalize, outputs, members
 
     def build(self, input_shape: Sequence[Sequence[int | None]]) -> None:
         """Make the weights; `input_shape` holds [batch, groups, D_k] of each level."""
@@ -57,6 +66,10 @@ class MlpHead(keras.layers.Layer):
             "interactions": sum(int(dim or 0) for *_, dim in input_shape),
         }
         width = sum(sizes[name] for name in self.inputs)
+        if self.members > 1:
+            self._build_members(width)
+            super().build(input_shape)
+            return
         self.layers, self.norms = [], []
         for i, units in enumerate(self.hidden):
             self.layers.append(keras.layers.Dense(units, kernel_initializer="he_normal", name=f"hidden_{i}"))
@@ -68,6 +81,26 @@ class MlpHead(keras.layers.Layer):
         self.last = keras.layers.Dense(self.outputs, kernel_initializer="zeros", name="last")
         self.last.build((None, width))
         super().build(input_shape)
+
+    def _build_members(self, width: int) -> None:
+        """Make the shared matrices of layers, and what each member has of its own."""
+        self.kernels, self.input_factors, self.output_factors, self.biases = [], [], [], []
+        for i, units in enumerate(self.hidden):
+            # Signs tell the members apart from the start; the factors of later layers begin at one.
+            start = RandomSigns() if i == 0 else "ones"
+            self.kernels.append(self.add_weight(shape=(width, units), initializer="he_normal", name=f"kernel_{i}"))
+            self.input_factors.append(
+                self.add_weight(shape=(self.members, width), initializer=start, name=f"input_factors_{i}")
+            )
+            self.output_factors.append(
+                self.add_weight(shape=(self.members, units), initializer="ones", name=f"output_factors_{i}")
+            )
+            self.biases.append(self.add_weight(shape=(self.members, units), initializer="zeros", name=f"biases_{i}"))
+            width = units
+        self.last_kernel = self.add_weight(
+            shape=(self.members, width, self.outputs), initializer="zeros", name="last_kernel"
+        )
+        self.last_bias = self.add_weight(shape=(self.members, self.outputs), initializer="zeros", name="last_bias")
 
     def call(
         self, levels: Sequence[Level], masks: Masks | None = None, training: bool = False, seed: Tensor | None = None
@@ -84,19 +117,53 @@ class MlpHead(keras.layers.Layer):
             What is added to the score of the pairs, [batch, outputs].
 
         """
-        parts: list[Tensor] = []
-        for name in self.inputs:
-            parts += INPUTS[name](levels, masks)
-        x = ops.concatenate(parts, axis=-1)  # [batch, width]
+        if self.members > 1:
+            return ops.mean(self.member_outputs(levels, masks, training, seed), axis=1)
+        x = self._input_vector(levels, masks)  # [batch, width]
         for i, layer in enumerate(self.layers):
             x = layer(x)
             if self.normalize:
                 x = self.norms[i](x, training=training)
-            x = ops.relu(x)
-            if training and self.dropout:
-                layer_seed = seed + tf.constant([0, SEED_STRIDE], tf.int64) * i
-                x = tf.nn.experimental.stateless_dropout(x, self.dropout, layer_seed)
+            x = self._drop(ops.relu(x), i, training, seed)
         return self.last(x)
+
+    def member_outputs(
+        self, levels: Sequence[Level], masks: Masks | None = None, training: bool = False, seed: Tensor | None = None
+    ) -> Tensor:
+        """The outputs of each member; see `call`.
+
+        Args:
+            levels: The groups' vectors at each level, [batch, groups, D_k].
+            masks: The factors of the interactions, [batch, D_k] at each level.
+            training: Whether units are dropped.
+            seed: Two integers, which decide what is dropped.
+
+        Returns:
+            [batch, members, outputs]; `call` returns their mean.
+
+        """
+        x = self._input_vector(levels, masks)[:, None, :]  # [batch, 1, width]
+        for i, kernel in enumerate(self.kernels):
+            width, units = kernel.shape
+            rows = ops.reshape(x * self.input_factors[i], (-1, width))  # [batch * members, width]
+            x = ops.reshape(ops.matmul(rows, kernel), (-1, self.members, units))
+            x = ops.relu(x * self.output_factors[i] + self.biases[i])  # [batch, members, units]
+            x = self._drop(x, i, training, seed)
+        return ops.einsum("bmu,muo->bmo", x, self.last_kernel) + self.last_bias
+
+    def _input_vector(self, levels: Sequence[Level], masks: Masks | None) -> Tensor:
+        """The inputs side by side, [batch, width]."""
+        parts: list[Tensor] = []
+        for name in self.inputs:
+            parts += INPUTS[name](levels, masks)
+        return ops.concatenate(parts, axis=-1)
+
+    def _drop(self, x: Tensor, layer: int, training: bool, seed: Tensor | None) -> Tensor:
+        """Units of a layer, in training without those that are dropped."""
+        if not training or not self.dropout:
+            return x
+        layer_seed = seed + tf.constant([0, SEED_STRIDE], tf.int64) * layer
+        return tf.nn.experimental.stateless_dropout(x, self.dropout, layer_seed)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -106,7 +173,26 @@ class MlpHead(keras.layers.Layer):
             "dropout": self.dropout,
             "normalize": self.normalize,
             "outputs": self.outputs,
+            "members": self.members,
         }
+
+
+@keras.saving.register_keras_serializable("feat2vec")
+class RandomSigns(keras.initializers.Initializer):
+    """Factors of -1 and 1, each as probable as the other."""
+
+    def __call__(self, shape: Sequence[int], dtype: str | None = None) -> Tensor:
+        """Draw the factors.
+
+        Args:
+            shape: The shape of the weight.
+            dtype: Its type, that of Keras by default.
+
+        Returns:
+            The factors, of that shape.
+
+        """
+        return ops.sign(keras.random.uniform(shape, -1.0, 1.0, dtype=dtype or "float32"))
 
 
 def vector_inputs(levels: Sequence[Level], masks: Masks | None = None) -> list[Tensor]:

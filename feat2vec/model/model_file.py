@@ -26,6 +26,7 @@ from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST, UNSEEN
 from feat2vec.errors import RESTORE, UserError
+from feat2vec.model.answer_scale import AnswerScale
 from feat2vec.model.lookup_arrays import BagSums, KeyRows, bag_sums, distinct_ids, item_weights, places_of_items
 from feat2vec.model.sizes import key_sizes, least_weights
 from feat2vec.model.weights_file import (
@@ -402,6 +403,15 @@ class StoredModel:
             return 0.0
         with self._open() as file:
             return float(file.model_arrays()["0"])
+
+    def answer_scale_value(self) -> AnswerScale:
+        """What turns scores without classes and a head into answers."""
+        if self.schema.target is None:
+            return AnswerScale()
+        with self._open() as file:
+            arrays = file.model_arrays()
+            key = str(int(self.schema.model.bias))  # it is the last one, and comes after the bias
+            return AnswerScale(*map(float, arrays[key])) if key in arrays else AnswerScale()
 
     def _is_plain_lookup(self, group: str) -> bool:
         """Whether the group's extractor is `lookup` itself; one that derives from it has a type of its own."""

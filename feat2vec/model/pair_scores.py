@@ -42,6 +42,7 @@ class Submodels(NamedTuple):
 
     scores: list[Tensor]  # B_{1,1} .. B_{1,m}, each [...]
     targets: list[Tensor]  # B_{1,2} .. B_{1,m} without gradients
+    members: Tensor | None = None  # of a head of several, in training: the model by each [rows, members, ...]
 
 
 def interaction(vectors: Tensor) -> Tensor:

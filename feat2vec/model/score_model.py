@@ -17,8 +17,10 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from feat2vec.arrays import Array
 from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
+from feat2vec.model.answer_scale import AnswerScale
 from feat2vec.model.extractors import Extracted, Extractor, LookupExtractor, Shape, build_extractor
 from feat2vec.model.extractors.base import ShapeData
 from feat2vec.model.group_vectors import add_groups, map_level, stack_key_vectors, stack_linear, stack_vectors
@@ -79,8 +81,19 @@ class ScoreModel(keras.Model):
         head = self.schema.head
         if isinstance(head, Mlp):
             self.head = MlpHead(
-                head.hidden, head.inputs, head.dropout, head.normalize, outputs=classes or 1, name="head"
+                head.hidden,
+                head.inputs,
+                head.dropout,
+                head.normalize,
+                outputs=classes or 1,
+                members=head.members,
+                name="head",
             )
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether the pairs of groups are a part of the score: a network can do without."""
+        return not isinstance(self.schema.head, Mlp) or self.schema.head.pairs
 
     @property
     def implicit(self) -> int | None:
@@ -111,10 +124,18 @@ class ScoreModel(keras.Model):
             self.class_bias = self.add_weight(shape=(self.classes,), initializer="zeros", name="class_bias")
         if self.head is not None:
             self.head.build([(None, len(self.partners), dim) for dim in self.dims])
+        if self.schema.target is not None:
+            self.answer_scale = self.add_weight(
+                shape=(len(AnswerScale._fields),),
+                initializer=lambda *_, **__: tf.constant(AnswerScale(), tf.float32),
+                trainable=False,
+                name="answer_scale",
+                autocast=False,
+            )
         self.built = True
 
     def call(self, inputs: Inputs, training: bool = False) -> Tensor:
-        """Return the scores of rows.
+        """Return the answers for rows: their scores, which of numbers are in the unit of the target.
 
         Args:
             inputs: The entries of each group, [batch, width].
@@ -124,7 +145,32 @@ class ScoreModel(keras.Model):
             The scores, [batch], or [batch, classes] for a softmax objective.
 
         """
-        return self.submodels(inputs, training).scores[-1]
+        return self.answers(self.submodels(inputs, training).scores[-1])
+
+    def answers(self, scores: Tensor) -> Tensor:
+        """Bring scores to the unit of the target; see `answer_scale.py`.
+
+        Args:
+            scores: Scores of any shape, as the loss has them.
+
+        Returns:
+            The answers, of the same shape; the scores themselves without a target.
+
+        """
+        if self.schema.target is None:
+            return scores
+        shift, unit, low, high, temperature = tf.unstack(self.answer_scale.value)
+        answers = tf.clip_by_value(shift + unit * temperature * tf.cast(scores, tf.float32), low, high)
+        return tf.cast(answers, scores.dtype)
+
+    def answer_scale_value(self) -> AnswerScale:
+        """What turns scores into answers.
+
+        Returns:
+            The numbers of the weight, those that change nothing without a target.
+
+        """
+        return AnswerScale() if self.schema.target is None else AnswerScale(*self.answer_scale.numpy().tolist())
 
     def submodels(self, inputs: Inputs, training: bool = False) -> Submodels:
         """The scores of rows at every level.
@@ -314,12 +360,27 @@ class ScoreModel(keras.Model):
         levels = stack_vectors(partners, truncated=self.schema.model.levels.nested)  # [batch, partners, D_k]
         linear = stack_linear(partners, bias=self.schema.model.bias)  # [batch, partners]
         masks = self.interaction_masks(tf.shape(linear)[0]) if training else None
+        total_linear = tf.reduce_sum(linear, axis=1) + self.bias_or_zero()  # [batch]
         if self.schema.objective.has_classes:
             scores = self._score_classes(levels)
+        elif not self.has_pairs:
+            scores = Submodels([total_linear], [])
         else:
-            total_linear = tf.reduce_sum(linear, axis=1) + self.bias_or_zero()  # [batch]
             scores = submodels(levels, total_linear, self.schema.model.dependents, masks)
-        return scores if self.head is None else add_to_top(scores, self._head_score(levels, masks, training))
+        if self.head is None:
+            return scores
+        if training and self.head.members > 1:
+            return self._add_members(scores, levels, masks)
+        return add_to_top(scores, self._head_score(levels, masks, training))
+
+    def _add_members(self, scores: Submodels, levels: Sequence[Level], masks: Sequence[Tensor] | None) -> Submodels:
+        """The scores in training with a head of several members, and those of each member."""
+        assert self.head is not None
+        outputs = self.head.member_outputs(levels, masks, training=True, seed=self.step_seed(SeedOf.HEAD))
+        if not self.schema.objective.has_classes:
+            outputs = outputs[..., 0]  # [batch, members]
+        members = ops.expand_dims(scores.scores[-1], 1) + outputs
+        return add_to_top(scores, tf.reduce_mean(outputs, axis=1))._replace(members=members)
 
     def _score_by_key(self, partners: Sequence[Extracted], training: bool) -> Submodels:
         """The scores from the distinct keys' vectors."""
@@ -412,6 +473,20 @@ class ScoreModel(keras.Model):
         return tf.stack([tf.cast(purpose_seed, tf.int64), tf.cast(step, tf.int64)])
 
     # --- saving -----------------------------------------------------------------------------------------------------
+
+    def load_own_variables(self, store: Mapping[str, Array]) -> None:
+        """Load what belongs to no layer, as Keras does; runs of before have no scale of answers.
+
+        Args:
+            store: The arrays, by their numbers.
+
+        """
+        variables = [*self._trainable_variables, *self._non_trainable_variables]
+        if self.schema.target is not None and len(store) == len(variables) - 1:
+            for i, variable in enumerate(variables[:-1]):
+                variable.assign(store[str(i)])
+            return
+        super().load_own_variables(store)
 
     def get_config(self) -> dict[str, Any]:
         """What `from_config` needs; the encoder travels as an asset."""

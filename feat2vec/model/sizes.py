@@ -62,7 +62,8 @@ def group_weights(spec: ExtractorSpec, codec: Codec, schema: Schema, dims: Seque
         convolutions = sum(spans) * token_dim * filters
         count = tokens * token_dim + convolutions + filters * len(spans) * sum(dims)
         return count, f"{tokens:,} tokens of {token_dim:,} numbers, {filters:,} filters", "token_dim"
-    widths = [codec.width, *getattr(spec, "hidden", ())]
+    pieces = getattr(spec, "pieces", None)
+    widths = [codec.width * pieces + 1 if pieces else codec.width, *getattr(spec, "hidden", ())]
     shown_widths = ", ".join(f"{width:,}" for width in widths)
     count = layer_weights([*widths, sum(dims)])
     return count, f"layers of {shown_widths} and {shown_dims} units", "hidden, with fewer units"

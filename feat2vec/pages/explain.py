@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from feat2vec.arrays import Array, Float32s, Floats
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.entry_text import spell
 from feat2vec.errors import UserError, listed, suggest
+from feat2vec.model.answer_scale import AnswerScale
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.pages.explanation_views import Contribution, Explanation
@@ -79,6 +81,8 @@ def score_parts(model: Feat2Vec, extracted: Sequence[Extracted]) -> Iterator[Con
             linear = float(group.linear[0])
             if linear != 0:
                 yield Contribution("linear", (name,), linear)
+    if not model.has_pairs:
+        return
     vectors = {name: _LevelVectors.of_group(model, group) for name, group in zip(model.groups, extracted, strict=True)}
     present = [name for name in model.groups if vectors[name].present]
     together = {name: names for names in model.schema.partners for name in names}  # these add up to one vector
@@ -250,7 +254,23 @@ def explain_score(model: Feat2Vec, encoder: Encoder, row: Row, class_name: str |
         parts = list(score_parts(model, extracted))
     if head_scores is not None:
         parts.append(Contribution("head", (), float(np.ravel(head_scores)[class_number])))
-    return Explanation(what, float(np.ravel(scores)[class_number]), _largest_first(parts), [row_texts(encoder, row)])
+    total = float(np.ravel(scores)[class_number])
+    parts = _in_unit_of_target(model.answer_scale_value(), parts, total)
+    return Explanation(what, total, _largest_first(parts), [row_texts(encoder, row)])
+
+
+def _in_unit_of_target(scale: AnswerScale, parts: Sequence[Contribution], total: float) -> list[Contribution]:
+    """The parts of a score as parts of the answer: times the unit, with the mean, and with what the range cuts off."""
+    if scale.is_plain:
+        return list(parts)
+    scaled = [replace(part, value=scale.factor * part.value) for part in parts if part.kind != "bias"]
+    bias = [part for part in parts if part.kind == "bias"]
+    bias_names = bias[0].groups if bias else ()
+    scaled.append(Contribution("bias", bias_names, scale.shift + scale.factor * sum(part.value for part in bias)))
+    answer = sum(part.value for part in scaled)
+    if answer > scale.high or answer < scale.low:
+        scaled.append(Contribution("limit", (), total - answer))
+    return scaled
 
 
 def explain_similarity(

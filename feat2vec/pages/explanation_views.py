@@ -16,7 +16,7 @@ class Contribution:
     """A part of a score or of a similarity.
 
     Args:
-        kind: "bias", "linear", "pair" or "head".
+        kind: "bias", "linear", "pair", "head", or "limit" for what lies outside of the range of the training targets.
         groups: The groups that the part comes from: none, one or two.
         value: What it adds.
 
@@ -27,7 +27,7 @@ class Contribution:
 
     """
 
-    kind: Literal["bias", "linear", "pair", "head"]
+    kind: Literal["bias", "linear", "pair", "head", "limit"]
     groups: tuple[str, ...]
     value: float
 

@@ -34,13 +34,7 @@ def schema_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
             yield from _group_conflicts(schema, name, group, groups_data[name])
     yield from _model_conflicts(schema.model, findings)
     yield from _target_column_conflicts(schema, findings)
-    if (
-        schema.target is None
-        and isinstance(schema.head, Mlp)
-        and findings.sound("head")
-        and findings.sound("objective")
-    ):
-        yield ("head",), "mlp is for objectives with a target; noise is told by the pairs of groups alone"
+    yield from _head_conflicts(schema, findings)
     if not findings.sound("groups", inside=False):
         return
     if findings.sound("noise", "joint"):
@@ -86,6 +80,18 @@ def _model_conflicts(model: ModelSpec, findings: Findings) -> Iterator[Problem]:
         for key in ("level_sharing", "dependents"):
             if key in given_keys:
                 yield ("model", key), "is for models with `ranks`; remove it, or give ranks"
+
+
+def _head_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
+    """Check a network against the objective and the levels of the space."""
+    if not isinstance(schema.head, Mlp) or not findings.sound("head"):
+        return
+    if schema.target is None and findings.sound("objective"):
+        yield ("head",), "mlp is for objectives with a target; noise is told by the pairs of groups alone"
+    if schema.head.normalize and schema.head.members > 1:
+        yield ("head", "normalize"), "cannot be combined with `members`; keep one of them"
+    if not schema.head.pairs and schema.model.ranks is not None and findings.sound("model"):
+        yield ("head", "pairs"), "cannot be off with `model.ranks`, whose levels learn from pairs; give `dim`"
 
 
 def _target_column_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:

@@ -177,7 +177,9 @@ class Mlp(Spec):
     """A network beside the pairs' score: layers of `hidden` units on `inputs`, then a linear one.
 
     Inputs are the groups' vectors side by side (as in DeepFM), the interaction vector (as in NFM), or both; `normalize`
-    brings the units of each layer to mean 0 and variance 1 over the batch.
+    brings the units of each layer to mean 0 and variance 1 over the batch. Several `members` are networks that share
+    the layers' matrices, and whose mean is the prediction (TabM; Gorishniy et al., 2024). Without `pairs`, the groups'
+    vectors reach the score through the network and linear terms alone.
     """
 
     type: Literal["mlp"] = "mlp"
@@ -188,6 +190,8 @@ class Mlp(Spec):
     )
     dropout: Share = 0.0
     normalize: bool = False
+    members: Annotated[int, Field(ge=1, le=256)] = 1
+    pairs: bool = True
 
 
 Head = Annotated[Fm | Mlp, Field(discriminator="type")]

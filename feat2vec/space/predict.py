@@ -80,7 +80,7 @@ class Predictor:
 
         @tf.function(input_signature=[specs])  # type: ignore[untyped-decorator]
         def scores(inputs: Mapping[str, Tensor]) -> Tensor:
-            return tf.cast(model.submodels(inputs).scores[submodel], tf.float32)
+            return tf.cast(model.answers(model.submodels(inputs).scores[submodel]), tf.float32)
 
         return scores
 
@@ -100,13 +100,18 @@ class Predictor:
         if self.stored is None:
             yield self._by_tensorflow
             return
-        schema, bias = self.encoder.schema, self.stored.bias_value()
+        schema, bias, scale = self.encoder.schema, self.stored.bias_value(), self.stored.answer_scale_value()
         nested = schema.model.levels.nested
         with self.stored.lookup_sums() as lookup_sums:
 
             def scores_of_inputs(inputs: Mapping[str, Array]) -> ScoresOfRows:
                 sums_of_rows = lookup_sums(inputs)
-                return lambda rows: fm_scores(sums_of_rows(rows), schema.partners, bias, self.submodel, nested=nested)
+
+                def scores_of_rows(rows: slice) -> Float32s:
+                    sums = sums_of_rows(rows)
+                    return scale.apply(fm_scores(sums, schema.partners, bias, self.submodel, nested=nested))
+
+                return scores_of_rows
 
             yield scores_of_inputs
 

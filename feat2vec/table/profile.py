@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +16,16 @@ import pyarrow.compute as pc
 from feat2vec.arrays import Float32s, Floats, Int64s, Ints
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import Lookup
+from feat2vec.table.date_forms import DATE_PARTS, DateForms
 from feat2vec.table.integrity import DamagedError
 from feat2vec.table.keys import DistinctCounter, items_of
 from feat2vec.table.numbers import numbers_of, vectors_of
 from feat2vec.table.table import Batch, Stage, Table, stages
 from feat2vec.table.types import Kind
 
-DatePart = Literal["year", "month", "day", "weekday", "hour"]
-DATE_PARTS: tuple[DatePart, ...] = ("year", "month", "day", "weekday", "hour")
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 SAMPLE_SIZE = 10_000
+CODED_ROWS = 50_000
 PROFILE_STAGE_BYTES = 256 << 20
 NUMBER = r"[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?"
 VECTOR = re.compile(rf"\s*[\[(]?\s*(?=\S*\.){NUMBER}(?:[,;\s]+{NUMBER})+\s*[\])]?\s*")
@@ -51,17 +52,23 @@ class ColumnProfile:
     distinct: int = 0  # values, or items in lists
     sample: list[object] = field(default_factory=list)  # distinct values of the first stage
     fingerprint: blake2b = field(default_factory=blake2b)  # equal for columns that are recodings of one another
+    codes: Ints | None = None  # which of its values each of the first CODED_ROWS rows has, -1 for none
     # Of numbers and dates
     low: float = np.inf
     high: float = -np.inf
-    median: float = 0.0  # of the first stage's distinct numbers
+    quantiles: Floats | None = None  # at QUANTILES, of the numbers of the first stage's rows
     are_integers: bool = True  # whether all numbers are, so far
     date_parts: dict[str, None] | None = field(default_factory=dict)  # `month=5` and so on; None: cannot be told
+    written_dates: DateForms = field(init=False)  # in other ways than 2024-01-31
     # Of lists and vectors
     lists_differ: bool = False
     list_lengths: Ints | None = None  # of lists with items, in the first stage that has some
     vector_size: int | None = None
     text_is_vectors: bool = True  # so far
+
+    def __post_init__(self) -> None:
+        """Know nothing of dates yet."""
+        self.written_dates = DateForms(self.name)
 
     @property
     def present(self) -> int:
@@ -97,11 +104,16 @@ class ColumnProfile:
         self.fingerprint.update(codes)
         if self.is_string:
             not_empty = pc.not_equal(keys, "")
-            keys, counts = keys.filter(not_empty), counts[not_empty.to_numpy(zero_copy_only=False)]
+            is_value = not_empty.to_numpy(zero_copy_only=False)
+            codes = np.where(np.append(is_value, False)[codes], codes, -1)
+            keys, counts = keys.filter(not_empty), counts[is_value]
             self._add_vectors_in_text(stage, keys)
+        if self.codes is None:
+            self.codes = codes[:CODED_ROWS].astype(np.int32)
         self.missing += stage.rows - int(counts.sum())
         if self.kind != "text" and not pa.types.is_boolean(self.type):
             self._add_numbers(_stage_of(stage, self.name, keys), keys, counts)
+        self._add_written_dates(_stage_of(stage, self.name, keys), keys)
         if not self.sample:
             self.sample = _python_values(keys.take(pa.array(_evenly_spaced(len(keys)))))
         return keys
@@ -118,7 +130,7 @@ class ColumnProfile:
         is_absent = np.isnan(numbers)
         self.absent += int(counts[is_absent].sum())
         self.absent_keys = max(self.absent_keys, int(is_absent.sum()))
-        numbers = numbers[~is_absent]
+        numbers, counts = numbers[~is_absent], counts[~is_absent]
         if not len(numbers):
             return
         if kind == "boolean" or (kind == "number" and self._are_codes(keys, numbers)):
@@ -126,7 +138,7 @@ class ColumnProfile:
             return
         self.kind = kind
         if self.low > self.high:  # the first numbers
-            self.median = float(np.median(numbers))
+            self.quantiles = _quantiles(numbers, counts)
         self.low, self.high = min(self.low, float(numbers.min())), max(self.high, float(numbers.max()))
         self.are_integers = self.are_integers and bool((numbers == np.floor(numbers)).all())
         if kind == "date" and self.date_parts is not None:
@@ -135,6 +147,15 @@ class ColumnProfile:
                 self.date_parts |= dict.fromkeys(parts.keys.to_pylist())
             except UNREADABLE:
                 self.date_parts = None
+
+    def _add_written_dates(self, keys_stage: Stage, keys: pa.Array) -> None:
+        """See whether distinct values that are no dates to the type of the column are dates that are written."""
+        if self.kind == "number" and self.are_integers:
+            self.written_dates.add_numbers(keys_stage, self.low, self.high)
+        elif self.kind == "text" and self.is_string and len(keys):
+            self.written_dates.add_texts(keys_stage, keys)
+        elif len(keys):
+            self.written_dates.give_up()
 
     def _are_codes(self, keys: pa.Array, numbers: Floats) -> bool:
         """Whether numbers are codes: as a float64, 00501 would lose its zeros, and 17 digits the last one."""
@@ -259,6 +280,15 @@ def _python_values(array: pa.Array) -> list[object]:
 def _stage_of(stage: Stage, name: str, values: pa.Array) -> Stage:
     """A stage whose column `name` holds these values and nothing else."""
     return Stage(stage.table, [Batch(pa.RecordBatch.from_arrays([values], [name]), stage.table.name, 0)])
+
+
+def _quantiles(numbers: Floats, counts: Int64s) -> Floats:
+    """The quantiles of numbers of which each comes so often, at QUANTILES."""
+    order = np.argsort(numbers)
+    ranks = np.cumsum(counts[order])  # [numbers]
+    places = np.searchsorted(ranks, np.array(QUANTILES) * ranks[-1])  # [quantiles]
+    quantiles: Floats = numbers[order][np.minimum(places, len(numbers) - 1)]
+    return quantiles
 
 
 def _evenly_spaced(count: int) -> Ints:

@@ -29,6 +29,7 @@ from feat2vec.training.fitting import Fitting
 from feat2vec.training.held_out import split_off, why_none_is_held_out
 from feat2vec.training.memory_estimate import release_memory
 from feat2vec.training.run_folder import TrainedRun
+from feat2vec.training.trained_rows import TRAINED_ROWS, hashes_of_encoded, trained_rows
 from feat2vec.training.warm_start import WarmStart
 from feat2vec.writing import CHECKPOINT, LEFT_OUT, REFIT_CHECKPOINT
 
@@ -52,6 +53,7 @@ class TrainingRequest:
         on_chosen: Functions that measure the chosen model on rows that it was not trained on, and give its run entries
             of metrics.json and files. They are called once the first training has ended, if there are such rows:
             held-out ones or validation rows; after a kill once more, with the same model and rows.
+        files: Further files of the run's folder, by their names.
 
     """
 
@@ -65,6 +67,7 @@ class TrainingRequest:
     start: WarmStart | None = None
     limits: ExecutionLimits = DEFAULT_LIMITS
     on_chosen: tuple[OnChosen, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass
@@ -128,8 +131,10 @@ class Learning:
             None if split is None else split.places,
             is_refitted=is_refitted,
         )
+        learnt_rows = self.rows if split is None or is_refitted else split.learnt
         if is_refitted:
             self._refit(learnt)
+        learnt.files[TRAINED_ROWS] = trained_rows(hashes_of_encoded(learnt_rows)).as_file()
         return learnt
 
     def _first_training(

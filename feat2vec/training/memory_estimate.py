@@ -149,7 +149,8 @@ def _head(head: Mlp, schema: Schema) -> MemoryUse:
     dim = sum(schema.model.levels.dims)
     input_sizes = {"vectors": len(schema.partners) * dim, "interactions": dim}
     layers = [sum(input_sizes[name] for name in head.inputs), *head.hidden]
-    size = BYTES_OF_WEIGHT * _copies_of_weights(schema) * layer_weights(layers)
+    factors = 2 * head.members * sum(layers) if head.members > 1 else 0  # of each member
+    size = BYTES_OF_WEIGHT * _copies_of_weights(schema) * (layer_weights(layers) + factors)
     return MemoryUse("the head's layers", size, f"{_smaller_model(schema)}, or head.hidden")
 
 

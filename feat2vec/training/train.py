@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from feat2vec.encode.columns import check_columns
+from feat2vec.encode.columns import check_columns, missing_columns
 from feat2vec.encode.encoder import Encoded, fit
 from feat2vec.encode.targets import no_target
 from feat2vec.encode.workspace import check_memory
 from feat2vec.errors import FailedError, UserError, writing
-from feat2vec.table.table import open_table
+from feat2vec.table.table import Table, open_table
 from feat2vec.training.execution import share_cores
 from feat2vec.training.fingerprints import LEARNT_FROM, learnt_from, refuse_other_origin
 from feat2vec.training.learning import Learning, TrainingRequest
@@ -100,6 +100,7 @@ def train_in_work_folder(request: TrainingRequest, partial: Path, place: FolderP
 
     """
     began, table = time.perf_counter(), open_table(data)
+    _say_missing_columns(request, table)
     rows = _encode(request, table, partial / "rows")
     _refuse_rows_without_targets(rows, table.name)
     validation_rows = _encode_validation(request, rows, partial / "validation")
@@ -111,7 +112,14 @@ def train_in_work_folder(request: TrainingRequest, partial: Path, place: FolderP
     learnt = learning.learn()
     origin_in_manifest = {key: origin[key] for key in LEARNT_FROM}
     with writing(partial, "make room and add --resume, the checkpoint is kept"):
-        write_run(partial / "run", learnt.model, learnt.metrics, learnt.history, origin_in_manifest, learnt.files)
+        write_run(
+            partial / "run",
+            learnt.model,
+            learnt.metrics,
+            learnt.history,
+            origin_in_manifest,
+            {**request.files, **learnt.files},
+        )
     del learning, learnt, rows, validation_rows  # the caller loads the run, and may need their memory for it
     _publish(partial, place)
 
@@ -136,12 +144,18 @@ def _encode(request: TrainingRequest, data: object, folder: Path | None) -> Enco
     return encode(request.schema, data, folder, request.memory)
 
 
+def _say_missing_columns(request: TrainingRequest, table: Table) -> None:
+    """Say which columns of the run to begin with the table lacks."""
+    if request.start is not None and (line := missing_columns(request.schema, table)) is not None:
+        Reporter(1, 1, quiet=request.quiet).say(line)
+
+
 def _encode_validation(request: TrainingRequest, rows: Encoded, folder: Path | None) -> Encoded | None:
     """The validation rows, if there are any. They need every column, and a row that has a loss."""
     if request.validation is None:
         return None
     schema, table = rows.encoder.schema, open_table(request.validation)
-    check_columns(schema, table)
+    check_columns(schema, table, with_groups=request.start is None)
     validation_rows = rows.encoder.encode(table, folder, request.memory)
     _refuse_rows_without_targets(validation_rows, table.name)
     if schema.objective.has_classes and not (np.asarray(validation_rows.target) >= 0).any():

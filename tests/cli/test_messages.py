@@ -49,6 +49,7 @@ def user_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "films.csv").write_text(rows())
     (folder / "tilde.csv").write_text(rows().replace(",", "~"))
     (folder / "one.csv").write_text(rows(1))
+    (folder / "three.csv").write_text(rows(3))
     (folder / "header.csv").write_text("director,cast,score\n")
     (folder / "empty.csv").write_text("")
     (folder / "ones.csv").write_text(re.sub(r"\d$", "1", rows(), flags=re.M))
@@ -174,6 +175,15 @@ MISTAKES = {
     "nothing to find by": Mistake(
         "evaluate run --data directors.csv --task rank --target director --given cast",
         "directors.csv: ", "none of the columns cast", "it has director",
+    ),
+    # what is proposed
+    "a target of another name": Mistake(
+        "init films.csv --target scor", "films.csv: ", "no column 'scor' to be the target", "did you mean 'score'?",
+    ),
+    "a target beside a schema": Mistake(f"{TRAIN} --target score", "train", "--target is for", "remove one of them"),
+    "three rows": Mistake("init three.csv", "three.csv: ", "has 3 rows", "give it some hundreds"),
+    "three rows without a schema": Mistake(
+        "train --data three.csv --out new", "three.csv: ", "has 3 rows", "give it some hundreds",
     ),
     "an option without a value": Mistake("train films.yaml --data films.csv", "train", "Missing option", "--out"),
 }  # fmt: skip

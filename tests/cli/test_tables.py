@@ -126,6 +126,17 @@ def test_init_writes_a_schema_that_check_accepts(folder: Path) -> None:
     assert signature.startswith("# written by feat2vec, ")
 
 
+def test_init_writes_the_schema_of_a_target(folder: Path) -> None:
+    rows = "".join(f"{i},{('Ana', 'Bo', 'Cy')[i % 3]},{i % 7}.5\n" for i in range(60))
+    (folder / "people.csv").write_text("id,name,score\n" + rows)
+    done = feat2vec("init", "people.csv", "--target", "score", "-o", "score.yaml", folder=folder)
+    assert done.stderr.startswith("weak: 60 labels are too few to predict well from")
+    feat2vec("check", "score.yaml", "--data", "people.csv", folder=folder)
+    text = (folder / "score.yaml").read_text()
+    assert "objective: {type: regression, target: score}" in text
+    assert text.startswith("# Written by `feat2vec init --target score` from people.csv: 60 rows, 3 columns.\n")
+
+
 def test_an_unwritable_place_is_said_without_a_traceback(folder: Path) -> None:
     done = feat2vec("init", "films.csv", "-o", "nowhere/films.yaml", folder=folder, code=2)
     assert done.stderr == "nowhere/films.yaml: there is no folder nowhere; make it first\n"

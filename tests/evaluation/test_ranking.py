@@ -14,10 +14,10 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
+from feat2vec.evaluation.baselines import BASELINES, BaselineRequest
 from feat2vec.evaluation.ranking import nearest, rank, ranked
 from feat2vec.evaluation.tasks import evaluate
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.recipes.baselines import BASELINES, BaselineRequest
 from feat2vec.run import Run, train
 from feat2vec.space.completer import Completer
 from feat2vec.space.geometry import candidates, dense, extract, similarities

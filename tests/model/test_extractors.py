@@ -17,6 +17,7 @@ import tensorflow as tf
 from feat2vec.model.extractors import LAYERS, Extracted, Extractor, Headed, Shape, build_extractor, layer
 from feat2vec.model.optimizers import SparseAdagrad, SparseAdam
 from feat2vec.schema.extractor_options import EXTRACTORS, HOLDERS, ExtractorSpec, TextCnn, VectorSpec, extractor
+from tests import reference
 
 Array = npt.NDArray[Any]
 DIMS = {"fm": (3,), "rafm": (2, 3, 5)}
@@ -51,6 +52,7 @@ CASES = {
     "short_text": Case("text_cnn", {"token_dim": 4, "filters": 3, "widths": (2, 4)}, 2),  # a window wider than entries
     "linear": Case("numeric", {}, 3),
     "mlp": Case("numeric", {"hidden": (5, 4)}, 3),
+    "pieces": Case("numeric", {"pieces": 4, "scale": "quantile"}, 2),
     "vector": Case("vector", {}, 6),
     "users_own": Case("scaled", {"factor": 2.5}, 4),
 }
@@ -258,7 +260,8 @@ def count(case: Case, levels: str, bias: bool) -> int:
         return 7 * 4 + sum(width * 4 * 3 + 3 for width in options["widths"]) + 2 * 3 * outs + sum(dims)
     if "hidden" in options:
         return (3 * 5 + 5) + (5 * 4 + 4) + 4 * outs + sum(dims)
-    return case.width * outs  # a linear map has no bias
+    features = case.width * options["pieces"] + 1 if "pieces" in options else case.width
+    return features * outs  # a linear map has no bias
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -400,6 +403,9 @@ def text_loop(case: Case, levels: str, entries: Array, w: dict[str, Array]) -> I
 def numbers_loop(case: Case, levels: str, entries: Array, w: dict[str, Array]) -> Iterator[list[Any]]:
     for row in entries:
         features = [float(x) * case.options.get("factor", 1) for x in row]
+        if "pieces" in case.options:
+            edges = [i / case.options["pieces"] for i in range(case.options["pieces"] + 1)]
+            features = [part for x in features for part in reference.piecewise(x, edges)] + [1.0]
         for number, units in enumerate(case.options.get("hidden", ())):
             kernel, bias = w[f"hidden_{number}/kernel"], w[f"hidden_{number}/bias"]
             features = [max(0.0, bias[u] + sum(x * kernel[i, u] for i, x in enumerate(features))) for u in range(units)]

@@ -47,7 +47,9 @@ def test_weights_weigh_the_rows() -> None:
     model = Feat2Vec.from_encoder(rows.encoder)
     inputs, target, weight = one_batch(model, rows)
     loss = float(model.step_loss(inputs, target, weight, tf.constant([0, 0], tf.int64), False))
-    row_losses = (model(inputs).numpy() - TABLE["score"].to_numpy()) ** 2 * TABLE["count"].to_numpy()
+    score = TABLE["score"].to_numpy()
+    labels = (score - score.mean()) / score.std()
+    row_losses = (model.submodels(inputs).scores[-1].numpy() - labels) ** 2 * TABLE["count"].to_numpy()
     assert loss == pytest.approx(row_losses.mean(), rel=1e-5)
 
 
@@ -156,7 +158,6 @@ def test_l2_over_tables_is_of_every_weight_and_touches_every_row() -> None:
 @pytest.mark.parametrize(
     ("objective", "start"),
     [
-        ({"type": "regression", "target": "score"}, TABLE["score"].to_numpy().mean()),
         ({"type": "glove", "target": "count"}, np.log(TABLE["count"].to_numpy()).mean()),
         ({"type": "logistic", "target": "label"}, np.log(1 / (1 / TABLE["label"].to_numpy().mean() - 1))),
     ],
@@ -164,6 +165,32 @@ def test_l2_over_tables_is_of_every_weight_and_touches_every_row() -> None:
 def test_a_bias_begins_at_the_targets_mean(objective: Any, start: float) -> None:
     _, model, _ = labelled_loss({"objective": objective, "model": {"bias": True}})
     assert float(model.bias) == pytest.approx(start, rel=1e-5)
+
+
+def test_numbers_are_learnt_in_units_of_their_deviation() -> None:
+    """The loss that is learnt is the same whatever the unit; answers and the loss that is told are in the unit."""
+    found = []
+    for factor in (1.0, 1000.0):
+        table = TABLE.set_column(
+            TABLE.column_names.index("score"), "score", pa.array(TABLE["score"].to_numpy() * factor + 7)
+        )
+        schema = {"version": 1, "groups": LOOKUPS, "objective": {"type": "regression", "target": "score"}}
+        rows = fit(schema, table)
+        model = Feat2Vec.from_encoder(rows.encoder)
+        inputs, target = one_batch(model, rows)
+        score = table["score"].to_numpy()
+        scale = model.answer_scale_value()
+        assert scale == pytest.approx((score.mean(), score.std(), score.min(), score.max(), 1.0), rel=1e-5)
+        loss = float(model.step_loss(inputs, target, None, tf.constant([0, 0], tf.int64), False))
+        raw = model.submodels(inputs).scores[-1].numpy().astype(float)
+        assert loss == pytest.approx(np.square(raw - (score - score.mean()) / score.std()).mean(), rel=1e-4)
+        answers = np.clip(score.mean() + score.std() * raw, score.min(), score.max())
+        np.testing.assert_allclose(model(inputs), answers, rtol=1e-5)
+        model.compile()
+        told = model.evaluate(model.dataset(rows, shuffle=False), verbose=0)
+        assert told == pytest.approx(loss * score.var(), rel=1e-4)
+        found.append(loss)
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
 
 
 def test_l2_linear_is_of_the_linear_terms_of_each_row() -> None:
@@ -217,3 +244,34 @@ def test_a_class_that_training_has_not_seen_has_no_loss() -> None:
     assert loss == pytest.approx(expected, rel=1e-5)
     none = model.dataset(rows.encoder.encode(new_rows.take([0, 4, 8])), shuffle=False)
     assert model.evaluate(none, verbose=0) == 0
+
+
+@pytest.mark.parametrize("objective", ["regression", "logistic", "softmax"])
+def test_each_member_of_a_head_has_a_loss_of_its_own(objective: str) -> None:
+    target = {"regression": "score", "logistic": "label", "softmax": "place"}[objective]
+    head = {"type": "mlp", "hidden": [5], "inputs": ["vectors"], "members": 3, "pairs": False}
+    rows = encoded({"objective": {"type": objective, "target": target}, "head": head}, UNTARGETED)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.learn_from(rows)
+    rng = np.random.default_rng(0)
+    assert model.head is not None
+    for weight in model.head.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    inputs, labels = one_batch(model, rows)
+    scores = model.score(model.extract(inputs, training=True), training=True)
+    assert scores.members is not None
+    assert scores.members.shape[:2] == (len(rows), 3)
+    np.testing.assert_allclose(tf.reduce_mean(scores.members, axis=1), scores.scores[-1], rtol=1e-4, atol=1e-4)
+    labels = model.standardized(labels).numpy()
+    expected = []
+    for row, label in zip(scores.members.numpy().astype(float), labels, strict=True):
+        for score in row:
+            if objective == "regression":
+                expected.append((score - label) ** 2)
+            elif objective == "logistic":
+                expected.append(np.logaddexp(0, score) - label * score)
+            else:
+                expected.append(np.logaddexp.reduce(score) - score[int(label)])
+    seed = tf.constant([0, 0], tf.int64)
+    learnt = float(model.step_loss(inputs, one_batch(model, rows)[1], None, seed, True))
+    assert learnt == pytest.approx(np.mean(expected), rel=1e-4)

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from feat2vec.model.mlp import MlpHead, interaction_inputs
 from feat2vec.model.pair_scores import Level, submodels
+from tests import reference
 
 Floats = npt.NDArray[np.float64]
 SEED = tf.constant([1, 2], tf.int64)
@@ -122,6 +123,36 @@ def test_dropout_is_for_training_and_repeats_with_its_seed() -> None:
     np.testing.assert_array_equal(dropped, repeated)
     assert not np.array_equal(dropped, plain)
     assert not np.array_equal(dropped, with_another_seed)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_members_are_the_loop(outputs: int) -> None:
+    level_inputs = levels()
+    layer = head(level_inputs, members=3, inputs=["vectors"], outputs=outputs)
+    names = ("kernels", "input_factors", "output_factors", "biases")
+    shared = [dict(zip(("kernel", *names[1:]), weights, strict=True)) for weights in zip(
+        *([weight.numpy() for weight in getattr(layer, name)] for name in names), strict=True
+    )]  # fmt: skip
+    last = {"kernel": layer.last_kernel.numpy(), "bias": layer.last_bias.numpy()}
+    expected = [
+        reference.ensemble_of_networks(inputs_loop(level_inputs, ["vectors"], row), shared, last) for row in range(5)
+    ]
+    np.testing.assert_allclose(layer.member_outputs(level_inputs), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(layer(level_inputs), np.mean(expected, axis=1), rtol=1e-4, atol=1e-4)
+
+
+def test_members_begin_with_signs_of_their_own() -> None:
+    level_inputs = levels()
+    layer = MlpHead([4], ["vectors"], 0.0, False, outputs=1, members=5)
+    layer.build([level.free.shape for level in level_inputs])
+    signs = layer.input_factors[0].numpy()
+    assert set(signs.ravel()) == {-1.0, 1.0}
+    assert len(np.unique(signs, axis=0)) == 5
+    assert not layer(level_inputs).numpy().any()
+    restored = MlpHead.from_config(layer.get_config())
+    restored.build([level.free.shape for level in level_inputs])
+    restored.set_weights(layer.get_weights())
+    assert restored.members == 5
 
 
 def test_options_survive_saving() -> None:

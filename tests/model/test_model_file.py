@@ -76,7 +76,7 @@ def model_of(run: Path) -> Feat2Vec:
 
 def test_the_weights_are_those_that_keras_reads(run: Path) -> None:
     ours, theirs = model_of(run), keras.models.load_model(run / "model.keras")
-    assert len(ours.weights) == len(theirs.weights) == 16
+    assert len(ours.weights) == len(theirs.weights) == 17
     for weight, other in zip(ours.weights, theirs.weights, strict=True):
         np.testing.assert_array_equal(weight.numpy(), other.numpy())
 

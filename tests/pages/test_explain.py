@@ -30,15 +30,19 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "nce": {},
     "logistic": {"objective": {"type": "logistic", "target": "good"}},
     "mlp": {"objective": {"type": "logistic", "target": "good"}, "head": {"type": "mlp", "hidden": [8]}},
+    "mlp alone": {
+        "objective": {"type": "regression", "target": "good"},
+        "head": {"type": "mlp", "hidden": [8], "inputs": ["vectors"], "members": 3, "pairs": False},
+    },
     "softmax": {"objective": {"type": "softmax", "target": "kind"}},
     "softmax mlp": {"objective": {"type": "softmax", "target": "kind"}, "head": {"type": "mlp", "hidden": [8]}},
 }
 CASES = [
     *((model, objective) for model in MODELS if model != "together" for objective in ("nce", "softmax")),
     ("fm", "logistic"),
-    ("rafm", "mlp"), ("together", "mlp"), ("fm", "softmax mlp"),
+    ("rafm", "mlp"), ("together", "mlp"), ("fm", "softmax mlp"), ("fm", "mlp alone"),
 ]  # fmt: skip
-QUICK = [("rafm", "nce"), ("rafm", "mlp"), ("together", "mlp"), ("fm", "softmax mlp")]
+QUICK = [("rafm", "nce"), ("rafm", "mlp"), ("together", "mlp"), ("fm", "softmax mlp"), ("fm", "mlp alone")]
 
 
 def table(rows: int = 200) -> pa.Table:
@@ -111,6 +115,7 @@ def test_the_parts_add_up_to_the_models_own_score(model: str, objective: str, ru
         sizes = [abs(part.value) for part in explanation.parts]
         assert sizes == sorted(sizes, reverse=True)
         assert sum(part.kind == "head" for part in explanation.parts) == ("mlp" in objective)
+        assert objective != "mlp alone" or not any(part.kind == "pair" for part in explanation.parts)
         assert (explanation.rows[0]["who"] is None) == (i % 11 == 0)
         assert not any("who" in part.groups for part in explanation.parts) or i % 11
         assert model != "together" or ("who", "title") not in [part.groups for part in explanation.parts]

@@ -32,6 +32,12 @@ column: x, extractor: {bins: 3, split: ','}
 column: x, extractor: {bins: 3, parts: [year]}
     ! extractor.parts: cannot be combined with `bins`; keep one of them
 
+column: x, extractor: {dates: seconds}
+    ! extractor.dates: says how dates are written, for `parts` of them; add `parts`, or remove it
+
+column: x, extractor: {parts: [day], dates: hours}
+    ! extractor.dates: is `seconds`, `milliseconds`, or a pattern of %Y %m %d %H %M %S and the like
+
 column: x, extractor: {split: ',', parts: [day]}
     ! extractor.parts: cannot be combined with `split`; keep one of them
 
@@ -132,6 +138,15 @@ noise: {joint: [[a, b]], targets: [b]}
 
 head: mlp
     ! head: mlp is for objectives with a target; noise is told by the pairs of groups alone
+
+head: {type: mlp, members: 4, normalize: true}
+objective: {type: logistic, target: y}
+    ! head.normalize: cannot be combined with `members`; keep one of them
+
+head: {type: mlp, pairs: false}
+objective: {type: logistic, target: y}
+model: {ranks: [2, 4]}
+    ! head.pairs: cannot be off with `model.ranks`, whose levels learn from pairs; give `dim`
 
 objective: {type: logistic, target: y, class_weights: {'2': 1}}
     ! objective.class_weights.2: is no class of a logistic target; those are 0 and 1

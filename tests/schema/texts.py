@@ -44,6 +44,7 @@ EXTRACTOR_DEFAULTS: dict[str, dict[str, Any]] = {
         "weights": None,
         "bins": None,
         "parts": [],
+        "dates": None,
         "combiner": "sum",
         "item_dropout": 0.0,
     },
@@ -58,7 +59,7 @@ EXTRACTOR_DEFAULTS: dict[str, dict[str, Any]] = {
         "widths": [2, 3, 4],
         "dropout": 0.0,
     },
-    "numeric": {"type": "numeric", "gain": 1.0, "scale": "standard", "nan": "error", "hidden": []},
+    "numeric": {"type": "numeric", "gain": 1.0, "scale": "standard", "nan": "error", "hidden": [], "pieces": None},
     "vector": {"type": "vector", "gain": 1.0},
 }
 

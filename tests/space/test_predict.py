@@ -111,7 +111,7 @@ def test_what_is_said_is_made_of_the_scores(objective: str, runs: Any, tmp_path:
         elif objective == "nce":
             np.testing.assert_allclose(said["score"], expected, rtol=1e-4, atol=1e-5)
         else:
-            expected = np.exp(expected) if objective == "glove" else expected
+            expected = np.exp(expected) if objective == "glove" else run.model.answer_scale_value().apply(expected)
             np.testing.assert_allclose(said["prediction"], expected, rtol=1e-4, atol=1e-5)
     out = tmp_path / "scores.parquet"
     assert run.predictor().write(rows, out) == 90

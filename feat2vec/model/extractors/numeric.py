@@ -1,4 +1,4 @@
-"""One or more numbers, through a network."""
+"""One or more numbers, through a network, which may see them piece by piece."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from feat2vec.model.pair_scores import Tensor
 class NumericExtractor(Headed):
     """An MLP over scaled numbers and missing indicators; with no hidden layer, the linear map x W.
 
-    Its arguments are those of `Extractor`.
+    With `pieces`, each number becomes how much of each piece between two quantiles lies below it (see `in_pieces`), so
+    that the map is a piecewise linear function. Its arguments are those of `Extractor`.
 
     Example:
         >>> spec = feat2vec.specs.Numeric(hidden=[8]).model_dump()
@@ -26,12 +27,13 @@ class NumericExtractor(Headed):
     def build(self, input_shape: object = None) -> None:
         """Make the hidden layers and the heads."""
         del input_shape
-        units_of_layers = self.spec["hidden"]
+        units_of_layers, pieces = self.spec["hidden"], self.spec.get("pieces")
         self.hidden = [
             keras.layers.Dense(units, activation="relu", name=f"hidden_{i}", dtype=self.dtype_policy)
             for i, units in enumerate(units_of_layers)
         ]
-        widths = [self.shape.width, *units_of_layers]
+        # A constant beside the pieces tells the lowest number from a missing one, which is the zero vector.
+        widths = [self.shape.width * pieces + 1 if pieces else self.shape.width, *units_of_layers]
         for hidden, features in zip(self.hidden, widths, strict=False):
             hidden.build((None, features))
         self.build_heads(widths[-1], use_bias=bool(units_of_layers))
@@ -42,6 +44,27 @@ class NumericExtractor(Headed):
         del training, seed
         present = ~tf.math.is_nan(entries[:, :1])
         features = tf.where(present, tf.cast(entries, self.compute_dtype), 0)
+        if self.spec.get("pieces"):
+            features = tf.concat([in_pieces(features, self.spec["pieces"]), tf.ones_like(features[:, :1])], axis=1)
         for hidden in self.hidden:
             features = hidden(features)
         return self.finish(features, tf.cast(present, features.dtype))
+
+
+def in_pieces(numbers: Tensor, pieces: int) -> Tensor:
+    """The piecewise linear encoding of numbers (Gorishniy et al., 2022): how much of each piece lies below the number.
+
+    Numbers that are scaled to their quantiles, from 0 to 1, have pieces of equal length: quantiles are the edges. The
+    lowest is all 0, the highest all 1, and what lies outside of the training numbers counts as the nearest of them.
+
+    Args:
+        numbers: From 0 to 1, [batch, width].
+        pieces: The number of pieces.
+
+    Returns:
+        From 0 to 1, [batch, width * pieces].
+
+    """
+    starts = tf.range(pieces, dtype=numbers.dtype)  # in units of a piece
+    parts = tf.clip_by_value(numbers[:, :, None] * pieces - starts, 0, 1)  # [batch, width, pieces]
+    return tf.reshape(parts, [-1, numbers.shape[1] * pieces])

@@ -39,6 +39,8 @@ class ObjectiveSpec(Spec):
     has_classes: ClassVar[bool] = False  # targets are classes: the model has a vector for each, scores [rows, classes]
     is_binary: ClassVar[bool] = False  # targets are 0 or 1
 
+    standardizes: ClassVar[bool] = False  # targets are learnt in units of their deviation from their mean
+
     # Scores
     has_offsets: ClassVar[bool] = False  # the loss adds a constant to scores: the mean log k Q2 of the target group
     compares_candidates: ClassVar[bool] = False  # the loss only has differences of scores of one row's candidates

@@ -10,9 +10,10 @@ from feat2vec.schema.objectives.formulas import Tensor
 
 @objective("regression")
 class Regression(SupervisedObjective):
-    """Squared error of a number."""
+    """Squared error of a number, which is learnt in units of its deviation from the mean of the training rows."""
 
     allows_together = True
+    standardizes = True
 
     type: Literal["regression"] = "regression"
 

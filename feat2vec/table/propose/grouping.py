@@ -1,4 +1,4 @@
-"""From choices to groups: their names, merged numbers, copies, the column that names the rows, and a target."""
+"""From choices to groups: their names, merged numbers, and the column that names the rows."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import NamedTuple
-
-import pyarrow as pa
 
 from feat2vec.table.profile import ColumnProfile
+from feat2vec.table.propose.choices import Choice
+from feat2vec.table.propose.defaults import ExtractorOptions
+from feat2vec.table.propose.number_rules import counts_rows, is_named_as_key
 from feat2vec.table.propose.quoting import readable_name
-from feat2vec.table.propose.rules import FEW_NUMBERS, NAMED_AS_KEY, Choice, ExtractorOptions
 
-MANY_NUMERIC_GROUPS = 12
+MANY_NUMERIC_GROUPS = 40
 LONGEST_ROW_NAME = 80
-TARGET = re.compile(r"(?i)^(target|label|class|y|outcome|survived|churn|clicked|bought|rating|score|price|sales?)$")
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -66,90 +64,40 @@ def _merge(choices: Sequence[Choice]) -> Choice:
     scales = {option.get("scale") for option in options}
     extractor: ExtractorOptions = {"type": "numeric", "hidden": [64]}
     if scales != {None}:
-        extractor["scale"] = "quantile" if None in scales else "log1p"
+        extractor["scale"] = "quantile"
     if any("nan" in option for option in options):
         extractor["nan"] = "missing"
     return Choice(tuple(choice.columns[0] for choice in choices), extractor, f"{len(choices)} columns of numbers")
-
-
-# --- copies ----------------------------------------------------------------------------------------------------------
-
-
-def find_copies(columns: Sequence[ColumnProfile], groups: Mapping[str, Choice]) -> dict[str, str]:
-    """Return the groups that recode the column of an earlier group, one to one, and that column for each."""
-    comparable = {
-        column.name: column
-        for column in columns
-        if column.distinct > 2 and column.distinct_share <= 0.9 and column.rows >= FEW_NUMBERS and not column.is_list
-    }
-    originals: dict[tuple[bytes, int], str] = {}
-    copies: dict[str, str] = {}
-    for group, choice in groups.items():
-        column = comparable.get(choice.columns[0])
-        if column is None or len(choice.columns) > 1:
-            continue
-        original = originals.setdefault((column.fingerprint.digest(), column.distinct), column.name)
-        if original != column.name:
-            copies[group] = original
-    return copies if len(groups) - len(copies) > 1 else {}
 
 
 # --- the column that names the rows ----------------------------------------------------------------------------------
 
 
 def choose_row_names(columns: Sequence[ColumnProfile], left_out: Mapping[str, str]) -> str | None:
-    """Return the column that names the rows, if there is one: best one that is called so, then one that is no group."""
+    """Return the column that names the rows, if there is one: best one that is called so, then one that is no group.
 
-    def rank(column: ColumnProfile) -> tuple[bool, bool, bool]:
-        is_named = NAMED_AS_KEY.search(column.name) is not None
-        return not is_named, column.name not in left_out, not is_named and column.kind != "text"
+    An index that a program wrote beside the rows comes last: a unique title says more.
+    """
 
-    best = min(filter(_names_every_row, columns), key=rank, default=None)
+    def rank(column: ColumnProfile) -> tuple[bool, bool, bool, bool]:
+        is_named = is_named_as_key(column)
+        has_no_name = not is_named and column.kind != "text"
+        return counts_rows(column), not is_named, column.name not in left_out, has_no_name
+
+    candidates = [column for column in columns if _names_every_row(column, is_left_out=column.name in left_out)]
+    best = min(candidates, key=rank, default=None)
     return None if best is None else best.name
 
 
-def _names_every_row(column: ColumnProfile) -> bool:
+def _has_hours(column: ColumnProfile) -> bool:
+    return column.kind == "date" and sum(part.startswith("hour=") for part in column.date_parts or ()) > 1
+
+
+def _names_every_row(column: ColumnProfile, *, is_left_out: bool) -> bool:
     if column.refusal or column.absent or not column.sample or not column.distinct == column.rows > 2:
         return False
-    has_names = column.kind in ("text", "date") or (column.kind == "number" and column.are_integers)
-    return has_names and max(len(str(value)) for value in column.sample) <= LONGEST_ROW_NAME
-
-
-# --- a target --------------------------------------------------------------------------------------------------------
-
-
-class Target(NamedTuple):
-    """A group whose column could be a target, and the objective for it."""
-
-    group: str
-    column: str
-    objective: str
-
-
-def choose_target(groups: Mapping[str, Choice], columns: Mapping[str, ColumnProfile]) -> Target | None:
-    """Return the last group whose column could be a target, if there is one: best one that is called so."""
-    candidates = [group for group, choice in groups.items() if _can_be_target(choice, columns[choice.columns[0]])]
-    if not candidates:
-        return None
-    named_so = [group for group in candidates if TARGET.match(groups[group].columns[0])]
-    group = (named_so or candidates)[-1]
-    choice = groups[group]
-    column = columns[choice.columns[0]]
-    return Target(group, column.name, _objective_for(choice, column))
-
-
-def _objective_for(choice: Choice, column: ColumnProfile) -> str:
-    if choice.extractor is not None and choice.extractor["type"] == "numeric":
-        return "regression"
-    return "logistic" if _is_binary(column) else "softmax"
-
-
-def _can_be_target(choice: Choice, column: ColumnProfile) -> bool:
-    extractor = choice.extractor or {}
-    is_single_value = not {"split", "multi", "parts"} & set(extractor)
-    return is_single_value and extractor["type"] not in ("text_cnn", "vector") and not column.missing
-
-
-def _is_binary(column: ColumnProfile) -> bool:
-    zeros_and_ones = column.kind == "number" and column.distinct == 2 and (column.low, column.high) == (0, 1)
-    return zeros_and_ones or bool(pa.types.is_boolean(column.type))
+    if column.kind == "number" and not (column.are_integers and is_left_out):
+        return False  # quantities differ by chance, and so do times
+    if column.kind not in ("number", "text", "date") or column.written_dates.best is not None or _has_hours(column):
+        return False
+    return max(len(str(value)) for value in column.sample) <= LONGEST_ROW_NAME

@@ -14,7 +14,9 @@ from feat2vec.table.propose.quoting import quote_short
 
 DELIMITERS_OF_LISTS = "|;,/"
 AMOUNT = re.compile(r"\W*\d{1,3}(,\d{3})*([.,]\d+)?\W*")  # 1,234 or 3,5
-DATE = re.compile(r"\s*\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}.*")
+WORD = re.compile(r"[^\W\d_]{2,}")  # that begins with two letters
+ADDRESS = re.compile(r"\s*(?:[\w.+-]+@[\w-]+\.[\w.-]+|\w+://\S+)\s*")  # of mail, or in the web
+DATE = re.compile(r"\s*\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:[ T,].*)?")
 
 
 def find_delimiter(texts: Sequence[str]) -> str | None:
@@ -37,13 +39,24 @@ def _separates_lists(texts: Sequence[str], mark: str) -> bool:
     counts = Counter(chain.from_iterable(lists))
     total = sum(counts.values())
     short = sum(len(item) <= 40 and item.count(" ") < 4 for item in counts)
-    if short < 0.9 * len(counts) or len(counts) > 0.75 * total:
+    # Items that are few and stand in lists of many lengths are items although most of them come once.
+    most_distinct = 0.9 if _lengths_differ(lists) and mark in "|;," else 0.75
+    if short < 0.9 * len(counts) or len(counts) > most_distinct * total:
         return False
     return mark not in ",/" or not _has_fixed_places(texts, lists, counts, mark)
 
 
+def _lengths_differ(lists: Sequence[Sequence[str]]) -> bool:
+    """Whether lists have three or more lengths, each of them in a tenth of the lists."""
+    lengths = Counter(len(items) for items in lists)
+    return sum(count >= len(lists) / 10 for count in lengths.values()) >= 3
+
+
 def _has_fixed_places(texts: Sequence[str], lists: Sequence[list[str]], counts: Counter[str], mark: str) -> bool:
     """Whether each item has its place, as in "Surname, Name", 1,234 and 31/12/2024, which are no lists."""
+    are_words = sum(" " not in item and any(map(str.isalpha, item)) for item in counts) >= 0.95 * len(counts)
+    if are_words and _lengths_differ(lists):
+        return False
     first_items = {items[0] for items in lists}
     later_items = {item for items in lists for item in items[1:]}
     in_any_place = sum(counts[item] for item in first_items & later_items)
@@ -58,18 +71,31 @@ def split_words(text: str) -> list[str]:
 
 
 def is_prose(texts: Sequence[str], distinct_share: float) -> bool:
-    """Whether texts say more than that they differ: they have several words, and share some of them."""
+    """Whether texts say more than that they differ: they have several words, and share some of them.
+
+    >>> streets = ["Park", "Mill", "High", "Lake", "Hill"]
+    >>> is_prose([f"{i} {street} Road" for i, street in enumerate(streets * 2)], distinct_share=1.0)
+    True
+    >>> is_prose([f"A-{1000 + i}" for i in range(10)], distinct_share=1.0)
+    False
+
+    """
+    words_of_texts = [[word for word in split_words(text) if WORD.match(word)] for text in texts]
     words_per_text = np.mean([len(text.split()) for text in texts])
+    parts_per_text = np.mean([len(words) for words in words_of_texts])  # also those between dashes
     share_with_letters = np.mean([any(map(str.isalpha, text)) for text in texts])
+    are_addresses = np.mean([ADDRESS.fullmatch(text) is not None for text in texts]) >= 0.9
     has_several_words = (
-        (words_per_text >= 2 and distinct_share >= 0.8)
+        (words_per_text >= 5 and distinct_share >= 0.2)
         or (words_per_text >= 3 and distinct_share >= 0.5)
-        or (words_per_text >= 5 and distinct_share >= 0.2)
+        or (words_per_text >= 2 and distinct_share >= 0.8)
+        or (parts_per_text >= 1.25 and distinct_share >= 0.9)
     )
-    texts_with_word = Counter(chain.from_iterable(set(split_words(text)) for text in texts))
+    texts_with_word = Counter(chain.from_iterable(set(words) for words in words_of_texts))
     shared = sum(count for count in texts_with_word.values() if count > 1)
-    shares_words = shared >= 0.2 * sum(texts_with_word.values())
-    return bool(len(texts) >= 10 and has_several_words and share_with_letters >= 0.5 and shares_words)
+    shares_words = shared >= 0.2 * max(sum(texts_with_word.values()), 1)
+    is_text = len(texts) >= 10 and share_with_letters >= 0.5 and not are_addresses
+    return bool(is_text and has_several_words and shares_words)
 
 
 def resemblance(texts: Sequence[str], *, is_typed_text: bool) -> str:

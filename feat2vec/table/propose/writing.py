@@ -8,9 +8,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from feat2vec.table.propose.grouping import Target
+from feat2vec.table.propose.choices import Choice
+from feat2vec.table.propose.defaults import Section
 from feat2vec.table.propose.quoting import quote_short, readable_name, to_yaml
-from feat2vec.table.propose.rules import Choice
 from feat2vec.table.sources.registry import scheme_of
 
 LINE = 120
@@ -32,7 +32,10 @@ class Proposal:
         groups: by name.
         copies: the groups that are commented out, and the column that each of them recodes.
         left_out: the columns that are no group, and why.
-        target: a group whose column could be a target, if there is one.
+        sections: how they are learnt, by the name of the section.
+        target: the column that is predicted, if there is one.
+        possible_target: a column that could be, if there is none.
+        warning: why no good result can be expected, if that is so.
 
     """
 
@@ -45,7 +48,10 @@ class Proposal:
     groups: Mapping[str, Choice]
     copies: Mapping[str, str]
     left_out: Mapping[str, str]
-    target: Target | None
+    sections: Mapping[str, Section]
+    target: str | None
+    possible_target: str | None
+    warning: str | None
 
 
 def write_schema(proposal: Proposal) -> str:
@@ -59,16 +65,19 @@ def write_schema(proposal: Proposal) -> str:
     ]
     if proposal.row_names:
         lines.append(f"id: {to_yaml(proposal.row_names)}  # names every row")
-    lines.append(f"model: {{dim: {_dim(proposal.rows)}}}")
+    if "model" in proposal.sections:
+        lines += _section_lines("model", proposal.sections["model"])
     lines += ["groups:", *_group_lines(proposal.groups, proposal.copies), ""]
     if proposal.left_out:
         lines.append("# Left out:")
         for column, reason in proposal.left_out.items():
             lines += _comment(f"{quote_short(column)}: {reason}", "#   ")
         lines.append("")
-    lines += ["noise: {alpha_groups: 0.25, alpha_values: 0.75, negatives: 5}", "objective: {type: nce}"]
-    lines += _target_comment(proposal.target)
-    lines.append(f"training: {to_yaml(_training(proposal.rows))}")
+    for name, section in proposal.sections.items():
+        if name != "model":  # which comes first
+            lines += _section_lines(name, section)
+        if name == "objective":
+            lines += _target_comment(data, proposal)
     return "\n".join(lines) + "\n"
 
 
@@ -85,12 +94,20 @@ def _names_of_source(source: object) -> tuple[str, str]:
 
 
 def _header(data: str, proposal: Proposal) -> list[str]:
-    shown = data if data.isprintable() else to_yaml(data)
-    path = proposal.path if proposal.path.isprintable() else to_yaml(proposal.path)
-    return [
-        f"# Written by `feat2vec init` from {shown}: {proposal.rows:,} rows, {proposal.column_count} columns.",
-        f"# Next: feat2vec check {shlex.quote(path)} --data {shlex.quote(shown)}",
+    path = _shown(proposal.path)
+    what = "" if proposal.target is None else f" --target {shlex.quote(_shown(proposal.target))}"
+    lines = [
+        f"# Written by `feat2vec init{what}` from {_shown(data)}: {proposal.rows:,} rows, "
+        f"{proposal.column_count} columns.",
+        f"# Next: feat2vec check {shlex.quote(path)} --data {shlex.quote(_shown(data))}",
     ]
+    if proposal.warning is not None:
+        lines += _comment(f"Weak: {proposal.warning}", "# ")
+    return lines
+
+
+def _shown(text: str) -> str:
+    return text if text.isprintable() else to_yaml(text)
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------
@@ -145,33 +162,21 @@ def _comment(text: str, indent: str) -> list[str]:
 # --- learning --------------------------------------------------------------------------------------------------------
 
 
-def _target_comment(target: Target | None) -> list[str]:
-    if target is None:
-        return [
-            "# To learn from labels instead: objective: {type: regression, target: COLUMN}, and no group of that column"
-        ]
-    return [
-        f"# objective: {to_yaml({'type': target.objective, 'target': target.column})}",
-        f"#   to learn from labels: this line instead, and without the group {to_yaml(target.group)}",
-    ]
+def _target_comment(data: str, proposal: Proposal) -> list[str]:
+    if proposal.target is not None:
+        return []
+    target = "COLUMN" if proposal.possible_target is None else shlex.quote(_shown(proposal.possible_target))
+    return [f"# To predict a column from labels instead: feat2vec init {shlex.quote(_shown(data))} --target {target}"]
 
 
-def _dim(rows: int) -> int:
-    if rows >= 5000:
-        return 50
-    return 32 if rows >= 500 else 16
-
-
-def _training(rows: int) -> dict[str, object]:
-    """Return options of a training: for fewer rows more epochs, in smaller batches."""
-    if rows < 1000:
-        epochs = 100
-    elif rows < 10_000:
-        epochs = 50
-    else:
-        epochs = 20 if rows < 2_000_000 else 5
-    batch_size = 16
-    while batch_size < 2048 and batch_size * 2 <= rows / 8:
-        batch_size *= 2
-    optimizer = {"type": "adagrad", "learning_rate": 0.1}
-    return {"epochs": epochs, "batch_size": batch_size, "optimizer": optimizer, "seed": 0}
+def _section_lines(name: str, section: Section) -> list[str]:
+    """Return a section on one line with its reason behind it or, where that is too long, above it."""
+    line = f"{name}: {to_yaml(section.options)}"
+    if not section.reason and len(line) <= LINE:
+        return [line]
+    if len(line) + len(section.reason) <= COMMENTED_LINE:
+        return [f"{line}  # {section.reason}"]
+    if len(line) > LINE:
+        options = [f"  {to_yaml(key)}: {to_yaml(value)}" for key, value in section.options.items()]
+        return [*_comment(section.reason, "# "), f"{name}:", *options]  # of no reason there is no line
+    return [*_comment(section.reason, "# "), line]

@@ -1,31 +1,13 @@
-"""Names of groups, merged numbers, copies, the column that names the rows, the target."""
+"""Names of groups, merged numbers, copies, the column that names the rows."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
-import feat2vec
-from feat2vec.schema.reading import read_schema
-from feat2vec.schema.yaml_text import parse_document
-from feat2vec.table.propose import propose
-from tests.table.propose.columns import PAIR, ROWS, fitted, proposed, texts
-
-
-@pytest.mark.parametrize(
-    "line", ["# objective: {type: softmax, target: kind}", "# objective: {type: logistic, target: it}"]
-)
-def test_the_commented_objective_can_be_used(line: str, tmp_path: Path) -> None:
-    columns = {**PAIR, "it": [i % 2 for i in range(ROWS)]} if "logistic" in line else {**PAIR, "size": texts(1)}
-    text = propose(pa.table(columns))
-    assert line in text
-    target = line.split()[-1].rstrip("}")
-    text = re.sub(rf"(?m)^  {target}: .*\n|^objective: .type: nce.\n", "", text.replace(line, line.removeprefix("# ")))
-    feat2vec.fit(read_schema(parse_document(text)), pa.table(columns), tmp_path / "encoded")
+from tests.table.propose.columns import PAIR, ROWS, fitted, proposed
 
 
 def test_the_id_is_the_column_that_is_called_so() -> None:
@@ -41,25 +23,53 @@ def test_recodings_are_commented_out(tmp_path: Path) -> None:
         {"code": [ord(kind) for kind in PAIR["kind"]], **PAIR, "Size": [2 * size for size in PAIR["size"]]}
     )
     text, schema = fitted(table, tmp_path / "encoded")
-    assert list(schema.groups) == ["code", "size"]
-    assert "  # kind:   {column: kind, extractor: lookup}  # tells what code tells, one to one" in text
+    assert list(schema.groups) == ["kind", "size"]  # what reads best, and then the first
+    assert "  # code:   {column: code, extractor: lookup}  # tells what kind tells, one to one" in text
     assert list(proposed(table.select(["code", "kind"]))[1].groups) == ["code", "kind"]  # better than no schema
+
+
+def test_keys_that_are_nearly_one_to_one_are_one() -> None:
+    """Two films may have one title, and a few rows have none."""
+    rng = np.random.default_rng(0)
+    film = rng.integers(0, 300, 4000)
+    title = [f"Film {chr(65 + number % 26)}{number // 2 if number < 10 else number}" for number in film.tolist()]
+    table = {
+        "movieId": film * 7,
+        "title": [None if i % 200 == 0 else text for i, text in enumerate(title)],
+        "user": rng.integers(0, 300, 4000),
+        "studio": film % 200,
+    }
+    _, schema = proposed(pa.table(table))
+    assert set(schema.groups) == {"title", "user", "studio"}
+    table["title"] = [None if i % 20 == 0 else text for i, text in enumerate(title)]  # too often
+    assert set(proposed(pa.table(table))[1].groups) == {"movieId", "user", "studio"}
+    table["title"] = [f"{text} {i % 3}" for i, text in enumerate(title)]
+    assert set(proposed(pa.table(table))[1].groups) == {"movieId", "title", "user", "studio"}
+
+
+def test_an_index_that_a_program_wrote_names_rows_only_where_nothing_else_does() -> None:
+    titles = [f"Film {i:03}x" for i in range(ROWS)]
+    for index in ("Unnamed: 0", "index", "rownames", "X", "row_number"):
+        table = pa.table({index: range(ROWS), "title": titles, **PAIR})
+        assert proposed(table)[1].id == "title"
+        assert proposed(table.drop_columns(["title"]))[1].id == index
+    assert proposed(pa.table({"film_id": range(ROWS), "title": titles, **PAIR}))[1].id == "film_id"
 
 
 def test_very_many_numbers_become_a_few_groups(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    numbers = {f"sensor_{i}": rng.normal(size=ROWS) for i in range(12)} | {
+    numbers = {f"sensor_{i}": rng.normal(size=ROWS) for i in range(42)} | {
         name: rng.normal(size=ROWS) for name in "xyz"
     }
     table = pa.table({"kind": PAIR["kind"], **numbers})
     _, schema = fitted(table, tmp_path / "encoded")
     assert {name: len(group.columns) for name, group in schema.groups.items()} == {
         "kind": 1,
-        "sensor": 12,
+        "sensor": 42,
         "numbers": 3,
     }
     assert schema.groups["sensor"].extractor == schema.groups["numbers"].extractor
     few = table.select([f"sensor_{i}" for i in range(12)])
     assert len(proposed(few)[1].groups) == 12
-    only = pa.table({f"sensor_{i}": rng.normal(size=ROWS) for i in range(20)})
-    assert len(proposed(only)[1].groups) == 20  # one group has nothing to learn from
+    only = pa.table({f"sensor_{i}": rng.normal(size=ROWS) for i in range(50)})
+    assert len(proposed(only)[1].groups) == 50  # one group has nothing to learn from

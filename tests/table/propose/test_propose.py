@@ -32,7 +32,7 @@ def test_hopeless_tables_are_refused_with_every_reason() -> None:
         "the table: 1 of 3 columns can be a group, and a schema needs two, or one and a target; left out:\n"
         "  id: an identifier: 50 numbers in 50 rows\n"
         "  same: one value in every row\n"
-        "add columns whose values come again, or write a schema by hand and give it an objective with a target"
+        "add columns whose values come again, or give a target to predict from the columns that are left"
     )
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
         propose(table)
@@ -145,7 +145,7 @@ def test_any_table_gets_a_schema_that_fits_it(
     try:
         text = propose(source)
     except UserError as error:
-        if "and a schema needs two" not in str(error):
+        if not re.search("and a schema needs two|of which nothing can be learnt", str(error)):
             raise
         return
     assert all(char.isprintable() or char == "\n" for char in text)

@@ -12,19 +12,19 @@ import pytest
 
 from tests.table.propose.columns import PAIR, ROWS, WORDS, bags, column, fitted, texts
 
-NUMERIC = {"type": "numeric", "hidden": (32,)}
+BINS = {"type": "lookup", "bins": 12}  # of ten rows each
 LOOKUP = {"type": "lookup"}
 DAYS = [date(2015, 1, 1) + timedelta(days=11 * i) for i in range(ROWS)]
 TIMES = [datetime(2015, 1, 1) + timedelta(hours=271 * i) for i in range(ROWS)]
 CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
-    "fractions": ([i / 8 for i in range(ROWS)], NUMERIC),
-    "many whole numbers": ([i * i % 1009 for i in range(ROWS)], NUMERIC),
+    "fractions": ([i / 8 for i in range(ROWS)], BINS),
+    "many whole numbers": ([i * i % 1009 for i in range(ROWS)], BINS),
     "few whole numbers": ([i % 5 for i in range(ROWS)], LOOKUP),
     "zeros and ones": ([i % 2 for i in range(ROWS)], LOOKUP),
     "years": ([1950 + i % 40 for i in range(ROWS)], LOOKUP),
-    "each year once": ([1900 + i for i in range(ROWS)], NUMERIC),
+    "each year once": ([1900 + i for i in range(ROWS)], BINS),
     "booleans": ([i % 3 == 0 for i in range(ROWS)], LOOKUP),
-    "a long tail": ([1.6**i for i in range(60)] * 2, {**NUMERIC, "scale": "log1p"}),
+    "a long tail": ([1.6**i for i in range(60)] * 2, BINS),
     "codes": ([f"0{i % 30}" for i in range(ROWS)], LOOKUP),
     "words": ([WORDS[i % 12] for i in range(ROWS)], LOOKUP),
     "names with a comma": ([f"{WORDS[i % 12].title()}, {WORDS[i % 7]}n" for i in range(ROWS)], LOOKUP),
@@ -39,8 +39,16 @@ CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "firsts of January": (
         [date(1900 + i % 40, 1, 1) for i in range(ROWS)], {"type": "lookup", "parts": ("year",)},
     ),
-    "two days": ([date(2020, 1, 6 + 7 * (i % 2)) for i in range(ROWS)], NUMERIC),
-    "gaps": ([None if i % 4 else i / 8 for i in range(ROWS)], NUMERIC),
+    "days in another form": (
+        [f"{1 + i % 28}.{1 + i // 28}.{2015 + i % 5}" for i in range(ROWS)],
+        {"type": "lookup", "parts": ("year", "month", "weekday"), "dates": "%d.%m.%Y"},
+    ),
+    "times of day": (
+        [f"{i % 24:02}:{i % 60:02}" for i in range(ROWS)], {"type": "lookup", "parts": ("hour",), "dates": "%H:%M"},
+    ),
+    "two days": ([date(2020, 1, 6 + 7 * (i % 2)) for i in range(ROWS)], BINS),
+    "one or none": (["x", None] * 60, LOOKUP),
+    "gaps": ([None if i % 4 else i / 8 for i in range(ROWS)], {"type": "lookup", "bins": 3}),
 }  # fmt: skip
 
 
@@ -65,7 +73,7 @@ LISTS: dict[str, tuple[pa.Array, dict[str, Any]]] = {
     "loose vectors": (pa.array([[i / 8, 1.0] if i else None for i in range(ROWS)]), {"type": "vector"}),
     "NaN": (
         pa.array([float("nan") if i % 4 else float(i) for i in range(ROWS)], from_pandas=False),
-        {**NUMERIC, "nan": "missing"},
+        {"type": "numeric", "hidden": (32,), "nan": "missing"},
     ),
 }
 
@@ -87,7 +95,8 @@ LEFT_OUT: dict[str, tuple[Any, str]] = {
     ),
     "constant": (["x"] * ROWS, "it: one value in every row"),
     "constant number": ([5.0] * ROWS, "it: one value in every row"),
-    "one or none": (["x", None] * 60, "it: one value, or none"),
+    "one or hardly any": (["x"] * (ROWS - 1) + [None], "it: one value, or none"),
+    "one or none of numbers": ([5.0, float("nan")] * 60, "it: one value"),
     "missing": (pa.nulls(ROWS, pa.string()), "it: no value in any row"),
     "null": (pa.nulls(ROWS), "it: no value in any row"),
     "structs": ([{"x": 1}] * ROWS, "it: is of type struct<x: int64>, which cannot be used"),
@@ -100,7 +109,7 @@ LEFT_OUT: dict[str, tuple[Any, str]] = {
     "huge": ([2**60 + i for i in range(ROWS)], "it: an identifier: 120"),
     "bytes": ([b"\xff\xfe%d" % i for i in range(ROWS)], "cannot be read as string"),
     "numbers as text": ([str(i * i) for i in range(ROWS)], "120 values in 120 rows; cast it if these are numbers"),
-    "dates of another kind": ([f"{1 + i % 28}.{1 + i // 28}.2020" for i in range(ROWS)], "write dates as 2024-01-31"),
+    "dates of another kind": ([f"{1 + i % 28}.{1 + i // 28}.20" for i in range(ROWS)], "write dates as 2024-01-31"),
 }
 
 
@@ -127,7 +136,7 @@ def test_one_bad_value_in_the_last_row_decides(tmp_path: Path) -> None:
 @pytest.mark.parametrize("absent", ["NA", "NaN", "null", ""])
 def test_the_missing_numbers_of_a_text_file(absent: str, tmp_path: Path) -> None:
     text, extractor = column([absent, *(str(i / 8) for i in range(1, ROWS))], csv=True, tmp_path=tmp_path)
-    assert extractor == NUMERIC
+    assert extractor == {"type": "lookup", "bins": 11}
     assert "# 0.125 to 14.88, under 1 % missing" in text
 
 

@@ -34,26 +34,33 @@ def test_the_whole_text(tmp_path: Path) -> None:
 version: 1
 name: my_films
 id: film  # names every row
-model: {dim: 32}
+model: {dim: 64}  # dimensions of every vector
 groups:
   title:  {column: title, extractor: {type: text_cnn, max_tokens: 4}}  # 2,000 texts, 4.0 words on average
   genres: {column: genres, extractor: {type: lookup, split: "|", max_items: 3}}  # lists, 99 % of them of 3 or fewer
   year:   {column: year, extractor: lookup}  # 70 numbers, 1950 to 2019
-  score:  {column: score, extractor: {type: numeric, hidden: [32]}}  # 0 to 9.6, 2 % missing
+  score:  {column: score, extractor: {type: lookup, bins: 16}}  # 0 to 9.6, 2 % missing
 
 # Left out:
 #   film: an identifier: 2,000 values in 2,000 rows; it names the rows
 #   language: one value in every row
 
-noise: {alpha_groups: 0.25, alpha_values: 0.75, negatives: 5}
-objective: {type: nce}
-# objective: {type: softmax, target: year}
-#   to learn from labels: this line instead, and without the group year
-training: {epochs: 50, batch_size: 128, optimizer: {type: adagrad, learning_rate: 0.1}, seed: 0}
+noise: {sharing: batch, negatives: 256}  # values that the row's own are told from, shared by a batch
+# candidates are compared by cosine, so they are learnt so
+objective: {type: contrastive, unit: true, temperature: 0.2, correction: true}
+# To predict a column from labels instead: feat2vec init 'my films.csv' --target COLUMN
+# 2,000 rows: fewer rows need more epochs, in smaller batches
+training:
+  epochs: 80
+  batch_size: 512
+  optimizer: {type: adagrad, learning_rate: 0.1}
+  group_dropout: 0.1
+  l2: 0
+  seed: 0
 """
     text, schema = fitted(str(path), tmp_path / "encoded")
     assert text == expected
-    assert schema.training.batch_size <= 2000 / 8
+    assert (schema.objective.type, schema.noise.sharing) == ("contrastive", "batch")
 
 
 def test_hostile_names(tmp_path: Path) -> None:

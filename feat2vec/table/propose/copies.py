@@ -1,0 +1,112 @@
+"""Columns that say the same thing in other words, such as a code and a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from feat2vec.table.profile import ColumnProfile
+from feat2vec.table.propose.choices import Choice
+
+FEWEST_ROWS = 20
+FIRST_ROWS = 500  # that most pairs of columns differ in
+SAME = 0.95  # of the pairs of values are one to one
+FEWEST_REPEATS = 20  # rows whose pair has come before
+LONGEST_NAME = 80
+HARDLY_MISSING = 0.01
+
+
+def find_copies(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choice]) -> dict[str, str]:
+    """Return the groups that say what another group says, one to one, and the column of that one for each.
+
+    Of columns that say the same thing, the one that reads best is kept: text rather than numbers, a name rather than
+    its code. Exact recodings are compared over all rows. Keys may also say nearly the same, as films of one title.
+
+    Args:
+        columns: The profiles of the table's columns, by name.
+        groups: What becomes of them, by the name of the group.
+
+    """
+    comparable: dict[str, ColumnProfile] = {}
+    for group, choice in groups.items():
+        column = columns[choice.columns[0]]
+        comes_again = column.distinct > 2 and column.distinct_share <= 0.9 and column.rows >= FEWEST_ROWS
+        if len(choice.columns) == 1 and comes_again and _has_single_values(choice):
+            comparable[group] = column
+    originals: dict[str, str] = {group: group for group in comparable}
+    for first, second in combinations(comparable, 2):
+        if originals[second] == second and _say_the_same(comparable, groups, first, second):
+            originals[second] = originals[first]
+    copies: dict[str, str] = {}
+    for first in set(originals.values()):
+        members = [group for group in comparable if originals[group] == first]
+        kept = max(members, key=lambda group: _readability(comparable[group]))  # of equals the first
+        copies |= {group: comparable[kept].name for group in members if group != kept}
+    return copies if len(groups) - len(copies) > 1 else {}
+
+
+def find_copies_of(target: ColumnProfile, columns: Sequence[ColumnProfile]) -> list[str]:
+    """Return the columns that tell a target, one to one, or that nearly do if all their values are keys.
+
+    Args:
+        target: The profile of the target's column.
+        columns: Those of the others.
+
+    """
+    if target.rows < FEWEST_ROWS or target.distinct_share > 0.9:
+        return []
+    candidates = [column for column in columns if not column.is_list and not column.refusal]
+    return [column.name for column in candidates if _have_same_rows(target, column) or _name_the_same(target, column)]
+
+
+def _have_same_rows(left: ColumnProfile, right: ColumnProfile) -> bool:
+    """Whether two columns differ in the same rows, all over the table."""
+    return (left.fingerprint.digest(), left.distinct) == (right.fingerprint.digest(), right.distinct)
+
+
+def _name_the_same(left: ColumnProfile, right: ColumnProfile) -> bool:
+    """Whether the values of two columns of keys are nearly one to one, in the first rows."""
+    fewer, more = sorted((left.distinct, right.distinct))
+    if left.codes is None or right.codes is None or fewer < 3 or fewer < SAME * more:
+        return False
+    if not all(column.kind == "text" or column.are_integers for column in (left, right)):
+        return False
+    return all(_are_one_to_one(left.codes[:rows], right.codes[:rows]) for rows in (FIRST_ROWS, len(left.codes)))
+
+
+def _say_the_same(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choice], first: str, second: str) -> bool:
+    left, right = columns[first], columns[second]
+    are_keys = _are_keys(groups[first]) and _are_keys(groups[second])
+    return _have_same_rows(left, right) or (are_keys and _name_the_same(left, right))
+
+
+def _has_single_values(choice: Choice) -> bool:
+    """Whether a group is one of keys or numbers; the items of lists and the words of texts say more than names do."""
+    extractor = choice.extractor or {}
+    return extractor["type"] in ("lookup", "numeric") and not {"split", "multi", "parts"} & set(extractor)
+
+
+def _are_keys(choice: Choice) -> bool:
+    return _has_single_values(choice) and (choice.extractor or {})["type"] == "lookup"
+
+
+def _are_one_to_one(left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether nearly every value of each of two columns comes with one value of the other, in rows that have both."""
+    has_pair = (left >= 0) & (right >= 0)  # [rows]
+    pairs = np.unique(left[has_pair].astype(np.int64) << 32 | right[has_pair])  # [pairs]
+    fewer = min(len(np.unique(pairs >> 32)), len(np.unique(pairs & 0xFFFFFFFF)))
+    has_evidence = len(left) <= FIRST_ROWS or np.count_nonzero(has_pair) - len(pairs) >= FEWEST_REPEATS
+    are_often_there = 2 * np.count_nonzero(has_pair) >= max(np.count_nonzero(left >= 0), np.count_nonzero(right >= 0))
+    return bool(has_evidence and are_often_there and fewer >= SAME * len(pairs))
+
+
+def _readability(column: ColumnProfile) -> tuple[bool, bool, float]:
+    """What is better to keep is larger: hardly missing, text with letters, and then longer text."""
+    is_there = column.missing <= HARDLY_MISSING * column.rows
+    if column.kind != "text" or not column.is_string:
+        return is_there, False, 0.0
+    lengths = [len(str(value)) for value in column.sample]
+    has_letters = any(any(map(str.isalpha, str(value))) for value in column.sample[:100])
+    return is_there, has_letters and max(lengths) <= LONGEST_NAME, float(np.mean(lengths))

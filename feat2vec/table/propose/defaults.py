@@ -1,0 +1,151 @@
+"""What a schema without a target is trained with: every number that `init` writes for one is decided here.
+
+`unlabelled_defaults` gives the sections of the schema, `extractor_for` the last word on the extractor of a group. Both
+see facts alone, so that a benchmark can call them for any size of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+GroupKind = Literal["keys", "list", "numbers", "dates", "text", "vector"]
+ExtractorOptions = dict[str, object]
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """What is known of a group before training.
+
+    Attributes:
+        kind: What its columns hold.
+        present: The rows with a value.
+        distinct: The distinct values, or items of lists; of texts that are split, as many as a sample of them has.
+        rows_per_value: In how many rows a value, or an item, is on average.
+        items_per_row: The mean number of items in a row with any; 1 but for lists, and for texts their words.
+        columns: The number of columns.
+        has_nan: Whether a typed column holds NaN, which numbers can take for missing, and bins cannot.
+        extractor: The extractor that fits what the columns hold.
+
+    """
+
+    kind: GroupKind
+    present: int
+    distinct: int
+    rows_per_value: float
+    items_per_row: float
+    columns: int
+    has_nan: bool
+    extractor: ExtractorOptions
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What is known of a table before training: its rows, and its groups by name."""
+
+    rows: int
+    groups: Mapping[str, GroupFacts]
+
+
+class Section(NamedTuple):
+    """A section of a schema: its options, and the reason for them, which stands beside it as a comment."""
+
+    options: dict[str, object]
+    reason: str
+
+
+# Chosen by `tools/bench_tables.py` (random parts, seed 0): no table's best, but within noise of it on each.
+DIM, DIM_OF_FEW_ROWS = 128, 64
+TEMPERATURE = 0.1
+NEGATIVES = 256
+PIECES, ROWS_PER_PIECE = 16, 10
+SHARE_OF_NUMBERS = 0.3  # how often a number is replaced by noise, where a key has 1
+EXAMPLES = 2_000_000  # rows times epochs that are enough for small tables
+FEWEST_EPOCHS, MOST_EPOCHS = 10, 80
+FEW_ROWS = 2_000
+DROPOUT_ROWS = 5_000
+SMALL_TABLE, SMALL_BATCH, LARGE_BATCH = 50_000, 512, 2048
+
+
+def unlabelled_defaults(facts: TableFacts) -> dict[str, Section]:
+    """Return the sections `model`, `noise`, `objective` and `training` of a schema without a target.
+
+    Args:
+        facts: What is known of the table.
+
+    Returns:
+        Each section with the reason for it, in the order in which they are written.
+
+    Example:
+        >>> sections = unlabelled_defaults(TableFacts(4000, {}))
+        >>> sections["training"].options["epochs"], sections["objective"].options["type"]
+        (80, 'contrastive')
+
+    """
+    return {
+        "model": Section(
+            {"dim": DIM_OF_FEW_ROWS if facts.rows < FEW_ROWS else DIM}, "dimensions of every vector; more for more rows"
+        ),
+        "noise": _noise(facts),
+        "objective": Section(
+            {"type": "contrastive", "unit": True, "temperature": TEMPERATURE, "correction": True},
+            "candidates are compared by cosine, so they are learnt so",
+        ),
+        "training": _training(facts.rows),
+    }
+
+
+def _noise(facts: TableFacts) -> Section:
+    options: dict[str, object] = {"sharing": "batch", "negatives": NEGATIVES}
+    reason = "values that the row's own are told from, shared by a batch"
+    are_numbers = {name: group.kind == "numbers" for name, group in facts.groups.items()}
+    if any(are_numbers.values()) and not all(are_numbers.values()):
+        options["targets"] = {name: SHARE_OF_NUMBERS if is_number else 1 for name, is_number in are_numbers.items()}
+        reason += "; numbers are replaced less often than keys"
+    return Section(options, reason)
+
+
+def _training(rows: int) -> Section:
+    epochs = max(FEWEST_EPOCHS, min(MOST_EPOCHS, EXAMPLES // max(rows, 1)))
+    batch_size = SMALL_BATCH if rows <= SMALL_TABLE else LARGE_BATCH
+    options: dict[str, object] = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "optimizer": {"type": "adagrad", "learning_rate": 0.1},
+        "group_dropout": 0.1 if rows < DROPOUT_ROWS else 0,
+        "patience": 0,
+        "seed": 0,
+    }
+    reason = (
+        f"{rows:,} rows: fewer rows need more epochs, in smaller batches; all of them, as ranks get better when the"
+    )
+    return Section(options, f"{reason} loss on held-out rows does not, and probabilities are calibrated on these")
+
+
+def extractor_for(group: GroupFacts, facts: TableFacts) -> ExtractorOptions:
+    """Return the extractor of a group in a schema without a target.
+
+    Numbers are encoded by the share of each piece between two quantiles that lies below them (Gorishniy et al., 2022):
+    near numbers have near vectors, and no outlier has a long one.
+
+    Args:
+        group: What is known of the group, with the extractor that fits what its columns hold.
+        facts: What is known of the whole table.
+
+    Returns:
+        The extractor's options, as the schema has them.
+
+    Example:
+        >>> options = {"type": "numeric", "scale": "standard"}
+        >>> year = GroupFacts("numbers", 70, 60, 1.2, 1.0, 1, has_nan=False, extractor=options)
+        >>> extractor_for(year, TableFacts(90, {"year": year}))
+        {'type': 'numeric', 'scale': 'quantile', 'pieces': 7}
+
+    """
+    del facts
+    if group.kind != "numbers":
+        return group.extractor
+    pieces = max(2, min(PIECES, group.present // ROWS_PER_PIECE))
+    options: ExtractorOptions = {"type": "numeric", "scale": "quantile", "pieces": pieces}
+    return options | {"nan": "missing"} if group.has_nan else options

@@ -1,0 +1,86 @@
+"""What is known of the groups before training: the facts that defaults follow from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from feat2vec.table.profile import ColumnProfile
+from feat2vec.table.propose.choices import Choice
+from feat2vec.table.propose.defaults import ExtractorOptions, GroupFacts, GroupKind, TableFacts
+from feat2vec.table.propose.text_patterns import split_words
+
+
+def facts_of(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choice]) -> TableFacts:
+    """Return what is known of a table.
+
+    Args:
+        columns: The profiles of its columns, by name.
+        groups: What becomes of them, by the name of the group.
+
+    """
+    rows = max(column.rows for column in columns.values())
+    facts = {
+        name: group_facts([columns[column] for column in choice.columns], choice) for name, choice in groups.items()
+    }
+    return TableFacts(rows, facts)
+
+
+def group_facts(columns: Sequence[ColumnProfile], choice: Choice) -> GroupFacts:
+    """Return what is known of a group.
+
+    Args:
+        columns: The profiles of its columns.
+        choice: What becomes of them.
+
+    """
+    extractor = choice.extractor or {}
+    first = columns[0]
+    distinct, items_per_row = first.distinct, 1.0
+    if extractor.get("split") is not None or extractor["type"] == "text_cnn":
+        distinct, items_per_row = _items_of_texts(first, extractor)
+    elif first.list_lengths is not None:
+        items_per_row = float(first.list_lengths.mean())
+    elif extractor.get("parts"):
+        parts = _as_list(extractor["parts"])
+        dates = first.written_dates.best
+        keys = (first.date_parts or {}) if dates is None else dates.parts
+        distinct, items_per_row = sum(key.split("=")[0] in parts for key in keys), float(len(parts))
+    return GroupFacts(
+        kind=_kind(extractor),
+        present=first.present,
+        distinct=distinct,
+        rows_per_value=first.present * items_per_row / max(distinct, 1),
+        items_per_row=items_per_row,
+        columns=len(columns),
+        has_nan="nan" in extractor,
+        extractor=dict(extractor),
+    )
+
+
+def _kind(extractor: ExtractorOptions) -> GroupKind:
+    if extractor["type"] != "lookup":
+        kinds: dict[object, GroupKind] = {"numeric": "numbers", "text_cnn": "text", "vector": "vector"}
+        return kinds[extractor["type"]]
+    if extractor.get("parts"):
+        return "dates"
+    if extractor.get("split") == "words":
+        return "text"
+    return "list" if {"split", "multi"} & set(extractor) else "keys"
+
+
+def _items_of_texts(column: ColumnProfile, extractor: ExtractorOptions) -> tuple[int, float]:
+    """Return how many items or words a sample of the texts has, and how many of them a text has on average."""
+    separator = extractor.get("split", "words")
+    texts = [str(value) for value in column.sample]
+    if separator == "words":
+        items = [split_words(text) for text in texts]
+    else:
+        items = [[item.strip() for item in text.split(str(separator)) if item.strip()] for text in texts]
+    distinct = {item for items_of_text in items for item in items_of_text}
+    return len(distinct), float(np.mean([len(items_of_text) for items_of_text in items]))
+
+
+def _as_list(value: object) -> Sequence[object]:
+    return value if isinstance(value, (list, tuple)) else [value]

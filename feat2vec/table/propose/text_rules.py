@@ -1,0 +1,73 @@
+"""What becomes of columns of text and of booleans, which no rule of numbers has taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from feat2vec.table.profile import ColumnProfile
+from feat2vec.table.propose.choices import Choice, leave_out, make_group, percentile
+from feat2vec.table.propose.defaults import ExtractorOptions
+from feat2vec.table.propose.number_rules import IDENTIFIER_SHARE, missing_word
+from feat2vec.table.propose.text_patterns import find_delimiter, is_prose, resemblance, split_words
+
+
+def vectors_in_text(column: ColumnProfile) -> Choice | None:
+    """Text such as `[0.5, 1]`, all of one size."""
+    if not column.text_is_vectors or not column.vector_size:
+        return None
+    return make_group(column, {"type": "vector"}, f"vectors of {column.vector_size}")
+
+
+def lists_in_text(column: ColumnProfile) -> Choice | None:
+    """Text such as `drama|war`."""
+    texts = _texts(column)
+    delimiter = find_delimiter(texts) if column.is_string else None
+    if delimiter is None:
+        return None
+    max_items = percentile([text.count(delimiter) + 1 for text in texts], 99)
+    extractor: ExtractorOptions = {"type": "lookup", "split": delimiter, "max_items": max_items}
+    return make_group(column, extractor, f"lists, 99 % of them of {max_items} or fewer{missing_word(column)}")
+
+
+def prose(column: ColumnProfile) -> Choice | None:
+    """Text of several words, some of which several rows have, while the texts are mostly distinct."""
+    texts = _texts(column)
+    if not column.is_string or not is_prose(texts, column.distinct_share):
+        return None
+    word_counts = [len(words) for words in map(split_words, texts)]
+    max_tokens = min(max(percentile(word_counts, 95), 4), 128)
+    facts = f"{column.distinct:,} texts, {np.mean(word_counts):.1f} words on average"
+    return make_group(column, {"type": "text_cnn", "max_tokens": max_tokens}, facts)
+
+
+def text_that_identifies(column: ColumnProfile) -> Choice | None:
+    """Text of which 95 % is distinct."""
+    if column.distinct_share < IDENTIFIER_SHARE:
+        return None
+    facts = f"{column.distinct:,} values in {column.present:,} rows{_resemblance(column)}"
+    return leave_out(column, f"an identifier: {facts}")
+
+
+def text_as_keys(column: ColumnProfile) -> Choice | None:
+    """All other text, and booleans."""
+    facts = f"{column.distinct:,} keys in {column.rows:,} rows{missing_word(column)}{_resemblance(column)}"
+    return make_group(column, {"type": "lookup"}, facts)
+
+
+def _texts(column: ColumnProfile) -> list[str]:
+    return [str(value) for value in column.sample]
+
+
+def _resemblance(column: ColumnProfile) -> str:
+    return resemblance(_texts(column), is_typed_text=column.typed and column.is_string)
+
+
+RULES: Sequence[Callable[[ColumnProfile], Choice | None]] = (
+    vectors_in_text,
+    lists_in_text,
+    prose,
+    text_that_identifies,
+    text_as_keys,
+)

@@ -1,0 +1,81 @@
+"""What defaults follow from, and that the schema has them as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from feat2vec.schema.reading import read_schema
+from feat2vec.table.profile import profile_table
+from feat2vec.table.propose.defaults import GroupFacts, TableFacts, extractor_for, unlabelled_defaults
+from feat2vec.table.propose.facts import facts_of
+from feat2vec.table.propose.rules import choose
+from feat2vec.table.table import open_table
+from tests.table.propose.columns import PAIR, proposed
+
+NUMBERS = GroupFacts("numbers", 1000, 900, 1.1, 1.0, 1, has_nan=False, extractor={"type": "numeric"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "epochs", "batch_size"),
+    [(3, 80, 512), (25_000, 80, 512), (50_000, 40, 512), (50_001, 39, 2048), (200_000, 10, 2048), (10**9, 10, 2048)],
+)
+def test_epochs_and_batches_follow_from_the_rows(rows: int, epochs: int, batch_size: int) -> None:
+    sections = unlabelled_defaults(TableFacts(rows, {}))
+    training = sections["training"].options
+    assert (training["epochs"], training["batch_size"]) == (epochs, batch_size)
+    assert f"{rows:,} rows" in sections["training"].reason
+    schema: dict[str, Any] = {name: section.options for name, section in sections.items()}
+    read_schema({"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}, **schema})
+
+
+@pytest.mark.parametrize(("present", "bins"), [(3, 2), (39, 3), (120, 12), (160, 16), (10**6, 16)])
+def test_a_bin_has_ten_rows_or_more(present: int, bins: int) -> None:
+    table = TableFacts(10**6, {})
+    assert extractor_for(replace(NUMBERS, present=present), table) == {"type": "lookup", "bins": bins}
+
+
+def test_numbers_that_bins_cannot_take_stay_numbers() -> None:
+    table = TableFacts(10**6, {})
+    assert extractor_for(replace(NUMBERS, columns=2), table) == {"type": "numeric"}
+    assert extractor_for(replace(NUMBERS, has_nan=True), table) == {"type": "numeric"}
+
+
+def test_the_schema_has_the_defaults_and_says_why() -> None:
+    text, schema = proposed(pa.table(PAIR))
+    sections = unlabelled_defaults(TableFacts(len(PAIR["kind"]), {}))
+    for name, section in sections.items():
+        given = getattr(schema, name).model_dump(exclude_unset=True)
+        assert given == section.options | ({"type": given["type"]} if "type" in given else {})
+        assert f"# {section.reason}" in text
+
+
+def test_facts_of_each_kind_of_group() -> None:
+    table = open_table(
+        pa.table(
+            {
+                "key": ["a", "b", None, "a"] * 30,
+                "tags": ["x|y", "y", "x|z", "z|y|x"] * 30,
+                "lists": [["x"], ["y", "x"], [], ["z"]] * 30,
+                "size": [i / 8 for i in range(120)],
+                "text": [f"a few of the {i} words" for i in range(120)],
+            }
+        )
+    )
+    columns = {column.name: column for column in profile_table(table).columns}
+    facts = facts_of(columns, {name: choose(column) for name, column in columns.items()})
+    assert facts.rows == 120
+    rounded = {
+        name: (group.kind, group.present, group.distinct, round(group.rows_per_value, 2), round(group.items_per_row, 2))
+        for name, group in facts.groups.items()
+    }
+    assert rounded == {
+        "key": ("keys", 90, 2, 45.0, 1.0),
+        "tags": ("list", 120, 3, 80.0, 2.0),
+        "lists": ("list", 90, 3, 40.0, 1.33),
+        "size": ("numbers", 120, 120, 1.0, 1.0),
+        "text": ("text", 120, 125, 5.76, 6.0),
+    }
