@@ -17,9 +17,9 @@ from feat2vec.evaluation import prediction
 from feat2vec.evaluation.baselines import BASELINES, BaselineRequest
 from feat2vec.evaluation.metrics import ScoresOfRows, rank_scores
 from feat2vec.evaluation.queries import given_groups, query_batches
-from feat2vec.space.completer import rows_with_known
+from feat2vec.space.completer import Completer, rows_with_known
 from feat2vec.space.geometry import Candidates, Queries, candidates, extract, is_keyed, similarities
-from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
+from feat2vec.space.search_options import RANK_SIMILARITIES, VECTOR_SIMILARITIES, VectorSimilarity
 from feat2vec.table.table import open_table
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing.digests import PARTS, check_parts
@@ -43,7 +43,7 @@ class Worth:
         target: The group or the column.
         metric: Its name: mrr for a group.
         n: Of how many true values or rows.
-        value: What the run reaches; of a group the better of cosine and dot.
+        value: What the run reaches; of a group the best of probability, cosine and dot.
         baseline: The name of what is beside it: popularity or constant.
         baseline_value: What that reaches.
         is_weak: Whether the run is worse, by more than noise.
@@ -183,7 +183,7 @@ def _worth_of_group(run: TrainedRun, held_out: pa.Table, group: str, counts: Flo
     n = len(reciprocals["popularity"])
     if n < FEWEST_QUERIES:
         return None
-    best = max(VECTOR_SIMILARITIES, key=lambda similarity: reciprocals[similarity].mean())
+    best = max(RANK_SIMILARITIES, key=lambda similarity: reciprocals[similarity].mean())
     behind = reciprocals["popularity"] - reciprocals[best]
     is_weak = bool(behind.mean() > NOISE * behind.std() / np.sqrt(n))
     value, popularity = (float(reciprocals[name].mean()) for name in (best, "popularity"))
@@ -196,6 +196,7 @@ def _reciprocal_ranks(
     """1 / rank of each true value that training has seen, by each similarity and by popularity: [queries]."""
     model, is_learnt = run.model_for_rows([*given, group]), counts > 0  # is_learnt: [candidates]
     values = candidates(model, run.fitted, group)
+    completer = Completer(run.fitted, model, group, given=given)
     parts: dict[str, list[Floats]] = {}
     for batch in query_batches(run, open_table(rows), group, given):
         is_query = rows_with_known(run.fitted, batch.entries, given)[batch.rows] & is_learnt[batch.true_candidates]
@@ -204,6 +205,7 @@ def _reciprocal_ranks(
         scores: dict[str, ScoresOfRows] = {"popularity": _popularity_scores(counts)}
         for similarity in VECTOR_SIMILARITIES:
             scores[similarity] = _scores_by(similarity, queries, values, is_learnt)
+        scores["probability"] = _scores_of_completer(completer, completer.queries(batch.entries), is_learnt)
         for name, scores_of in scores.items():
             ranks = rank_scores(scores_of, len(counts), query_rows, true_candidates)
             parts.setdefault(name, [np.zeros(0)]).append(1 / (ranks + 1))
@@ -217,6 +219,11 @@ def _popularity_scores(counts: Floats) -> ScoresOfRows:
 def _scores_by(similarity: VectorSimilarity, queries: Queries, values: Candidates, is_learnt: Bools) -> ScoresOfRows:
     """Similarities, the lowest for values that the model has not learnt."""
     return lambda rows: np.where(is_learnt, similarities(queries.take(rows), values, similarity), -np.inf)
+
+
+def _scores_of_completer(completer: Completer, queries: Queries, is_learnt: Bools) -> ScoresOfRows:
+    """What `complete` ranks values by, before anything is fitted to held-out rows."""
+    return lambda rows: np.where(is_learnt, completer.scores(queries.take(rows)), -np.inf)
 
 
 # --- a target ---------------------------------------------------------------------------------------------------------
