@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--target",
     help="rank, nearest: the group to find; default of rank: each lookup group. pairs: the group of the keys.",
 )
-@click.option("--given", help="rank, nearest: the groups to find it by, with commas between them; default: all others.")
+@click.option("--given", help="rank, nearest: the groups to find it by, with commas; default: all of other columns.")
 @click.option("--similarity", type=click.Choice(VECTOR_SIMILARITIES), help="rank, nearest, pairs: default cosine.")
 @click.option("--level", type=int, help="predict: the submodel of a level, in a model with ranks; default: the whole.")
 @click.option("--beside", metavar="NAMES", help="Others on the same rows, with commas between them: see below.")
