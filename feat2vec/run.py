@@ -28,10 +28,14 @@ if TYPE_CHECKING:
     from feat2vec.space.completer import Completer
     from feat2vec.space.completion import Completed
     from feat2vec.space.embed import Embedder
+    from feat2vec.space.filling import FilledCounts
     from feat2vec.space.predict import Predictor
     from feat2vec.space.search_options import VectorSimilarity
     from feat2vec.space.vectors import Vectors
+    from feat2vec.training.chosen_model import Additions, ChosenModel, OnChosen
     from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
+
+MOST_COMPLETERS = 16  # that a run keeps, each with the vectors of its group
 
 
 PROPOSED = "proposed.yaml"  # the file of a run whose schema was proposed
@@ -229,8 +233,44 @@ class Run(TrainedRun):
 
         """
         from feat2vec.space.completion import complete
+        from feat2vec.space.run_completion import given_of_row
 
-        return complete(self.completer(group), rows, n)
+        given = given_of_row(self, rows, group) if isinstance(rows, Mapping) else None
+        return complete(self.completer(group, given), rows, n)
+
+    def fill(
+        self,
+        data: object,
+        out: str | Path,
+        groups: Sequence[str] | None = None,
+        *,
+        at_least: float = 0.5,
+        force: bool = False,
+    ) -> FilledCounts:
+        """Write a table with its missing values filled in to a Parquet file.
+
+        Args:
+            data: The table.
+            out: The file. It has the table's columns; beside each filled one, such as `director`, stands
+                `director_probability`, null where nothing was filled in.
+            groups: The groups to fill; by default all whose values can be written back.
+            at_least: The least probability of a value that is filled in.
+            force: Whether an earlier file is replaced.
+
+        Returns:
+            How many values of each column were missing and how many were filled in.
+
+        Raises:
+            UserError: Something is wrong with an argument, the table or the place.
+
+        >>> counts = run.fill(films.assign(genre=None), "filled.parquet", ["genre"], at_least=0.4)
+        >>> counts.missing
+        {'genre': 60}
+
+        """
+        from feat2vec.space.filling import fill
+
+        return fill(self, data, out, groups, at_least=at_least, force=force)
 
     def completer(self, group: str, given: Sequence[str] | None = None) -> Completer:
         """What `complete` uses: the probabilities of all candidates of a group, in blocks of rows.
@@ -255,6 +295,8 @@ class Run(TrainedRun):
 
         key = (group, None if given is None else tuple(given))
         if key not in self._completers:
+            if len(self._completers) >= MOST_COMPLETERS:
+                self._completers.pop(next(iter(self._completers)))
             self._completers[key] = completer_of_run(self, group, given)
         return self._completers[key]
 
@@ -588,13 +630,14 @@ def train(
             `feat2vec.init` writes for the table; the run keeps it, with its comments, as `proposed.yaml`.
         data: The table: a file, a folder, a frame, `dataset:NAME`, ...
         out: The run's folder; a temporary one, which lives as long as the run, if none is given.
-        validation: Rows that the loss is measured on after each epoch.
+        validation: Rows that the loss is measured on after each epoch. Without them, `training.validation` of the rows
+            are held out for that, and learnt again with the others if `training.refit` is true.
         target: Without a schema, the column to predict; a schema has a target of its own.
         settings: Values that replace the schema's, such as "training.epochs=5".
         resume: Go on from the checkpoints of a training that was stopped.
         force: Replace the run that is at `out`.
         quiet: Print nothing.
-        callbacks: Keras' own callbacks.
+        callbacks: Keras' own callbacks, of both trainings where rows are held out.
         memory: What encoding may hold, such as "2GB".
 
     Returns:
@@ -631,6 +674,7 @@ def train(
             callbacks=tuple(callbacks),
             memory=memory,
             files=files,
+            on_chosen=chosen_functions(),
         )
         train_into(folder, request, data)
 
@@ -680,7 +724,7 @@ def finetune(
         data: Labelled rows.
         target: The column to predict.
         out: The new run's folder; a temporary one if none is given.
-        validation: Rows that the loss is measured on after each epoch.
+        validation: Rows that the loss is measured on after each epoch; without them some are held out, as in `train`.
         head: What turns vectors into a prediction, "fm" or "mlp".
         freeze: Leave the vectors as they are.
         objective: By default logistic for a target of 0, 1 or booleans, softmax for text, regression for numbers.
@@ -714,11 +758,42 @@ def finetune(
         schema = schema_of(run.schema, table, target, head=head, objective=objective, groups=groups, settings=settings)
         start = WarmStart(run, freeze)
         request = TrainingRequest(
-            schema, validation, resume=resume, force=force, quiet=quiet, memory=memory, start=start
+            schema,
+            validation,
+            resume=resume,
+            force=force,
+            quiet=quiet,
+            memory=memory,
+            start=start,
+            on_chosen=chosen_functions(),
         )
         train_into(folder, request, table)
 
     return _run_in(out, write)
+
+
+def chosen_functions() -> tuple[OnChosen, ...]:
+    """What measures the model of each training on rows that it was not trained on, before its run gets its name.
+
+    The calibration of completions and the comparison with peers, whose sentence is the metric `weak`, belong here. See
+    `training.chosen_model`.
+
+    Returns:
+        The functions, in the order in which they are called.
+
+    """
+    from feat2vec.space.completion_calibration import calibrate_chosen
+
+    return calibrate_chosen, _measure_weakness
+
+
+def _measure_weakness(chosen: ChosenModel) -> Additions:
+    """Compare the chosen model with popularity, or a constant, on the held-out rows."""
+    from feat2vec.evaluation.weakness import measured_weakness
+    from feat2vec.training.chosen_model import Additions
+
+    facts = measured_weakness(chosen.run, chosen.held_out, chosen.training_rows, chosen.counts)
+    return Additions(facts.metrics, facts.files, facts.lines)
 
 
 def _run_in(out: str | Path | None, write: Callable[[Path], None]) -> Run:

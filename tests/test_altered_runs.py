@@ -109,7 +109,11 @@ def test_a_run_without_digests_is_not_mixed_either(old: Path) -> None:
 
 
 def test_training_seals_a_run_and_refuses_to_resume_a_mixed_one(tmp_path: Path) -> None:
-    schema = {"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}, "training": {"epochs": 1}}
+    schema = {
+        "version": 1,
+        "groups": {"a": {"column": "a"}, "b": {"column": "b"}},
+        "training": {"validation": 0, "epochs": 1},
+    }
     table = pa.table({"a": ["x", "y", "z", "x"], "b": ["p", "q", None, "q"]})
     first, other = (
         feat2vec.train(schema, table, tmp_path / name, settings=[f"training.seed={seed}"], quiet=True)

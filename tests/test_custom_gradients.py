@@ -101,7 +101,8 @@ table = pa.table({"a": keys.astype(str), "b": (keys % 7).astype(str), "hit": key
 for i, objective in enumerate(["nce", "contrastive", {"type": "logistic", "target": "hit"}]):
     schema = {
         "version": 1, "objective": objective, "model": {"ranks": [2, 4]},
-        "groups": {"a": {"column": "a"}, "b": {"column": "b"}}, "training": {"epochs": 2, "batch_size": 16},
+        "groups": {"a": {"column": "a"}, "b": {"column": "b"}},
+        "training": {"validation": 0, "epochs": 2, "batch_size": 16},
     }
     run = feat2vec.train(schema, table, f"run_{i}", quiet=True)
     vectors = run.vectors("a")

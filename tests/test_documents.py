@@ -119,7 +119,7 @@ def test_the_worked_example_of_an_extractor_trains(tmp_path: Path, monkeypatch: 
             "hour": {"column": "hour", "extractor": {"type": "periodic", "period": 24}},
             "who": {"column": "who"},
         },
-        "training": {"epochs": 1},
+        "training": {"validation": 0, "epochs": 1},
     }
     monkeypatch.syspath_prepend(str(tmp_path))
     with mock.patch.dict(EXTRACTORS), mock.patch.dict(LAYERS):

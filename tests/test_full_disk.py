@@ -21,7 +21,7 @@ from feat2vec.writing import write_text
 ROWS = pa.table({"director": [f"name {i % 300}" for i in range(600)], "cast": [f"c{i % 9}" for i in range(600)]})
 SCHEMA: dict[str, Any] = {
     "version": 1, "groups": {"director": {"column": "director"}, "cast": {"column": "cast"}},
-    "model": {"dim": 16}, "training": {"epochs": 1},
+    "model": {"dim": 16}, "training": {"validation": 0, "epochs": 1},
 }  # fmt: skip
 
 

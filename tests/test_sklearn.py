@@ -27,7 +27,7 @@ SCHEMA: dict[str, Any] = {
     "version": 1,
     "model": {"dim": 4},
     "groups": {"who": {"column": "who"}, "size": {"column": "size", "extractor": "numeric"}},
-    "training": {"epochs": 1},
+    "training": {"validation": 0, "epochs": 1},
 }
 
 

@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from feat2vec.cli.completing import complete
 from feat2vec.cli.explore import explore
 from feat2vec.cli.measuring import compare, evaluate, explain, report
 from feat2vec.cli.process import (
@@ -63,6 +64,7 @@ COMMANDS = (
     evaluate,
     compare,
     predict,
+    complete,
     embed,
     similar,
     export,

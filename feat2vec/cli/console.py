@@ -6,11 +6,15 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
 from feat2vec.errors import UserError, writing
 from feat2vec.terminal import message_lines, printable, shortened
+
+if TYPE_CHECKING:
+    from feat2vec.training.run_folder import TrainedRun
 
 
 def say(line: str, *, error: bool = False, end: str = "\n") -> None:
@@ -34,6 +38,25 @@ def say_text(text: str, *, error: bool = False) -> None:
 def name_on_a_line(name: str) -> str:
     """A name or a value as a table on standard output shows it."""
     return shortened(printable(name))
+
+
+def warn_of_trained_rows(run: TrainedRun, data: object) -> None:
+    """Say on standard error if a run is measured on rows that it was trained on."""
+    from feat2vec.training.trained_rows import warning_of_trained_rows
+
+    warning = warning_of_trained_rows(run, data)
+    if warning is not None:
+        say(warning, error=True)
+
+
+def say_missing_columns(run: TrainedRun, data: object, groups: Sequence[str] | None = None) -> None:
+    """Say on standard error which columns of a run's groups, or of some of them, a table lacks."""
+    from feat2vec.encode.columns import missing_columns
+    from feat2vec.table.table import open_table
+
+    line = missing_columns(run.schema, open_table(data), groups)
+    if line is not None:
+        say(line, error=True)
 
 
 def say_problems(problems: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from feat2vec.cli.console import group_names, json_row, say, say_text
+from feat2vec.cli.console import group_names, json_row, say, say_missing_columns, say_text, warn_of_trained_rows
 from feat2vec.cli.process import import_tensorflow
 from feat2vec.errors import UserError, listed
 from feat2vec.evaluation.task_names import TASK_NAMES, TaskName
@@ -71,6 +71,10 @@ def evaluate(
     options = TaskOptions(group_names(given), similarity, level)
     names = group_names(beside) or []
     facts = evaluate_beside(opened, data, task, target, names, train_data, options)
+    if task != "pairs":
+        groups = group_names(given)
+        say_missing_columns(opened, data, None if groups is None or target is None else [target, *groups])
+        warn_of_trained_rows(opened, data)
     if as_json:
         say(json.dumps(facts))
     elif "groups" in facts or "beside" in facts:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from feat2vec.cli.console import group_names, name_on_a_line, say
+from feat2vec.cli.console import group_names, name_on_a_line, say, say_missing_columns, warn_of_trained_rows
 from feat2vec.cli.process import import_tensorflow
 from feat2vec.errors import UserError, listed
 from feat2vec.export.formats import FORMATS, FormatName
@@ -36,6 +36,8 @@ def predict(run: Path, data: str, out: Path, level: int | None, force: bool) -> 
     if not opened.reads_scores():
         import_tensorflow()
     rows = opened.predictor(level).write(data, out, force=force)
+    say_missing_columns(opened, data)
+    warn_of_trained_rows(opened, data)
     say(f"{out}: {rows:,} rows")
 
 
@@ -67,6 +69,7 @@ def embed(run: Path, data: str, out: Path, groups: str | None, level: int | None
         import_tensorflow()
     embedder = opened.embedder(names, level)
     rows = embedder.write(data, out, force=force)
+    say_missing_columns(opened, data, names)
     say(f"{out}: {rows:,} rows, {embedder.dim} dimensions")
 
 

@@ -26,7 +26,7 @@ def class_weights(objective: ObjectiveSpec, classes: Vocabulary | None, target: 
     """
     weighting, names = objective.class_weighting, _class_names(classes)
     if weighting == "balanced":
-        targets = np.ones(1) if target is None else target
+        targets = np.ones(1) if target is None else target  # all of them are known
         counts = np.bincount(np.asarray(targets, np.int32), minlength=len(names))
         return np.asarray(counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1)), np.float32)
     for name in weighting or ():
@@ -41,6 +41,12 @@ def named_class_weights(objective: ObjectiveSpec, classes: Vocabulary | None) ->
     if not isinstance(weighting, Mapping):
         return None
     return np.array([weighting.get(name, 1.0) for name in _class_names(classes)], np.float32)
+
+
+def weights_of_rows(of_classes: Float32s, targets: Array) -> Float32s:
+    """The weight of each row's class, [rows]; 0 in rows without one, or of a class that training has not seen."""
+    class_ids = np.nan_to_num(targets, nan=-1.0).astype(np.int32)
+    return np.where(class_ids >= 0, of_classes[class_ids], np.float32(0))
 
 
 def _class_names(classes: Vocabulary | None) -> list[str]:

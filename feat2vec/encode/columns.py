@@ -12,8 +12,15 @@ from feat2vec.table.table import Table
 MOST_SUGGESTIONS = 20  # missing columns for which similar names are searched
 
 
-def check_columns(schema: Schema, table: Table) -> None:
-    """Raise a UserError that lists every column which the schema names and the table lacks."""
+def check_columns(schema: Schema, table: Table, *, with_groups: bool = True) -> None:
+    """Raise a UserError that lists every column which the schema names and the table lacks.
+
+    Args:
+        schema: The schema.
+        table: The table.
+        with_groups: Whether each group needs its columns. Where an encoder is there already, they may be missing.
+
+    """
     if not table.typed and len(table.columns) == 1 and len(schema.columns()) > 1:
         (column,) = table.columns
         raise UserError(f"{table.name}: has one column, {column[:60]!r}; {DELIMITERS}")
@@ -21,7 +28,7 @@ def check_columns(schema: Schema, table: Table) -> None:
     problems: list[str] = []
     for column, path in schema.columns().items():
         is_optional = has_implicit_negatives and column == schema.target
-        if column in table.columns or is_optional:
+        if column in table.columns or is_optional or (path[0] == "groups" and not with_groups):
             continue
         near = suggest(column, table.columns) if len(problems) < MOST_SUGGESTIONS else ""
         near = near or f"; the columns are {listed(table.columns)}"
@@ -49,6 +56,24 @@ def present_groups(schema: Schema, table: Table) -> dict[str, Group]:
         wanted_columns = listed(columns_of(schema.groups.values()))
         raise UserError(f"{table.name}: has none of the columns {wanted_columns}; received {listed(table.columns)}")
     return groups
+
+
+def missing_columns(schema: Schema, table: Table, groups: Iterable[str] | None = None) -> str | None:
+    """Which columns of a schema's groups a table lacks, as a line; None for none.
+
+    Args:
+        schema: The schema.
+        table: The table.
+        groups: The groups that are asked for; all by default.
+
+    """
+    names = list(schema.groups if groups is None else groups)
+    wanted = columns_of(schema.groups[name] for name in names if name in schema.groups)
+    missing = [column for column in wanted if column not in table.columns]
+    if not missing:
+        return None
+    columns, verb = ("column", "is") if len(missing) == 1 else ("columns", "are")
+    return f"{table.name}: has no {columns} {listed(map(repr, missing))}, which {verb} treated as missing in every row"
 
 
 def columns_of(groups: Iterable[Group], more_columns: Sequence[str] = (), table: Table | None = None) -> list[str]:

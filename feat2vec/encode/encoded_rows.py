@@ -6,15 +6,17 @@ import json
 import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Array
+from feat2vec.arrays import Array, Int64s
 from feat2vec.encode.arrays_on_disk import file_name, open_array, read_parquet, write_parquet
 from feat2vec.encode.codecs import Codec, Tally, check_entries, codec_from_facts
+from feat2vec.encode.left_out import LEFT_OUT, LeftOut
 from feat2vec.encode.value_tables import Values, open_values, read_values, write_values
 from feat2vec.encode.vocabulary import Vocabulary, read_vocabulary
 from feat2vec.errors import UserError, in_a_line
@@ -122,10 +124,47 @@ class Encoded:
     tallies: Mapping[str, Tally]
     target: Array | None = None  # float32 [rows], or int32 classes
     weight: Array | None = None  # float32 [rows]
+    left_out: LeftOut = field(default_factory=LeftOut)  # rows that nothing is learnt from: they have no target
 
     def __len__(self) -> int:
-        """The number of rows."""
+        """The number of rows, also of those that are left out."""
         return len(self.rows)
+
+    @property
+    def learnt_rows(self) -> int:
+        """The number of rows that are learnt from, or measured."""
+        return len(self.rows) - len(self.left_out)
+
+    @property
+    def learnt_target(self) -> Array | None:
+        """The targets of the rows that are learnt from, [learnt rows]."""
+        return None if self.target is None else self.left_out.all_of(self.target)
+
+    def only(self, places: Int64s) -> Encoded:
+        """A few of the rows, in memory.
+
+        Args:
+            places: Their numbers, ascending.
+
+        """
+        target = None if self.target is None else np.asarray(self.target[places])
+        weight = None if self.weight is None else np.asarray(self.weight[places])
+        return replace(self, rows=np.asarray(self.rows[places]), target=target, weight=weight, left_out=LeftOut())
+
+    def without(self, places: Int64s, path: Path) -> Encoded:
+        """The same rows, of which more are left out. Values count without those.
+
+        Args:
+            places: The numbers of a few rows, ascending.
+            path: A new file for the rows that are left out, if some have been before.
+
+        """
+        rows = np.asarray(self.rows[places])  # [places, groups]
+        values = {}
+        for g, (group, of_group) in enumerate(self.values.items()):
+            fewer = np.bincount(rows[:, g][rows[:, g] >= 0], minlength=len(of_group.counts))
+            values[group] = replace(of_group, counts=np.asarray(of_group.counts) - fewer)
+        return replace(self, values=values, left_out=self.left_out.with_more(places, path))
 
     def names(self) -> pa.Table | None:
         """The rows' names, from the schema's `id` column; None without one."""
@@ -167,6 +206,7 @@ def open_encoded(
         if path.exists():
             arrays[name] = open_array(path)
     values = {name: open_values(folder, name) for name in encoder.codecs}
+    left_out = LeftOut(open_array(folder / LEFT_OUT)) if (folder / LEFT_OUT).exists() else LeftOut()
     encoded = Encoded(
         encoder,
         folder,
@@ -176,6 +216,7 @@ def open_encoded(
         tallies,
         target=arrays.get("target"),
         weight=arrays.get("weight"),
+        left_out=left_out,
     )
     if is_temporary:
         weakref.finalize(encoded, discard_temporary, folder)

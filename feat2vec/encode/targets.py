@@ -1,18 +1,20 @@
-"""What a row has besides its groups: its target, its weight and its name."""
+"""What a row has besides its groups: its target, its weight and its name. Rows without a target are left out."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from feat2vec.arrays import Array, Bools, Float32s, Ints
 from feat2vec.encode.arrays_on_disk import ArrayFile
-from feat2vec.encode.class_weights import named_class_weights
-from feat2vec.encode.vocabulary import FIRST, Vocabulary, VocabularyFit
+from feat2vec.encode.class_weights import named_class_weights, weights_of_rows
+from feat2vec.encode.vocabulary import FIRST, PADDING, Vocabulary, VocabularyFit
 from feat2vec.encode.workspace import Workspace
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import Lookup
@@ -29,7 +31,7 @@ LEAST_WEIGHT, LARGEST_WEIGHT = 1e-30, 1e30  # of a row: a mean of losses of 32 b
 
 
 class TargetFiles:
-    """Writes target.npy, weight.npy and names.parquet, as far as the table has these columns.
+    """Writes target.npy, weight.npy, names.parquet and left_out.npy, as far as there is something to write.
 
     Args:
         schema: The schema; its columns `objective.target`, `objective.weight` and `id` are read.
@@ -43,7 +45,8 @@ class TargetFiles:
         self.schema, self.table, self.workspace, self.classes = schema, table, workspace, classes
         named_columns = (schema.id, schema.target, schema.weight)
         self.columns = [column for column in named_columns if column is not None and column in table.columns]
-        self.files: dict[str, ArrayFile] = {}  # `target` and `weight`
+        self.files: dict[str, ArrayFile] = {}  # `target`, `weight` and `left_out`
+        self.rows = 0  # whose targets are written
         self.names_file: pq.ParquetWriter | None = None
         sizes = workspace.sizes
         self.class_fit = (
@@ -63,12 +66,19 @@ class TargetFiles:
         if schema.target not in self.columns:
             return
         if schema.objective.has_classes and self.class_fit is not None:
-            items = _class_items(stage, str(schema.target))
+            items = _single_keys(_nan_as_null(stage, str(schema.target)), str(schema.target))
             self.class_fit.add(items.keys, np.bincount(items.codes, minlength=len(items.keys)))
-            self.class_codes.append(items.codes)
+            self.class_codes.append(_code_of_rows(items))
         else:
             classes = self.classes if schema.objective.has_classes else None
-            self._append("target", target_of(schema, stage, classes))
+            self._append_targets(*targets_of(schema, stage, classes))
+
+    def _append_targets(self, targets: Array, is_missing: Bools) -> None:
+        self._append("target", targets)
+        places = np.flatnonzero(is_missing)
+        if len(places):
+            self._append("left_out", self.rows + places)
+        self.rows += len(targets)
 
     def finish(self) -> None:
         """Complete the files, and fit the classes.
@@ -77,19 +87,20 @@ class TargetFiles:
             UserError: If no row has a weight.
 
         """
-        for file in self.files.values():
-            file.close()
         if self.names_file is not None:
             self.names_file.close()
         if self.class_fit is not None and self.class_codes:
             self._write_classes(self.class_fit)
+        for file in self.files.values():
+            file.close()
         self._refuse_weights_of_0()
 
     def _write_classes(self, class_fit: VocabularyFit) -> None:
+        if not any((codes >= 0).any() for codes in self.class_codes):
+            raise no_target(self.table.name, str(self.schema.target))
         self.classes = class_fit.finish(1, None, self.kind or class_fit.spell())
         for stage, codes in enumerate(self.class_codes):
-            self._append("target", class_fit.ids(stage)[codes] - FIRST)
-        self.files["target"].close()
+            self._append_targets(*_class_targets(class_fit.ids(stage), codes))
 
     def _append(self, name: str, array: Array) -> None:
         if name not in self.files:
@@ -122,8 +133,7 @@ class TargetFiles:
             return
         row_weights = itertools.repeat(np.ones(1, np.float32)) if weights is None else weights.pieces()
         for target, weight in zip(targets.pieces(), row_weights, strict=False):
-            class_ids = target.astype(np.int32)
-            if (weight * np.where(class_ids >= 0, class_weights[class_ids], 0)).any():
+            if (weight * weights_of_rows(class_weights, target)).any():
                 return
         raise UserError(
             f"{self.table.name}: objective.class_weights gives every row the weight 0; "
@@ -131,8 +141,13 @@ class TargetFiles:
         )
 
 
-def target_of(schema: Schema, stage: Stage, classes: Vocabulary | None = None) -> Array:
-    """The target of each row: float32, or int32 classes, -1 for one that training has not seen.
+def no_target(table_name: str, target: str) -> UserError:
+    """The error of a table whose rows are all without a target."""
+    return UserError(f"{table_name}: no row has a value of {target!r}, the target; give rows that have one")
+
+
+def targets_of(schema: Schema, stage: Stage, classes: Vocabulary | None = None) -> tuple[Array, Bools]:
+    """The target of each row: float32, or int32 classes, -1 for one that training has not seen; which rows have none.
 
     Raises:
         UserError: For a target that the objective cannot take, with its row.
@@ -140,27 +155,35 @@ def target_of(schema: Schema, stage: Stage, classes: Vocabulary | None = None) -
     """
     column = str(schema.target)
     if classes is not None:
-        items = _class_items(stage, column)
-        return classes.ids(items.keys)[items.codes] - np.int32(FIRST)
-    return _checked_numbers(stage, column, schema.objective.is_valid_target, schema.objective.valid_targets)
+        items = _single_keys(_nan_as_null(stage, column), column)
+        return _class_targets(classes.ids(items.keys), _code_of_rows(items))
+    expected = f"{schema.objective.valid_targets}, or missing"
+    numbers = _checked_numbers(stage, column, schema.objective.is_valid_target, expected, may_be_missing=True)
+    return numbers, np.isnan(numbers)
 
 
 def _weights(stage: Stage, column: str) -> Float32s:
     return _checked_numbers(
-        stage, column, lambda numbers: (numbers >= 0) & (numbers <= LARGEST_WEIGHT), "from 0 to 1e30"
+        stage, column, lambda numbers: (numbers >= 0) & (numbers <= LARGEST_WEIGHT), "from 0 to 1e30, in every row"
     )
 
 
-def _checked_numbers(stage: Stage, column: str, is_valid: Callable[[Float32s], Bools], expected: str) -> Float32s:
-    """A column's numbers, all of them finite and valid."""
+def _checked_numbers(
+    stage: Stage, column: str, is_valid: Callable[[Float32s], Bools], expected: str, *, may_be_missing: bool = False
+) -> Float32s:
+    """A column's numbers, all of them finite and valid; NaN where they may be missing."""
     with np.errstate(over="ignore"):
-        numbers = numbers_of(stage, column)[0].astype(np.float32)
-    bad_rows = np.flatnonzero(~(is_valid(numbers) & np.isfinite(numbers)))
+        nan = "missing" if may_be_missing else "error"
+        numbers = numbers_of(stage, column, nan=nan)[0].astype(np.float32)
+    is_bad = ~(is_valid(numbers) & np.isfinite(numbers))
+    if may_be_missing:
+        is_bad &= ~np.isnan(numbers)
+    bad_rows = np.flatnonzero(is_bad)
     if len(bad_rows):
         row = int(bad_rows[0])
         value = stage.column(column)[row]
         received = str(value.cast(pa.string())) if pa.types.is_temporal(value.type) else value.as_py()
-        stage.refuse(row, column, received, f"the objective needs it to be {expected}, in every row")
+        stage.refuse(row, column, received, f"the objective needs it to be {expected}")
     return numbers
 
 
@@ -171,10 +194,26 @@ def _single_keys(stage: Stage, column: str) -> Items:
     return items_of(stage, column, Lookup())
 
 
-def _class_items(stage: Stage, column: str) -> Items:
-    """The class of each row."""
-    items = _single_keys(stage, column)
-    if not items.lengths.all():
-        row = int(np.flatnonzero(items.lengths == 0)[0])
-        stage.refuse(row, column, None, "the objective needs a class in every row")
-    return items
+def _nan_as_null(stage: Stage, column: str) -> Stage:
+    """The stage with null for NaN in a column of floats, and that column alone."""
+    if not pa.types.is_floating(stage.column(column).type):
+        return stage
+    batches = []
+    for batch in stage.batches:
+        values = batch.data.column(column)
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+        batches.append(replace(batch, data=pa.record_batch([values], [column])))
+    return replace(stage, batches=batches)
+
+
+def _class_targets(class_ids: Ints, codes: Ints) -> tuple[Ints, Bools]:
+    """The class of each row, [rows], -1 for none; whether it is missing, and not only unseen, [rows]."""
+    ids = np.append(class_ids, PADDING)[codes].astype(np.int32)  # a code of -1 is that of the last
+    return np.maximum(ids - np.int32(FIRST), np.int32(-1)), ids == PADDING
+
+
+def _code_of_rows(items: Items) -> Ints:
+    """The code of each row's key, [rows]; -1 in rows without one."""
+    codes = np.full(len(items.lengths), -1, np.int32)
+    codes[items.lengths > 0] = items.codes
+    return codes

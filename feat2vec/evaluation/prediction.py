@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from feat2vec.arrays import Array
-from feat2vec.encode.targets import target_of
+from feat2vec.arrays import Array, Bools
+from feat2vec.encode.targets import no_target, targets_of
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.metrics import PREDICTION_METRICS
 from feat2vec.space.predict import Predictor
@@ -18,7 +18,7 @@ def predict(run: TrainedRun, data: object, level: int | None = None) -> JsonObje
     """How far the predictions for rows are from their target.
 
     The metrics are the objective's. Logistic: log loss and AUC. Regression: RMSE and MAE, for glove of log N. Softmax:
-    accuracy and log loss, over the rows whose class training has seen.
+    accuracy and log loss, over the rows whose class training has seen. Rows without a target are counted and left out.
 
     Args:
         run: A run with a target.
@@ -29,7 +29,7 @@ def predict(run: TrainedRun, data: object, level: int | None = None) -> JsonObje
         The metrics, and how many rows they are of.
 
     Raises:
-        UserError: The run has no target, or the table lacks its column.
+        UserError: The run has no target, or no row of the table has one.
 
     """
     schema, table = run.schema, open_table(data)
@@ -41,12 +41,21 @@ def predict(run: TrainedRun, data: object, level: int | None = None) -> JsonObje
         raise UserError(f"{table.name}: has no column {schema.target!r}, the target{near}")
     score_parts: list[Array] = []
     target_parts: list[Array] = []
+    missing_parts: list[Bools] = []
     for part in Predictor(run.fitted, run.model_for_scores(), level).batches(table, (schema.target,)):
         score_parts.append(part.scores)
         if part.rows.start == 0:  # a stage begins
-            target_parts.append(target_of(schema, part.stage, run.fitted.classes))
+            stage_targets, is_missing = targets_of(schema, part.stage, run.fitted.classes)
+            target_parts.append(stage_targets)
+            missing_parts.append(is_missing)
     scores, targets = np.concatenate(score_parts).astype(np.float64), np.concatenate(target_parts)
-    facts: JsonObject = {"task": "predict", "n": len(targets)}
+    has_target = ~np.concatenate(missing_parts)
+    if not has_target.any():
+        raise no_target(table.name, schema.target)
+    facts: JsonObject = {"task": "predict", "n": int(has_target.sum())}
+    if not has_target.all():
+        facts["skipped_missing"] = int((~has_target).sum())
+        scores, targets = scores[has_target], targets[has_target]
     if schema.objective.has_classes:
         seen = targets >= 0  # -1 is a class that training has not seen
         scores, targets = scores[seen], targets[seen]

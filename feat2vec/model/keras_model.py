@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from feat2vec.arrays import Array, Float32s, Int64s, Integers
 from feat2vec.encode.arrays_on_disk import release_pages
-from feat2vec.encode.class_weights import class_weights
+from feat2vec.encode.class_weights import class_weights, weights_of_rows
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.model import optimizers
 from feat2vec.model.answer_scale import AnswerScale
@@ -203,14 +203,15 @@ class Feat2Vec(LossModel):
 
         """
         self._check_targets(encoded)
-        self.training_rows = encoded
-        self.class_weights = class_weights(self.schema.objective, encoded.encoder.classes, encoded.target)
-        if encoded.target is not None:
-            self._start_at(encoded.target)
+        self.training_rows, targets = encoded, encoded.learnt_target
+        self.class_weights = class_weights(self.schema.objective, encoded.encoder.classes, targets)
+        if targets is not None:
+            self._start_at(targets)
         if not self.schema.objective.needs_noise:
             return
         joints = [
-            joint_values(encoded.rows, [self.groups.index(name) for name in names]) for names in self.schema.noise.joint
+            joint_values(encoded.rows, [self.groups.index(name) for name in names], left_out=encoded.left_out)
+            for names in self.schema.noise.joint
         ]
         counts = [encoded.values[name].counts for name in self.groups]
         self.take_values(value_tables(encoded), counts, joints)
@@ -305,11 +306,12 @@ class Feat2Vec(LossModel):
             shuffle=shuffle,
             seed=self.schema.training.seed,
             starts=starts,
+            left_out=encoded.left_out,
         )
 
     def _entry_tables(self, encoded: Encoded, groups_at_once: bool) -> tuple[dict[str, tf.Variable], Int64s | None]:
         """What the entries of batches are gathered from: a table of each group, or one of all groups and its starts."""
-        if self.noise is not None and encoded is self.training_rows:
+        if self.noise is not None and self._has_training_values(encoded):
             tables, joined = self.value_tables, self.joined_values
         else:
             tables, joined = [tf.Variable(table, trainable=False) for table in value_tables(encoded)], None
@@ -317,6 +319,13 @@ class Feat2Vec(LossModel):
             joined = joined or join_values(tables)
             return {ENTRIES: joined.entries}, joined.starts
         return dict(zip(self.groups, tables, strict=True)), None
+
+    def _has_training_values(self, encoded: Encoded) -> bool:
+        """Whether value ids of these rows stand for the values that the noise draws: rows of the training table do."""
+        rows = self.training_rows
+        return rows is not None and all(
+            encoded.values[name].entries is rows.values[name].entries for name in self.groups
+        )
 
     def _check_targets(self, encoded: Encoded) -> None:
         """Raise if rows have no targets, and the schema has one. With implicit negatives they count as positive."""
@@ -327,7 +336,7 @@ class Feat2Vec(LossModel):
         """What the loss of each row is multiplied by, [rows]: its own weight times that of its class."""
         if self.class_weights is None:
             return encoded.weight
-        of_class = self.class_weights[np.asarray(target, np.int32)]
+        of_class = weights_of_rows(self.class_weights, np.asarray(target))
         return of_class if encoded.weight is None else of_class * encoded.weight
 
 

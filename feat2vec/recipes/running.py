@@ -15,7 +15,7 @@ from feat2vec.recipes.comparison import Comparison
 from feat2vec.recipes.reading import read_recipe
 from feat2vec.recipes.recipe import Evaluation, ExportSpec, Finetuning, Neighbours, Recipe
 from feat2vec.recipes.rows import RowParts, make_parts, sources_of
-from feat2vec.run import Run, load
+from feat2vec.run import Run, chosen_functions, load
 from feat2vec.table.table import open_table
 from feat2vec.terminal import printable, shortened
 from feat2vec.training.train import TrainingRequest, check_finished_run, train_in_work_folder
@@ -102,7 +102,9 @@ def run_recipe(
     with work_folder(out, resume=resume, force=force, replaces=replaces) as partial:
         data_folder = partial / "data"  # until the run is whole
         parts = _write_parts(path, recipe, sources, data_folder, rows)
-        request = TrainingRequest(schema, parts.tables.get("validation"), resume, force, quiet)
+        request = TrainingRequest(
+            schema, parts.tables.get("validation"), resume, force, quiet, on_chosen=chosen_functions()
+        )
         if place is None:
             check_finished_run(request, out, parts.tables["train"])
         else:

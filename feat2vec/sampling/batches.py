@@ -15,6 +15,7 @@ import tensorflow as tf
 from feat2vec.arrays import Array, Int64s
 from feat2vec.encode.arrays_on_disk import release_pages
 from feat2vec.encode.encoder import Encoded
+from feat2vec.encode.left_out import LeftOut
 from feat2vec.sampling.joint_values import Joint
 from feat2vec.schema.options import BLOCK_ROWS
 
@@ -86,6 +87,7 @@ class Batches:
         starts: Where a group's entries begin in the one table that all groups share, [groups]; None for a table each.
         chunk: How many neighbouring rows are shuffled as one, in a table that is larger than a block.
         most_steps_at_once: The largest `steps_at_once`.
+        left_out: Rows that are in no batch.
 
     """
 
@@ -105,15 +107,18 @@ class Batches:
         starts: Int64s | None = None,
         chunk: int = CHUNK_ROWS,
         most_steps_at_once: int = MOST_STEPS_AT_ONCE,
+        left_out: LeftOut | None = None,
     ) -> None:
         self.rows, self.tables, self.joints = rows, tables, joints
         self.target, self.weight, self.keep_rows = target, weight, keep_rows
         self.shuffle, self.seed, self.starts = shuffle, seed, starts
-        executions = -(-len(rows) // (batch_size * most_steps_at_once))
-        self.steps_at_once = -(-len(rows) // (batch_size * executions))
-        if self.steps_at_once * executions > len(rows):  # some batches would be empty: one row a batch then
-            self.steps_at_once = max(n for n in range(1, most_steps_at_once + 1) if len(rows) % n == 0)
-            executions = len(rows) // self.steps_at_once
+        self.left_out = LeftOut() if left_out is None else left_out
+        self.row_count = len(rows) - len(self.left_out)
+        executions = -(-self.row_count // (batch_size * most_steps_at_once))
+        self.steps_at_once = -(-self.row_count // (batch_size * executions))
+        if self.steps_at_once * executions > self.row_count:  # some batches would be empty: one row a batch then
+            self.steps_at_once = max(n for n in range(1, most_steps_at_once + 1) if self.row_count % n == 0)
+            executions = self.row_count // self.steps_at_once
         self.steps = self.steps_at_once * executions  # of nearly equal size, so that no batch has only a few rows
         self.block = max(block // batch_size, 1) * batch_size
         self.chunk = chunk
@@ -125,7 +130,7 @@ class Batches:
 
     def bounds(self, step: int) -> int:
         """The number of rows in the batches before a step."""
-        return step * len(self.rows) // self.steps
+        return step * self.row_count // self.steps
 
     def dataset(self, *, endless: bool = False) -> tf.data.Dataset:
         """The next epoch each time it is iterated over, or all epochs one after the other.
@@ -202,27 +207,27 @@ class Batches:
     def _blocks(self, epoch: int) -> Iterator[Block]:
         """The blocks of an epoch."""
         if not self.shuffle:
-            return blocks_in_order(len(self.rows), self.block)
+            return blocks_in_order(self.row_count, self.block)
         rng = np.random.default_rng([self.seed, epoch])
-        return shuffled_blocks(len(self.rows), self.block, self.chunk, rng)
+        return shuffled_blocks(self.row_count, self.block, self.chunk, rng)
 
     def _read(self, block: Block) -> Arrays:
         """The rows of a block with their joint sets, [rows of the block, groups and joint sets]; target and weight."""
-        rows = _take(self.rows, block)
+        rows = _take(self.rows, block, self.left_out)
         if self.joints:
             joint_ids = [joint.ids(rows)[:, None] for joint in self.joints]
             rows = np.concatenate([rows, *joint_ids], axis=1)
-        labels = [_take(array, block) for array in (self.target, self.weight) if array is not None]
+        labels = [_take(array, block, self.left_out) for array in (self.target, self.weight) if array is not None]
         return (rows, *labels)
 
 
-def _take(array: Array, block: Block) -> Array:
-    """The rows of a block; what was read of a memory-mapped array leaves memory."""
+def _take(array: Array, block: Block, left_out: LeftOut) -> Array:
+    """The rows of a block, without those left out; what was read of a memory-mapped array leaves memory."""
     rows = np.empty((len(block), *array.shape[1:]), array.dtype)
     start = 0
     for part in block.slices:
         end = start + part.stop - part.start
-        rows[start:end] = array[part]
+        rows[start:end] = left_out.take(array, part.start, part.stop)
         release_pages(array)
         start = end
     return rows if block.order is None else rows[block.order]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from feat2vec.arrays import Int64s, Integers, Ints
+from feat2vec.encode.left_out import LeftOut
 
 ValueIds = Integers  # [rows, groups], -1 where a group is missing
 
@@ -49,10 +50,13 @@ class Joint(NamedTuple):
         return np.stack([prefix_ids, *reversed(last_to_first)], axis=1).astype(np.int32)
 
 
-def joint_values(rows: ValueIds, groups: Sequence[int], rows_per_pass: int = ROWS_PER_PASS) -> Joint:
+def joint_values(
+    rows: ValueIds, groups: Sequence[int], rows_per_pass: int = ROWS_PER_PASS, left_out: LeftOut | None = None
+) -> Joint:
     """Count the tuples of `groups` over `rows`, with memory for some rows at a time and the distinct tuples.
 
-    A row where a member is missing is no positive of the joint unit, so its tuple is not counted and never drawn.
+    A row where a member is missing is no positive of the joint unit, so its tuple is not counted and never drawn; nor
+    is that of a row that is left out.
     """
     if len(groups) < 2 or len(set(groups)) < len(groups):
         raise ValueError(f"a joint set needs two or more different groups. Received: groups={tuple(groups)}")
@@ -60,7 +64,7 @@ def joint_values(rows: ValueIds, groups: Sequence[int], rows_per_pass: int = ROW
     counts = np.zeros(0, np.int64)
     for last in range(1, len(groups)):  # one pass over the rows for each member after the first
         prefixes, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        for members in _complete_tuples(rows, groups, rows_per_pass):
+        for members in _complete_tuples(rows, groups, rows_per_pass, left_out or LeftOut()):
             shorter_ids = _prefix_ids(levels, members[:, :last])
             new, new_counts = np.unique(shorter_ids << ID_BITS | members[:, last], return_counts=True)
             prefixes, counts = _add_equal(np.concatenate([prefixes, new]), np.concatenate([counts, new_counts]))
@@ -68,10 +72,10 @@ def joint_values(rows: ValueIds, groups: Sequence[int], rows_per_pass: int = ROW
     return Joint(tuple(groups), levels, counts)
 
 
-def _complete_tuples(rows: ValueIds, groups: Sequence[int], rows_per_pass: int) -> Iterator[Int64s]:
+def _complete_tuples(rows: ValueIds, groups: Sequence[int], rows_per_pass: int, left_out: LeftOut) -> Iterator[Int64s]:
     """The members of the rows where none is missing, [rows, members], in pieces."""
-    for start in range(0, len(rows), rows_per_pass):
-        members = np.asarray(rows[start : start + rows_per_pass][:, list(groups)], np.int64)
+    for piece in left_out.pieces(rows, rows_per_pass):
+        members = np.asarray(piece[:, list(groups)], np.int64)
         yield members[(members >= 0).all(axis=1)]
 
 

@@ -222,7 +222,11 @@ class Training(Spec):
     # If above 0, a running average of the weights at the ends of epochs is measured and kept; the weights of an epoch
     # are multiplied by this factor with each later epoch. Training itself goes on from its own weights.
     averaging: Share = 0.0
-    # With a validation table: training stops after so many epochs without improvement; 0 for never.
+    # The share of rows that are held out where no validation table is given, to choose the epoch by their loss; 0 for
+    # none. Tables of fewer than 200 rows are used whole, and no more than 20,000 rows are held out.
+    validation: Annotated[float, Field(ge=0, le=0.5)] = 0.1
+    refit: bool = True  # whether up to 50,000 rows are then learnt again with those held out, for as many epochs
+    # With validation rows: training stops after so many epochs without improvement; 0 for never.
     patience: Annotated[int, Field(ge=0, le=2**31 - 1)] = 5
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 10.0
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0

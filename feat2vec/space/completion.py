@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from feat2vec.arrays import Floats, Integers
 from feat2vec.encode.codecs.numbers import date_text
@@ -80,16 +81,16 @@ def complete(completer: Completer, rows: object, n: int = 5) -> list[Completed]:
     """
     if n < 1:
         raise UserError(f"n: is how many values are named, 1 or more; received {n}")
-    is_row = isinstance(rows, Mapping)
-    source = _table_of_row(completer, rows) if is_row else rows
+    source = _table_of_row(completer, rows) if isinstance(rows, Mapping) else rows
     completed: list[Completed] = []
     for batch in completer.batches(source):
         probabilities = np.exp(batch.log_probabilities)  # [rows, candidates]
         places = top_places(batch.log_probabilities, n)  # [rows, n]
         guesses = [number_guesses(column, probabilities) for column in completer.hidden.columns]
         for i, is_findable in enumerate(batch.findable):
-            if is_row and not is_findable:
-                raise UserError(f"row: training has seen none of its values of {listed(completer.given)}")
+            if isinstance(rows, Mapping) and not is_findable:
+                known = listed(column for column, value in rows.items() if value is not None)
+                raise UserError(f"row: training has seen none of its values, of {known}")
             if not is_findable:
                 completed.append(Completed(completer.group, (), {}))
                 continue
@@ -173,9 +174,8 @@ def _guess_of_row(column: NumberColumn, guesses: NumberGuesses, row: int) -> Num
     return NumberGuess(shown(float(guesses.means[row])), by_percent)
 
 
-def _table_of_row(completer: Completer, rows: object) -> object:
+def _table_of_row(completer: Completer, rows: Mapping[str, object]) -> pa.Table:
     """The row as a table, without what it holds of the group."""
-    assert isinstance(rows, Mapping)
     schema = completer.encoder.schema
     hidden = schema.groups[completer.group].columns
     table_of_row(completer.encoder, rows, "row")  # whose columns are known

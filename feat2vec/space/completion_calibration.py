@@ -17,7 +17,14 @@ from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.value_tables import padded
 from feat2vec.encode.vocabulary import FIRST
 from feat2vec.schema.levels import Levels
-from feat2vec.space.calibration import GroupCalibration, Reliability, default_calibration, is_list
+from feat2vec.space.calibration import (
+    COMPLETION_FILE,
+    GroupCalibration,
+    Reliability,
+    completion_text,
+    default_calibration,
+    is_list,
+)
 from feat2vec.space.completer import Completer, groups_beside, log_softmax, rows_with_known
 from feat2vec.space.completion import in_list, top_places
 from feat2vec.space.completion_fit import (
@@ -30,6 +37,7 @@ from feat2vec.space.completion_fit import (
 )
 from feat2vec.space.geometry import Candidates, Model, Queries, blocks, dense, extract_groups
 from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
+from feat2vec.training.chosen_model import Additions, ChosenModel
 from feat2vec.training.run_folder import TrainedRun
 
 MOST_ROWS = 2000
@@ -72,6 +80,22 @@ def fit_completion(
         if calibration is not None:
             fitted[group] = calibration
     return fitted
+
+
+def calibrate_chosen(chosen: ChosenModel) -> Additions:
+    """What a training adds to its run so that rows are completed with calibrated probabilities.
+
+    Args:
+        chosen: The model that held-out rows chose, and these rows.
+
+    Returns:
+        The file `completion.json`; nothing for a run that completes no rows.
+
+    """
+    completion = fit_completion(chosen.run, chosen.held_out, chosen.counts)
+    if not completion:
+        return Additions()
+    return Additions(files={COMPLETION_FILE: completion_text(completion).encode()})
 
 
 @dataclass(frozen=True)

@@ -33,3 +33,23 @@ def completer_of_run(run: TrainedRun, group: str, given: Sequence[str] | None = 
     names = groups_beside(run.schema, group) if given is None else list(given)
     model = run.model_for_rows([*names, group])
     return Completer(run.fitted, model, group, completion_of_run(run).get(group), names)
+
+
+def given_of_row(run: TrainedRun, row: Mapping[str, object], group: str) -> list[str] | None:
+    """The groups that a row says something of, where reading the others would take TensorFlow; None is the default.
+
+    Args:
+        run: The run.
+        row: Columns and values.
+        group: The group that is hidden.
+
+    Returns:
+        The groups beside it that have a value, None if there is none.
+
+    """
+    check_completed_group(run.schema, group)
+    if run.reads_lookups():
+        return None
+    known = {column for column, value in row.items() if value is not None}
+    beside = groups_beside(run.schema, group)
+    return [name for name in beside if known & set(run.schema.groups[name].columns)] or None

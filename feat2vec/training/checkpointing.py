@@ -59,6 +59,7 @@ class Checkpointing(keras.callbacks.Callback):
         progress: How far training has come, which is saved too.
         parts: Other callbacks whose state is saved.
         origin: What the training is learnt from; a checkpoint of another one is refused.
+        validates: Whether an epoch has a validation loss.
 
     """
 
@@ -69,16 +70,19 @@ class Checkpointing(keras.callbacks.Callback):
         progress: Progress,
         parts: Sequence[Resumable],
         origin: Mapping[str, object],
+        *,
+        validates: bool,
     ) -> None:
         super().__init__()
         self.set_model(model)  # `fit` does so too, but a checkpoint is restored before
-        self.path, self.progress, self.origin = path, progress, origin
+        self.path, self.progress, self.origin, self.validates = path, progress, origin, validates
         self.parts: list[Resumable] = [progress, *parts]
         self.steps = progress.batches.steps
         self.longest_pause = model.schema.training.checkpoint_minutes * 60
         self._metric_values: list[Array] = []  # of an epoch that goes on within
         self._writer = ThreadPoolExecutor(1)
         self._last_write: Future[None] | None = None
+        self._saved_epochs = 0.0  # epochs that the last checkpoint has, with the share of one that goes on
         self._last_saved = time.monotonic()
         self._seconds_to_save = 0.0
 
@@ -108,6 +112,15 @@ class Checkpointing(keras.callbacks.Callback):
         if self._last_write is None or is_due:
             self._save()
 
+    def save_if_new(self) -> None:
+        """Save, unless the last checkpoint has all that was done."""
+        if self._saved_epochs < self._epochs_done:
+            self._save()
+
+    @property
+    def _epochs_done(self) -> float:
+        return self.progress.epoch + self.progress.step / self.steps
+
     # --- what -------------------------------------------------------------------------------------------------------
 
     def _variables(self) -> list[keras.Variable]:
@@ -130,6 +143,7 @@ class Checkpointing(keras.callbacks.Callback):
         self._seconds_to_save = time.monotonic() - start
         self._last_write = self._writer.submit(commit_checkpoint, self.path)
         self._last_saved = time.monotonic()
+        self._saved_epochs = self._epochs_done
 
     def wait(self) -> None:
         """Wait until the disk has the last checkpoint; raise what went wrong with it."""
@@ -162,7 +176,7 @@ class Checkpointing(keras.callbacks.Callback):
                 options.epochs,
                 self.steps,
                 averages=bool(options.averaging),
-                validates=self.origin["validation"] is not None,
+                validates=self.validates,
                 counter=self.model.optimizer.iterations,
             )
             check_checkpoint(checkpoint, expected)
@@ -172,4 +186,4 @@ class Checkpointing(keras.callbacks.Callback):
                 part.restore(checkpoint)
         if self.progress.step:
             self._metric_values = [variable.numpy() for variable in self.model.metrics_variables]
-        self._last_saved = time.monotonic()
+        self._last_saved, self._saved_epochs = time.monotonic(), self._epochs_done

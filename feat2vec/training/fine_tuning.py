@@ -95,7 +95,7 @@ def objective_of(table: Table, target: str) -> ObjectiveType:
     is_binary = True
     for stage in stages(table, [target]):
         try:
-            numbers, _ = numbers_of(stage, target)
+            numbers, _ = numbers_of(stage, target, nan="missing")
         except UserError:
             if table.typed:
                 raise

@@ -38,6 +38,7 @@ class Fitting:
         began: The `time.perf_counter()` when this session began.
         quiet: Print nothing.
         start: The run that the model's vectors are taken from, if any.
+        epochs: The number of epochs, if training stops before those of the schema, by which the learning rate falls.
         limits: How steps are executed.
 
     Raises:
@@ -55,11 +56,13 @@ class Fitting:
         began: float,
         quiet: bool,
         start: WarmStart | None = None,
+        epochs: int | None = None,
         limits: ExecutionLimits = DEFAULT_LIMITS,
     ) -> None:
         self.options = rows.encoder.schema.training
+        self.epochs = epochs or self.options.epochs
         self.model = _new_model(rows, start)
-        self.is_short = len(rows) * self.options.epochs <= limits.short_training_rows
+        self.is_short = rows.learnt_rows * self.epochs <= limits.short_training_rows
         groups_at_once = self.is_short or len(self.model.groups) >= limits.separate_groups
         self.model.learn_from(rows)
         self.batches = self.model.batches(rows, groups_at_once=groups_at_once)
@@ -67,7 +70,7 @@ class Fitting:
         if validation_rows is not None:
             self.validation_batches = self.model.batches(validation_rows, shuffle=False, groups_at_once=groups_at_once)
         self._compile(limits.eager_steps)
-        self.reporter = Reporter(self.batches.steps, self.options.epochs, quiet=quiet)
+        self.reporter = Reporter(self.batches.steps, self.epochs, quiet=quiet)
         self._make_callbacks(checkpoint, origin, began)
         self.checkpointing.restore()
         release_memory()  # what the tables of values and of the noise were made of
@@ -80,7 +83,7 @@ class Fitting:
             learning_rate = keras.optimizers.schedules.PolynomialDecay(
                 options.learning_rate, steps * self.options.epochs, end_learning_rate=0.0, power=1.0
             )
-        rows_per_step = len(self.batches.rows) // steps
+        rows_per_step = self.batches.row_count // steps
         optimizer = optimizers.named(options.type, learning_rate, rows_per_step)
         self.model.compile(optimizer, steps_per_execution=self.batches.steps_at_once)
         # Not an argument of `compile`, as these are saved with the model.
@@ -95,7 +98,8 @@ class Fitting:
         )
         averaging = [EpochAveraging(self.model, self.options.averaging)] if self.options.averaging else []
         stateful: list[Resumable] = [self.patience, *averaging]
-        self.checkpointing = Checkpointing(checkpoint, self.model, self.progress, stateful, origin)
+        validates = self.validation_batches is not None
+        self.checkpointing = Checkpointing(checkpoint, self.model, self.progress, stateful, origin, validates=validates)
         self.callbacks: list[keras.callbacks.Callback] = [
             *averaging,  # first, so that all others see the average between epochs
             LossCheck(self.model),
@@ -112,13 +116,21 @@ class Fitting:
 
     def _steps_of_all_epochs(self) -> int:
         validation_steps = 0 if self.validation_batches is None else self.validation_batches.steps
-        return (self.batches.steps + validation_steps) * self.options.epochs
+        return (self.batches.steps + validation_steps) * self.epochs
 
-    def fit(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+    def fit(
+        self,
+        callbacks: Sequence[keras.callbacks.Callback],
+        *,
+        keeps_end: bool = False,
+        is_complete: bool = False,
+    ) -> None:
         """Train to the end, and leave the weights that are to be kept in the model.
 
         Args:
             callbacks: Callbacks of the user, which are called after those of feat2vec.
+            keeps_end: Write a checkpoint of the end, from which the model that is kept can be made again.
+            is_complete: The checkpoint that was restored is that of the end.
 
         Raises:
             FailedError: The loss is not finite.
@@ -127,10 +139,12 @@ class Fitting:
         """
         validation_data = None if self.validation_batches is None else self.validation_batches.dataset()
         try:
-            while self.progress.epoch < self.options.epochs and not self.patience.has_stopped:
+            while self.progress.epoch < self.epochs and not self.patience.has_stopped and not is_complete:
                 self._fit_epochs(callbacks, validation_data)
                 if self.model.stop_training:
                     break  # by patience, or by a callback of the user
+            if keeps_end:
+                self.checkpointing.save_if_new()
             self.checkpointing.wait()
         finally:
             self.checkpointing.close()
@@ -166,19 +180,29 @@ class Fitting:
                 steps_per_epoch=self.batches.steps - first_step,
                 validation_data=validation_data,
                 initial_epoch=first_epoch,
-                epochs=first_epoch + 1 if first_step else self.options.epochs,
+                epochs=first_epoch + 1 if first_step else self.epochs,
                 verbose=0,
                 callbacks=[*self.callbacks, *callbacks],
             )
 
-    def metrics(self) -> dict[str, object]:
+    @property
+    def kept_epoch(self) -> int:
+        """The epoch, counted from 1, whose weights are kept."""
+        return self.patience.kept_epoch(self.progress.epoch)
+
+    @property
+    def kept_loss(self) -> float:
+        """The loss of validation rows after the epoch that is kept."""
+        return self.progress.history[self.kept_epoch - 1]["val_loss"]
+
+    def metrics(self) -> dict[str, float]:
         """What metrics.json says of the training."""
         last_epoch = self.progress.history[-1]
         return {
             "parameters": sum(self.model.params()) + _weights_outside_groups(self.model),
             "rows": self.progress.row_count,
             "epochs": self.progress.epoch,
-            "kept_epoch": self.patience.kept_epoch(self.progress.epoch),
+            "kept_epoch": self.kept_epoch,
             "seconds": round(self.progress.seconds, 3),
             "rows_per_second": self.progress.rows_per_second,
             **{key: value for key, value in last_epoch.items() if key.endswith("loss")},

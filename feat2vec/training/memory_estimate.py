@@ -158,7 +158,7 @@ def _negatives(encoded: Encoded) -> MemoryUse:
     """A step's negatives: their entries, and their vectors with what becomes of them and a gradient."""
     schema = encoded.encoder.schema
     noise, dim = schema.noise, sum(schema.model.levels.dims)
-    rows = min(schema.training.batch_size, len(encoded))
+    rows = min(schema.training.batch_size, encoded.learnt_rows)
     draws = rows if noise.sharing == "record" else 1  # sets of negatives that a step draws
     entry_width = min(codec.width for codec in encoded.encoder.codecs.values())
     numbers = noise.negatives * (draws * (entry_width + NEGATIVE_FACTOR * dim) + rows)
@@ -182,7 +182,7 @@ def _keys_and_values(encoded: Encoded) -> MemoryUse:
 
 def _block_of_rows(encoded: Encoded) -> MemoryUse:
     """The rows that are shuffled at a time."""
-    rows = min(len(encoded), BLOCK_ROWS)
+    rows = min(encoded.learnt_rows, BLOCK_ROWS)
     bytes_per_row = VALUE_ID_COPIES * BYTES_OF_WEIGHT * len(encoded.values) + BYTES_PER_BLOCK_ROW
     return MemoryUse(f"blocks of {rows:,} rows", rows * bytes_per_row, "")
 

@@ -47,7 +47,7 @@ class Progress(keras.callbacks.Callback):
     @property
     def row_count(self) -> int:
         """The number of rows of an epoch."""
-        return len(self.batches.rows)
+        return self.batches.row_count
 
     @property
     def seconds(self) -> float:

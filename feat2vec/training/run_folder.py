@@ -222,8 +222,8 @@ def read_facts(folder: Path) -> tuple[JsonObject, JsonObject]:
         check_parts(folder, manifest, [name for name in manifest.get(PARTS, ()) if name not in READ_LATER])
         metrics = read_json(folder / "metrics.json")
         for name, value in metrics.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ValueError(f"metrics.json: {name[:40]!r} is no number")
+            if isinstance(value, bool) or not isinstance(value, int | float | str):
+                raise ValueError(f"metrics.json: {name[:40]!r} is neither a number nor a text")
         if "seed" not in manifest:
             raise ValueError("manifest.json has no seed")
     except (OSError, ValueError, KeyError) as error:

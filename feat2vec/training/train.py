@@ -1,34 +1,31 @@
 """`train`: a schema and a table to a run. A training that was killed resumes to the same bytes.
 
 The path: `train_into` checks the place, opens the table and takes the work folder; `train_in_work_folder` encodes the
-rows, makes a `Fitting`, fits, writes the run and gives it its name.
+rows, lets `Learning` learn from them, writes the run and gives it its name.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import keras
 import numpy as np
 
-from feat2vec.encode.columns import check_columns
+from feat2vec.encode.columns import check_columns, missing_columns
 from feat2vec.encode.encoder import Encoded, fit
-from feat2vec.encode.workspace import MEMORY, check_memory
+from feat2vec.encode.targets import no_target
+from feat2vec.encode.workspace import check_memory
 from feat2vec.errors import FailedError, UserError, writing
-from feat2vec.schema.options import Schema
-from feat2vec.table.table import open_table
-from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits, share_cores
+from feat2vec.table.table import Table, open_table
+from feat2vec.training.execution import share_cores
 from feat2vec.training.fingerprints import LEARNT_FROM, learnt_from, refuse_other_origin
-from feat2vec.training.fitting import Fitting
+from feat2vec.training.learning import Learning, TrainingRequest
 from feat2vec.training.memory_estimate import refuse_too_large, release_memory
 from feat2vec.training.reporting import Reporter
 from feat2vec.training.run_folder import TrainedRun, read_facts, write_run
-from feat2vec.training.warm_start import WarmStart
 from feat2vec.writing import (
     CHECKPOINT,
+    REFIT_CHECKPOINT,
     FolderPlace,
     note_finished,
     partial_folder,
@@ -38,36 +35,6 @@ from feat2vec.writing import (
     run_place,
     work_folder,
 )
-
-
-@dataclass(frozen=True)
-class TrainingRequest:
-    """What `feat2vec.train` is asked for, except for the rows and the place. The fields are named as its arguments.
-
-    Args:
-        schema: The schema, with the settings that replace its values.
-        validation: The source of the validation rows.
-        resume: Go on from a checkpoint.
-        force: Replace the run that is there.
-        quiet: Print nothing.
-        callbacks: Keras' own callbacks.
-        memory: What encoding may hold.
-        start: The run to begin with, if any.
-        limits: How steps are executed.
-        files: Further files of the run's folder, by their names.
-
-    """
-
-    schema: Schema
-    validation: object = None
-    resume: bool = False
-    force: bool = False
-    quiet: bool = False
-    callbacks: tuple[keras.callbacks.Callback, ...] = ()
-    memory: str = MEMORY
-    start: WarmStart | None = None
-    limits: ExecutionLimits = DEFAULT_LIMITS
-    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def train_into(out: Path, request: TrainingRequest, data: object) -> None:
@@ -133,30 +100,27 @@ def train_in_work_folder(request: TrainingRequest, partial: Path, place: FolderP
 
     """
     began, table = time.perf_counter(), open_table(data)
+    _say_missing_columns(request, table)
     rows = _encode(request, table, partial / "rows")
+    _refuse_rows_without_targets(rows, table.name)
     validation_rows = _encode_validation(request, rows, partial / "validation")
     origin = learnt_from(rows, validation_rows, _start_facts(request))
     _refuse_targets_without_information(rows, table.name)
     release_memory()
     refuse_too_large(rows)
-    fitting = Fitting(
-        rows,
-        validation_rows,
-        partial / CHECKPOINT,
-        origin,
-        began=began,
-        quiet=request.quiet,
-        start=request.start,
-        limits=request.limits,
-    )
-    if not request.quiet:
-        fitting.reporter.say(rows.summary())
-    fitting.fit(request.callbacks)
+    learning = Learning(request, table, rows, validation_rows, partial, origin, began)
+    learnt = learning.learn()
     origin_in_manifest = {key: origin[key] for key in LEARNT_FROM}
     with writing(partial, "make room and add --resume, the checkpoint is kept"):
-        history = fitting.progress.history
-        write_run(partial / "run", fitting.model, fitting.metrics(), history, origin_in_manifest, request.files)
-    del fitting, rows, validation_rows  # the caller loads the run, and may need their memory for it
+        write_run(
+            partial / "run",
+            learnt.model,
+            learnt.metrics,
+            learnt.history,
+            origin_in_manifest,
+            {**request.files, **learnt.files},
+        )
+    del learning, learnt, rows, validation_rows  # the caller loads the run, and may need their memory for it
     _publish(partial, place)
 
 
@@ -168,7 +132,8 @@ def _publish(partial: Path, place: FolderPlace) -> None:
     except (FailedError, UserError) as error:
         remedy = f"the run is kept in {partial}: after that, --resume gives it its name"
         raise FailedError(*error.problems, remedy) from None
-    remove_inside(partial, CHECKPOINT)  # which has nothing left to resume
+    for name in (CHECKPOINT, REFIT_CHECKPOINT):
+        remove_inside(partial, name)  # which has nothing left to resume
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------
@@ -179,13 +144,20 @@ def _encode(request: TrainingRequest, data: object, folder: Path | None) -> Enco
     return encode(request.schema, data, folder, request.memory)
 
 
+def _say_missing_columns(request: TrainingRequest, table: Table) -> None:
+    """Say which columns of the run to begin with the table lacks."""
+    if request.start is not None and (line := missing_columns(request.schema, table)) is not None:
+        Reporter(1, 1, quiet=request.quiet).say(line)
+
+
 def _encode_validation(request: TrainingRequest, rows: Encoded, folder: Path | None) -> Encoded | None:
     """The validation rows, if there are any. They need every column, and a row that has a loss."""
     if request.validation is None:
         return None
     schema, table = rows.encoder.schema, open_table(request.validation)
-    check_columns(schema, table)
+    check_columns(schema, table, with_groups=request.start is None)
     validation_rows = rows.encoder.encode(table, folder, request.memory)
+    _refuse_rows_without_targets(validation_rows, table.name)
     if schema.objective.has_classes and not (np.asarray(validation_rows.target) >= 0).any():
         raise UserError(f"{table.name}: no row has a class of {schema.target!r} that training has seen")
     return validation_rows
@@ -195,10 +167,18 @@ def _start_facts(request: TrainingRequest) -> dict[str, object] | None:
     return None if request.start is None else request.start.facts()
 
 
+def _refuse_rows_without_targets(rows: Encoded, table_name: str) -> None:
+    if not rows.learnt_rows:
+        raise no_target(table_name, str(rows.encoder.schema.target))
+
+
 def _refuse_targets_without_information(rows: Encoded, table_name: str) -> None:
     """Raise if nothing can be learnt from the targets, such as one class in every row."""
     schema, classes = rows.encoder.schema, rows.encoder.classes
     class_names = None if classes is None else classes.keys.to_pylist()
-    problem = schema.objective.problem_of_targets(rows.target, class_names)
+    problem = schema.objective.problem_of_targets(rows.learnt_target, class_names)
     if problem is not None:
         raise UserError(f"{table_name}: the target {schema.target!r} {problem}")
+
+
+__all__ = ["TrainingRequest", "check_finished_run", "train_in_work_folder", "train_into"]

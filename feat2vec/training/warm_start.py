@@ -30,9 +30,9 @@ class WarmStart(NamedTuple):
     freeze: bool = False
 
     def encode(self, schema: Schema, source: object, folder: Path | None, memory: str) -> Encoded:
-        """Rows as the other run's encoder encodes them; only the classes of a target are new."""
+        """Rows, some columns of which may be missing, by the other run's encoder; only a target's classes are new."""
         table = open_table(source)
-        check_columns(schema, table)
+        check_columns(schema, table, with_groups=False)
         encoder = replace(self.run.fitted.only(list(schema.groups)), schema=schema, classes=None)
         return encoder.encode(table, folder, memory)
 

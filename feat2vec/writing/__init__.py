@@ -45,6 +45,8 @@ from feat2vec.writing.output_paths import (
 from feat2vec.writing.signatures import SIGNATURE, is_signed, signed_parquet
 from feat2vec.writing.training_folder import (
     CHECKPOINT,
+    LEFT_OUT,
+    REFIT_CHECKPOINT,
     note_finished,
     partial_folder,
     refuse_backslash,
@@ -54,8 +56,10 @@ from feat2vec.writing.training_folder import (
 
 __all__ = [
     "CHECKPOINT",
+    "LEFT_OUT",
     "LOCK_FILES",
     "MARK",
+    "REFIT_CHECKPOINT",
     "SIGNATURE",
     "FolderPlace",
     "Mark",

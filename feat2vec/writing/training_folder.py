@@ -28,9 +28,11 @@ from feat2vec.writing.locks import LOCK_FILES, is_locked, locked
 from feat2vec.writing.output_paths import refuse_bad_folder
 
 CHECKPOINT = "checkpoint.npz"
+REFIT_CHECKPOINT = "refit.npz"  # of the training on all rows, after the one that chose the epoch
 REPLACED = "replaced.json"  # the id of the run that --force replaces when the new one is complete
-KEPT = (CHECKPOINT, REPLACED)  # the entries that a later session goes on with
-ENTRIES = (*KEPT, f"{CHECKPOINT}.new", "best")  # what it holds, by name
+LEFT_OUT = "left_out.npy"  # the rows that the first training does not learn from
+KEPT = (CHECKPOINT, REFIT_CHECKPOINT, REPLACED)  # the entries that a later session goes on with
+ENTRIES = (*KEPT, f"{CHECKPOINT}.new", f"{REFIT_CHECKPOINT}.new", LEFT_OUT, "best")  # what it holds, by name
 FOLDERS = ("data", "rows", "validation", "run")  # that are recorded, or marked, when they are whole
 
 

@@ -14,7 +14,8 @@ import pyarrow.feather
 import pytest
 
 from feat2vec.encode.encoder import fit
-from tests.encode.tables import Z, fit_target, refuse, schema_of
+from feat2vec.encode.workspace import PieceSizes
+from tests.encode.tables import TableInBatches, Z, fit_target, refuse, schema_of
 
 
 def test_targets(tmp_path: Path) -> None:
@@ -50,21 +51,51 @@ def test_typed_text_classes_stay_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("kind", "cells", "match"),
     [
-        ("logistic", [0, 1, 2], r"the table: row 3: column 't': received 2; .* 0 or 1, in every row"),
-        ("logistic", [0, None], r"row 2: column 't': received None; .* 0 or 1, in every row"),
-        ("regression", [0.5, None], r"row 2: column 't': received None; .* a number, in every row"),
+        ("logistic", [0, 1, 2], r"the table: row 3: column 't': received 2; .* 0 or 1, or missing"),
         ("regression", [0.5, float("inf")], r"row 2: column 't': received inf; numbers must be finite"),
-        ("regression", [0.5, float("nan")], r"row 2: column 't': received nan; write null"),
         ("regression", [1e39], r"row 1: column 't': received 1e\+39; "),
         ("regression", ["x"], r"row 1: column 't': received 'x'; a number is needed"),
         ("glove", [3, 0], r"row 2: column 't': received 0; .* above 0"),
         ("glove", [1e-60], r"row 1: column 't': received 1e-60; .* above 0"),
-        ("softmax", ["a", None], r"row 2: column 't': received None; .* a class in every row"),
-        ("softmax", ["a", ""], r"row 2: column 't': received None; .* a class in every row"),
+        ("softmax", [None, ""], "the table: no row has a value of 't', the target"),
     ],
 )
 def test_bad_targets(kind: str, cells: list[Any], match: str) -> None:
     assert len(refuse(match, lambda: fit_target(kind, cells))) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "target", "left_out"),
+    [
+        ("logistic", [0, None, 1], [0, np.nan, 1], [1]),
+        ("regression", [float("nan"), 0.5, None], [np.nan, 0.5, np.nan], [0, 2]),
+        ("softmax", ["a", None, "b", "", "a"], [0, -1, 1, -1, 0], [1, 3]),
+        ("softmax", [2.5, float("nan"), 1.0, 2.5], [0, -1, 1, 0], [1]),
+    ],
+)
+def test_rows_without_a_target_are_left_out(
+    kind: str, cells: list[Any], target: list[float], left_out: list[int]
+) -> None:
+    encoded = fit_target(kind, cells)
+    np.testing.assert_array_equal(encoded.target, target)
+    assert encoded.left_out.places.tolist() == left_out
+    assert encoded.learnt_rows == len(cells) - len(left_out)
+    again = encoded.encoder.encode(pa.table({"z": ["z"] * len(cells), "t": cells}))  # by classes that are known
+    np.testing.assert_array_equal(again.target, target)
+    assert again.left_out.places.tolist() == left_out
+
+
+def test_rows_without_a_target_are_left_out_in_every_stage() -> None:
+    cells = [None if i % 3 == 0 else float(i) for i in range(100)]
+    rows = TableInBatches(pa.table({"z": ["z"] * 100, "t": cells}), 10)
+    encoded = fit(
+        schema_of(Z, objective={"type": "regression", "target": "t"}),
+        rows,
+        sizes=PieceSizes(stage_bytes=100, rows_per_piece=7),
+    )
+    assert encoded.left_out.places.tolist() == list(range(0, 100, 3))
+    assert encoded.learnt_target is not None
+    assert encoded.learnt_target.tolist() == [float(i) for i in range(100) if i % 3]
 
 
 def test_weights_and_names(tmp_path: Path) -> None:

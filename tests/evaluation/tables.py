@@ -17,7 +17,7 @@ SCHEMA: dict[str, Any] = {
         "both": {"columns": ["score", "votes"], "extractor": "numeric"},
         "title": {"column": "title", "extractor": {"type": "text_cnn", "token_dim": 4, "filters": 4, "widths": [2]}},
     },
-    "training": {"epochs": 1, "optimizer": {"type": "adam", "learning_rate": 0.01}},
+    "training": {"validation": 0, "epochs": 1, "optimizer": {"type": "adam", "learning_rate": 0.01}},
 }
 
 
@@ -65,5 +65,5 @@ def people_schema(model: str) -> dict[str, Any]:
             "title": {"column": "title", "extractor": {"type": "text_cnn", "token_dim": 4, "filters": 4}},
             "score": {"column": "score", "extractor": "numeric"},
         },
-        "training": {"epochs": 1, "batch_size": 50},
+        "training": {"validation": 0, "epochs": 1, "batch_size": 50},
     }  # fmt: skip

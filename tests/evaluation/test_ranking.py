@@ -98,7 +98,7 @@ def test_true_values_beyond_max_items_are_queries_and_no_rivals(tmp_path: Path) 
     tags = [[f"t{user * 5 + (i + j) % 5}" for j in range(5)] for i, user in enumerate(users)]
     rows = pa.table({"user": [f"u{user}" for user in users], "tags": [[*some, "unseen"] for some in tags]})
     schema = {
-        "version": 1, "model": {"dim": 2}, "training": {"epochs": 1},
+        "version": 1, "model": {"dim": 2}, "training": {"validation": 0, "epochs": 1},
         "groups": {
             "user": {"column": "user"},
             "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True, "max_items": 2}},
@@ -121,7 +121,7 @@ def test_a_value_with_every_word_of_a_text_is_ranked(tmp_path: Path) -> None:
     """Words repeat: the ranks stay between 0 and the number of candidates."""
     text = ["so it goes so it goes so", "it is so", "goes it goes", "so so so so is"] * 10
     schema = {
-        "version": 1, "model": {"dim": 2}, "training": {"epochs": 1},
+        "version": 1, "model": {"dim": 2}, "training": {"validation": 0, "epochs": 1},
         "groups": {
             "words": {"column": "text", "extractor": {"type": "lookup", "split": "words"}}, "b": {"column": "b"},
         },

@@ -52,7 +52,8 @@ def trained(model: str, folder: Path) -> feat2vec.Run:
     schema = {
         "version": 1, "model": MODELS[model], "groups": GROUPS if model == "fm" else {"who": GROUPS["who"]} | {
             "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True}}},
-        "training": {"epochs": 1, "batch_size": 100, "optimizer": {"type": "adam", "learning_rate": 0.05}},
+        "training": {"validation": 0,
+                     "epochs": 1, "batch_size": 100, "optimizer": {"type": "adam", "learning_rate": 0.05}},
     }  # fmt: skip
     return train(schema, table(), folder, quiet=True)
 

@@ -28,7 +28,12 @@ ROWS = pa.table({column: [("u", "v", "w")[i % 3] for i in range(12)] for column 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     groups = {name: {"column": column} for name, column in zip(NAMES, COLUMNS, strict=True)}
-    schema: dict[str, Any] = {"version": 1, "model": {"dim": 2}, "training": {"epochs": 1}, "groups": groups}
+    schema: dict[str, Any] = {
+        "version": 1,
+        "model": {"dim": 2},
+        "training": {"validation": 0, "epochs": 1},
+        "groups": groups,
+    }
     return train(schema, ROWS, tmp_path_factory.mktemp("runs") / "run", quiet=True)
 
 
@@ -95,7 +100,7 @@ def test_what_postgresql_would_cut_is_refused(run: Run, name: str, message: str,
 
 
 def test_what_postgresql_has_no_name_for_is_refused(tmp_path: Path) -> None:
-    schema = {"version": 1, "model": {"dim": 2}, "training": {"epochs": 1}, "groups": {
+    schema = {"version": 1, "model": {"dim": 2}, "training": {"validation": 0, "epochs": 1}, "groups": {
         "a\0b": {"column": "c0"}, "ab": {"column": "c1"}}}  # fmt: skip
     run = train(schema, ROWS, tmp_path / "run", quiet=True)
     with pytest.raises(UserError, match=r"^sql: no name in PostgreSQL has the character 0, as 'a\\x00b' has; leave"):

@@ -68,7 +68,8 @@ def schema(model: str, objective: str) -> dict[str, Any]:
             "title": {"column": "title", "extractor": {"type": "text_cnn", "token_dim": 4, "filters": 4}},
             "score": {"column": "score", "extractor": "numeric"},
         },
-        "training": {"epochs": 1, "batch_size": 50, "optimizer": {"type": "adam", "learning_rate": 0.1}},
+        "training": {"validation": 0,
+                     "epochs": 1, "batch_size": 50, "optimizer": {"type": "adam", "learning_rate": 0.1}},
     }  # fmt: skip
 
 

@@ -43,7 +43,7 @@ SCHEMA: dict[str, Any] = {
         "a <group>": {"column": "tags", "extractor": {"type": "lookup", "multi": True}},
         "title": {"column": "title", "extractor": {"type": "text_cnn", "token_dim": 4, "filters": 4}},
     },
-    "training": {"epochs": 3, "batch_size": 50},
+    "training": {"validation": 0, "epochs": 3, "batch_size": 50},
 }  # fmt: skip
 
 

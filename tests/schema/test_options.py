@@ -84,6 +84,8 @@ def test_every_default() -> None:
             "group_dropout": 0.0,
             "interaction_dropout": 0.0,
             "averaging": 0.0,
+            "validation": 0.1,
+            "refit": True,
             "patience": 5,
             "checkpoint_minutes": 10.0,
             "seed": 0,

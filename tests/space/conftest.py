@@ -16,7 +16,8 @@ from tests.space import completed_films, keras_tables, tables
 def vectors_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
     schema = {
         "version": 1, "id": "name", "model": tables.MODELS[request.param], "groups": tables.GROUPS,
-        "training": {"epochs": 1, "batch_size": 100, "optimizer": {"type": "adam", "learning_rate": 0.05}},
+        "training": {"validation": 0,
+                     "epochs": 1, "batch_size": 100, "optimizer": {"type": "adam", "learning_rate": 0.05}},
     }  # fmt: skip
     out = tmp_path_factory.mktemp("runs") / "run"
     return feat2vec.load(train(schema, tables.table(), out, quiet=True).folder)
@@ -31,7 +32,7 @@ def keras_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         "version": 1,
         "model": keras_tables.MODELS[request.param],
         "groups": keras_tables.GROUPS,
-        "training": {"epochs": 1},
+        "training": {"validation": 0, "epochs": 1},
     }
     return train(schema, keras_tables.table(300, 0), tmp_path_factory.mktemp("runs") / "run", quiet=True)
 

@@ -58,7 +58,7 @@ def table(rows: int, seed: int) -> pa.Table:
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
     schema = {
         "version": 1, "id": "key", "model": MODELS[request.param], "groups": GROUPS,
-        "training": {"epochs": 1, "optimizer": {"type": "adam", "learning_rate": 0.05}},
+        "training": {"validation": 0, "epochs": 1, "optimizer": {"type": "adam", "learning_rate": 0.05}},
     }  # fmt: skip
     return train(schema, table(300, 0), tmp_path_factory.mktemp("runs") / "run", quiet=True)
 

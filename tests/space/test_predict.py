@@ -51,7 +51,8 @@ def schema(objective: str, **options: Any) -> dict[str, Any]:
     return {
         "version": 1, "id": "name", "groups": {"a": {"column": "a"}, "b": {"column": "b"}},
         "model": {"dim": 6, "bias": True}, "objective": OBJECTIVES[objective],
-        "training": {"epochs": 3, "batch_size": 64, "optimizer": {"type": "adam", "learning_rate": 0.05}}, **options,
+        "training": {"validation": 0,
+                     "epochs": 3, "batch_size": 64, "optimizer": {"type": "adam", "learning_rate": 0.05}}, **options,
     }  # fmt: skip
 
 

@@ -41,13 +41,13 @@ SCHEMA: dict[str, Any] = {
         },
     },
     "noise": {"negatives": 4},
-    "training": {"epochs": 4, "batch_size": 64, "group_dropout": 0.2},
+    "training": {"validation": 0, "epochs": 4, "batch_size": 64, "group_dropout": 0.2},
 }  # fmt: skip
 LABELLED = {
     **SCHEMA,
     "objective": {"type": "logistic", "target": "good"},
     "model": {"ranks": [2, 8], "bias": True},
-    "training": {"epochs": 4, "batch_size": 64, "interaction_dropout": 0.1, "optimizer": "adam"},
+    "training": {"validation": 0, "epochs": 4, "batch_size": 64, "interaction_dropout": 0.1, "optimizer": "adam"},
 }
 AVERAGED = {**SCHEMA, "training": {**SCHEMA["training"], "averaging": 0.6}}
 CASES = {"noise": SCHEMA, "labels": LABELLED, "averaged": AVERAGED}

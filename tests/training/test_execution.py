@@ -20,7 +20,11 @@ from feat2vec.training.train import TrainingRequest, train_into
 def test_many_groups_are_trained_at_once_in_a_graph_that_stays_as_it_is(tmp_path: Path) -> None:
     names = [f"g{i:02}" for i in range(32)]
     table = pa.table({name: ["x", "y", "z", "x"] for name in names})
-    schema = {"version": 1, "groups": {name: {"column": name} for name in names}, "training": {"epochs": 1}}
+    schema = {
+        "version": 1,
+        "groups": {name: {"column": name} for name in names},
+        "training": {"validation": 0, "epochs": 1},
+    }
     seen: list[tuple[bool, bool]] = []
 
     class Look(keras.callbacks.Callback):
@@ -46,7 +50,7 @@ def test_a_few_steps_of_many_groups_make_no_graph_and_the_same_file(labelled: bo
     table = pa.table({name: rng.choice(list("abcde"), 24) for name in names} | {"y": [0, 1] * 12})
     schema: dict[str, Any] = {
         "version": 1, "groups": {name: {"column": name} for name in names},
-        "training": {"epochs": 2, "batch_size": 8, "l2": 0.01, "averaging": 0.5},
+        "training": {"validation": 0, "epochs": 2, "batch_size": 8, "l2": 0.01, "averaging": 0.5},
     }  # fmt: skip
     if labelled:
         schema["objective"] = {"type": "logistic", "target": "y"}

@@ -59,7 +59,7 @@ def schema(model: str) -> dict[str, Any]:
             "size": {"column": "size", "extractor": "numeric"},
         },
         "noise": {"targets": ["tags", "kind"], "negatives": 3},
-        "training": {"epochs": 3, "batch_size": 64, "seed": 5},
+        "training": {"validation": 0, "epochs": 3, "batch_size": 64, "seed": 5},
     }  # fmt: skip
 
 
@@ -253,3 +253,39 @@ def test_the_command(plain: feat2vec.Run, tmp_path: Path) -> None:
     assert "epoch 2/2" in done.stderr
     done = command("evaluate", tmp_path / "new", "--data", tmp_path / "test.parquet", "--task", "predict", "--json")
     assert json.loads(done.stdout)["n"] == 80
+
+
+def test_columns_that_a_table_lacks_are_missing_and_said_to_be(
+    plain: feat2vec.Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = table(60, 1).drop_columns(["title", "place"])
+    tuned = finetune(plain, rows, "good", settings=["training.epochs=1"], validation=rows)
+    said = "the table: has no columns 'title', 'place', which are treated as missing in every row"
+    assert capfd.readouterr().err.count(said) == 1
+    nothing = pa.nulls(60, pa.string())
+    with_nulls = rows.append_column("title", nothing).append_column("place", nothing)
+    expected = finetune(plain, with_nulls, "good", settings=["training.epochs=1"], quiet=True)
+    np.testing.assert_array_equal(tuned.predict(rows)["score"], expected.predict(with_nulls)["score"])
+    with pytest.raises(UserError, match="has none of the columns"):
+        finetune(plain, table(60).select(["good"]), "good", quiet=True)
+
+
+def test_labels_that_are_missing_are_left_out(plain: feat2vec.Run) -> None:
+    rows = table(80, 1)
+    good = [None if i % 4 == 0 else value for i, value in enumerate(rows["good"].to_pylist())]
+    partly = rows.set_column(rows.column_names.index("good"), "good", pa.array(good))
+    settings = ["training.epochs=1"]
+    tuned = finetune(plain, partly, "good", settings=settings, quiet=True)
+    assert tuned.schema.objective.type == "logistic"
+    assert tuned.metrics["rows"] == 60
+    labelled = rows.take(pa.array([i for i in range(80) if i % 4]))
+    expected = finetune(plain, labelled, "good", settings=settings, quiet=True)
+    np.testing.assert_array_equal(tuned.predict(rows)["score"], expected.predict(rows)["score"])
+    facts = prediction.predict(tuned, partly)
+    assert (facts["n"], facts["skipped_missing"]) == (60, 20)
+    assert {**facts, "skipped_missing": 0} == {**prediction.predict(tuned, labelled), "skipped_missing": 0}
+    with pytest.raises(UserError, match="no row has a value of 'good'"):
+        prediction.predict(tuned, partly.take(pa.array([0, 4])))
+    kinds = [None if i % 5 == 0 else value for i, value in enumerate(rows["kind"].to_pylist())]
+    partly = rows.set_column(rows.column_names.index("kind"), "kind", pa.array(kinds))
+    assert finetune(plain, partly, "kind", settings=settings, quiet=True).metrics["rows"] == 64

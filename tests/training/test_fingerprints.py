@@ -8,7 +8,11 @@ from feat2vec.encode.encoder import fit
 from feat2vec.schema.reading import read_schema
 from feat2vec.training.fingerprints import differences, fingerprints
 
-SCHEMA = {"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}, "training": {"epochs": 1}}
+SCHEMA = {
+    "version": 1,
+    "groups": {"a": {"column": "a"}, "b": {"column": "b"}},
+    "training": {"validation": 0, "epochs": 1},
+}
 TABLE = pa.table({"a": ["x", "y", "z", "x"], "b": ["p", "q", None, "q"]})
 
 

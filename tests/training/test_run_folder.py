@@ -24,7 +24,11 @@ from feat2vec.training.fingerprints import fingerprints
 from feat2vec.writing.digests import PARTS, SEAL, sealed
 from feat2vec.writing.files import read_json
 
-SCHEMA = {"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}, "training": {"epochs": 1}}
+SCHEMA = {
+    "version": 1,
+    "groups": {"a": {"column": "a"}, "b": {"column": "b"}},
+    "training": {"validation": 0, "epochs": 1},
+}
 TABLE = pa.table({"a": ["x", "y", "z", "x"], "b": ["p", "q", None, "q"]})
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from feat2vec.arrays import Array, Floats
 from feat2vec.encode.encoder import Encoder
-from feat2vec.encode.targets import target_of
+from feat2vec.encode.targets import targets_of
 from feat2vec.errors import UserError
 from feat2vec.evaluation.baselines.base import Baseline, BaselineRequest, Metrics, missing_package
 from feat2vec.evaluation.baselines.targets import (
@@ -97,7 +97,7 @@ class _Rows(NamedTuple):
 def _read(encoder: Encoder, table: Table, columns: Sequence[str]) -> _Rows:
     schema, tables, targets = encoder.schema, [], []
     for stage in stages(table, [*columns, str(schema.target)]):
-        labels = labels_of(encoder, target_of(schema, stage, encoder.classes))
+        labels = labels_of(encoder, targets_of(schema, stage, encoder.classes)[0])
         rows = pa.Table.from_arrays([stage.column(name) for name in columns], list(columns))
         tables.append(rows.filter(pa.array(labels.has_target)))
         targets.append(labels.targets)

@@ -9,7 +9,7 @@ import numpy as np
 
 from feat2vec.arrays import Array, Bools, Floats
 from feat2vec.encode.encoder import Encoder
-from feat2vec.encode.targets import target_of
+from feat2vec.encode.targets import targets_of
 from feat2vec.errors import UserError, suggest
 from feat2vec.evaluation.baselines.base import BaselineRequest, Metrics
 from feat2vec.evaluation.metrics import accuracy, auc, log_loss, mae, rmse
@@ -37,7 +37,7 @@ def check_target(request: BaselineRequest) -> None:
 
 
 def labels_of(encoder: Encoder, target_values: Array) -> LabelledRows:
-    """What `target_of` gives, without the rows that have no target or a class that training has not seen."""
+    """The targets that `targets_of` gives, without rows that have none or a class that training has not seen."""
     objective = encoder.schema.objective
     has_target: Bools = target_values >= 0 if objective.has_classes else ~np.isnan(target_values)
     return LabelledRows(objective.link(target_values[has_target]), has_target)
@@ -47,14 +47,14 @@ def all_targets(encoder: Encoder, table: Table) -> Array:
     """The targets of all rows that have one."""
     parts: list[Array] = []
     for stage in stages(table, [str(encoder.schema.target)]):
-        parts.append(labels_of(encoder, target_of(encoder.schema, stage, encoder.classes)).targets)
+        parts.append(labels_of(encoder, targets_of(encoder.schema, stage, encoder.classes)[0]).targets)
     return np.concatenate(parts)
 
 
 def labelled_stages(encoder: Encoder, table: Table) -> Iterator[tuple[dict[str, Array], LabelledRows]]:
     """The entries of each stage's rows, [rows, width] of each group, and the rows' targets."""
     for stage, entries in encoder.staged(table, (str(encoder.schema.target),)):
-        labels = labels_of(encoder, target_of(encoder.schema, stage, encoder.classes))
+        labels = labels_of(encoder, targets_of(encoder.schema, stage, encoder.classes)[0])
         yield {name: dense(group_entries) for name, group_entries in entries.items()}, labels
 
 

@@ -46,6 +46,9 @@ class ObjectiveSpec(Spec):
     compares_candidates: ClassVar[bool] = False  # the loss only has differences of scores of one row's candidates
     allows_together: ClassVar[bool] = False  # groups may be added up before they meet in pairs (`model.together`)
 
+    # Validation: why a loss of rows that are held out says little, for a message; None if it says how good a model is
+    why_none_is_held_out: ClassVar[str | None] = None
+
     # Evaluation
     metrics: ClassVar[tuple[Metric, ...]] = ()  # what the task `predict` measures
 

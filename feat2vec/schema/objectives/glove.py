@@ -17,6 +17,7 @@ class Glove(SupervisedObjective):
 
     valid_targets = "above 0"
     allows_together = True
+    why_none_is_held_out = "a row of glove is the count of a pair, which no other row knows"
 
     type: Literal["glove"] = "glove"
     n_max: Annotated[float, Field(gt=0)] = 100.0

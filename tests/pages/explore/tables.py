@@ -36,5 +36,5 @@ SCHEMA: dict[str, Any] = {
         "a <group>": {"column": "tags", "extractor": {"type": "lookup", "split": "|"}},
         "title": {"column": "title", "extractor": {"type": "text_cnn", "token_dim": 4, "filters": 4}},
     },
-    "training": {"epochs": 2, "batch_size": 80},
+    "training": {"validation": 0, "epochs": 2, "batch_size": 80},
 }  # fmt: skip

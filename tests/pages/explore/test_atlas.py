@@ -76,7 +76,7 @@ def test_neighbours_beyond_the_limit_are_named(folder: Path) -> None:
 
 def test_a_group_called_row_is_that_group(tmp_path: Path) -> None:
     schema = {"version": 1, "name": "rows", "groups": {"row": {"column": "who"}, "b": {"column": "good"}}}
-    run = train({**schema, "training": {"epochs": 1}}, table(), tmp_path / "run", quiet=True)
+    run = train({**schema, "training": {"validation": 0, "epochs": 1}}, table(), tmp_path / "run", quiet=True)
     pq.write_table(table(), tmp_path / "rows.parquet")
     atlas = Atlas(run, data=str(tmp_path / "rows.parquet"))
     assert atlas.names == ["row", "b"]

@@ -285,7 +285,13 @@ def test_100_000_points(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     rows = pa.table({"who": [f"name {i}" for i in range(MANY)], "what": [f"x{i}" for i in rng.integers(0, 500, MANY)]})
     pq.write_table(rows.append_column("n", pa.array(rng.normal(size=MANY))), tmp_path / "rows.parquet")
     groups = {"who": {"column": "who"}, "what": {"column": "what"}}
-    schema = {"version": 1, "name": "many", "model": {"dim": 32}, "groups": groups, "training": {"epochs": 1}}
+    schema = {
+        "version": 1,
+        "name": "many",
+        "model": {"dim": 32},
+        "groups": groups,
+        "training": {"validation": 0, "epochs": 1},
+    }
     run = train(schema, rows, tmp_path / "run", quiet=True)
     with Server(Atlas(run, ["who", "what"], str(tmp_path / "rows.parquet"), "n")) as server:
         thread = threading.Thread(target=server.serve_forever)

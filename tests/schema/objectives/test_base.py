@@ -260,7 +260,12 @@ def schema_with(spec: type[ObjectiveSpec], **options: Any) -> dict[str, Any]:
         "model": {"dim": 4, "bias": issubclass(spec, SupervisedObjective)},
         "groups": {name: {"column": name} for name in ("city", "size", "country")},
         "objective": data,
-        "training": {"epochs": 20, "batch_size": 64, "optimizer": {"type": "adam", "learning_rate": 0.02}},
+        "training": {
+            "validation": 0,
+            "epochs": 20,
+            "batch_size": 64,
+            "optimizer": {"type": "adam", "learning_rate": 0.02},
+        },
     }
 
 

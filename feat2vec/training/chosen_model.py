@@ -1,0 +1,131 @@
+"""`ChosenModel`: the model that held-out rows chose, for functions that measure it before its run gets its name.
+
+The completion's calibration and the comparison with peers (`weak:`) are such functions: `run.chosen_functions` lists
+them, and `TrainingRequest.on_chosen` hands them down. They return what the run gets from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from feat2vec.arrays import Int64s
+from feat2vec.encode.columns import columns_of
+from feat2vec.encode.encoder import Encoded
+from feat2vec.encode.hashing import row_order
+from feat2vec.table.table import Table, open_table, stages
+from feat2vec.training.held_out import held_out_places
+from feat2vec.training.run_folder import TrainedRun
+
+MOST_MEASURED = 2_000  # held-out rows that are given as they are in the table
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What a run gets from a function that measured its chosen model.
+
+    Args:
+        metrics: Entries of metrics.json.
+        files: Files of the run's folder by their names, which its manifest lists with their digests.
+        lines: What is printed when the training ends.
+
+    """
+
+    metrics: Mapping[str, float | str] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    lines: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ChosenModel:
+    """A model and rows that it was not trained on.
+
+    Args:
+        run: The model and its encoder, as a run without a folder.
+        held_out: Rows that the model was not trained on, at most 2,000 by the seed, in the order of the table, with the
+            columns that the schema names.
+        counts: Of each group how often each value occurs in the rows that it was trained on, [values]. It is 0 for a
+            value that only held-out rows have: the encoder knows it, and the model has not learnt it.
+        table: The table of the training rows.
+        learnt: The rows that the model was trained on, encoded.
+
+    """
+
+    run: TrainedRun
+    held_out: pa.Table
+    counts: Mapping[str, Int64s]
+    table: Table
+    learnt: Encoded
+
+    def training_rows(self, most: int) -> pa.Table:
+        """Rows that the model was trained on.
+
+        Args:
+            most: At most so many, by the seed. The table is read again.
+
+        Returns:
+            The rows in the order of the table, with the columns that the schema names.
+
+        """
+        return raw_rows(self.table, self.learnt, held_out_places(self.learnt, 1.0, _seed_of(self.learnt), most))
+
+
+OnChosen: TypeAlias = Callable[[ChosenModel], Additions]
+
+
+def chosen_model(
+    run: TrainedRun, table: Table, learnt: Encoded, measured: Encoded, validation: object, places: Int64s | None
+) -> ChosenModel:
+    """The chosen model with its held-out rows.
+
+    Args:
+        run: The model, as a run without a folder.
+        table: The table of the training rows.
+        learnt: The rows that it was trained on.
+        measured: The rows that the loss was measured on.
+        validation: The source of those rows, if they are another table.
+        places: Their numbers in the table of the training rows, if they were split off from it.
+
+    Raises:
+        UserError: The table can be read only once, and has been.
+
+    """
+    if places is None:
+        chosen = held_out_places(measured, 1.0, _seed_of(learnt), MOST_MEASURED)
+        held_out = raw_rows(open_table(validation), measured, chosen)
+    else:
+        order = np.argsort(row_order(places, _seed_of(learnt)))
+        held_out = raw_rows(table, learnt, np.sort(places[order[:MOST_MEASURED]]))
+    counts = {name: np.asarray(values.counts) for name, values in learnt.values.items()}
+    return ChosenModel(run, held_out, counts, table, learnt)
+
+
+def _seed_of(rows: Encoded) -> int:
+    """Another seed than that by which rows are held out, as those are the first in its order."""
+    return rows.encoder.schema.training.seed + 1
+
+
+def raw_rows(table: Table, encoded: Encoded, places: Int64s) -> pa.Table:
+    """Rows as they are in a table, with the columns that its schema names.
+
+    Args:
+        table: The table.
+        encoded: Its rows, encoded.
+        places: The numbers of the rows that are read, ascending.
+
+    """
+    schema = encoded.encoder.schema
+    further = [column for column in (schema.id, schema.target, schema.weight) if column is not None]
+    columns = columns_of(schema.groups.values(), further, table)
+    parts: list[pa.Table] = []
+    first = 0  # row of the stage
+    for stage in stages(table, columns):
+        in_stage = places[slice(*np.searchsorted(places, [first, first + stage.rows]))] - first
+        of_stage = pa.table({column: stage.column(column) for column in columns})
+        parts.append(of_stage.take(pa.array(in_stage)))
+        first += stage.rows
+    return pa.concat_tables(parts, promote_options="permissive")

@@ -1,0 +1,87 @@
+"""Rows that training splits off (`training.validation`), to choose the epoch by their loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from feat2vec.arrays import Int64s
+from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE
+from feat2vec.encode.encoder import Encoded
+from feat2vec.encode.hashing import row_order
+
+LEAST_ROWS = 200  # of a table that rows are split off: the loss of a tenth of fewer says little
+MOST_HELD_OUT = 20_000
+
+
+@dataclass(frozen=True)
+class Split:
+    """The rows of a table in two parts.
+
+    Args:
+        learnt: The rows that are learnt from; the others are left out of them.
+        held_out: The rows that the loss is measured on, in memory.
+        places: Their numbers in the table, ascending.
+
+    """
+
+    learnt: Encoded
+    held_out: Encoded
+    places: Int64s
+
+
+def split_off(rows: Encoded, path: Path) -> Split | None:
+    """Split rows off, as many as the schema says; None for none.
+
+    The encoder knows the values of all rows. Noise draws those of the rows that are learnt from.
+
+    Args:
+        rows: All rows, as they are encoded.
+        path: A new file for the numbers of the rows that are not learnt from, if some have no target.
+
+    """
+    if why_none_is_held_out(rows) is not None:
+        return None
+    options = rows.encoder.schema.training
+    places = held_out_places(rows, options.validation, options.seed)
+    return Split(rows.without(places, path), rows.only(places), places)
+
+
+def why_none_is_held_out(rows: Encoded) -> str | None:
+    """Why no rows are split off; None if some are."""
+    schema = rows.encoder.schema
+    if not schema.training.validation:
+        return "training.validation is 0"
+    if schema.objective.why_none_is_held_out is not None:
+        return schema.objective.why_none_is_held_out
+    if rows.learnt_rows < LEAST_ROWS:
+        return f"{rows.learnt_rows:,} are fewer than {LEAST_ROWS}"
+    return None
+
+
+def held_out_places(
+    rows: Encoded, share: float, seed: int, most: int = MOST_HELD_OUT, rows_per_piece: int = ROWS_PER_PIECE
+) -> Int64s:
+    """The rows that come first in the order of the seed, of those that are not left out already, ascending.
+
+    Args:
+        rows: All rows.
+        share: The share of rows that are held out.
+        seed: The seed. It and a row's number alone decide where a row stands in the order.
+        most: The largest number of rows.
+        rows_per_piece: How many rows are in memory at once.
+
+    """
+    count = min(round(share * rows.learnt_rows), most)
+    first, order = np.zeros(0, np.int64), np.zeros(0, np.uint64)
+    for start in range(0, len(rows), rows_per_piece):
+        stop = min(start + rows_per_piece, len(rows))
+        from_place, to_place = np.searchsorted(rows.left_out.places, [start, stop])
+        piece = np.delete(np.arange(start, stop), rows.left_out.places[from_place:to_place] - start)
+        first, order = np.append(first, piece), np.append(order, row_order(piece, seed))
+        if len(first) > count:
+            chosen = np.argpartition(order, count)[:count]
+            first, order = first[chosen], order[chosen]
+    return np.sort(first)

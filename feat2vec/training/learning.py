@@ -1,0 +1,240 @@
+"""From encoded rows to the model that is kept: one training, or two where rows are held out.
+
+Where rows are held out (`training.validation`), the first training learns from the others, and the held-out rows'
+loss chooses the epoch. With `training.refit` a second training learns from all rows for as many epochs. Each has a
+checkpoint of its own: that of the first stays until the run is whole, so that a training which is resumed in the second
+finds the model of the first again.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import keras
+
+from feat2vec.arrays import Int64s
+from feat2vec.encode.encoder import Encoded
+from feat2vec.encode.workspace import MEMORY
+from feat2vec.errors import UserError
+from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.schema.options import Schema
+from feat2vec.table.table import Table
+from feat2vec.training.chosen_model import OnChosen, chosen_model
+from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
+from feat2vec.training.fitting import Fitting
+from feat2vec.training.held_out import split_off, why_none_is_held_out
+from feat2vec.training.memory_estimate import release_memory
+from feat2vec.training.run_folder import TrainedRun
+from feat2vec.training.trained_rows import TRAINED_ROWS, hashes_of_encoded, trained_rows
+from feat2vec.training.warm_start import WarmStart
+from feat2vec.writing import CHECKPOINT, LEFT_OUT, REFIT_CHECKPOINT
+
+MOST_REFITTED = 50_000  # rows of a table that is learnt once more with the rows that were held out
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """What `feat2vec.train` is asked for, except for the rows and the place. The fields are named as its arguments.
+
+    Args:
+        schema: The schema, with the settings that replace its values.
+        validation: The source of the validation rows.
+        resume: Go on from a checkpoint.
+        force: Replace the run that is there.
+        quiet: Print nothing.
+        callbacks: Keras' own callbacks.
+        memory: What encoding may hold.
+        start: The run to begin with, if any.
+        limits: How steps are executed.
+        on_chosen: Functions that measure the chosen model on rows that it was not trained on, and give its run entries
+            of metrics.json and files. They are called once the first training has ended, if there are such rows:
+            held-out ones or validation rows; after a kill once more, with the same model and rows.
+        files: Further files of the run's folder, by their names.
+
+    """
+
+    schema: Schema
+    validation: object = None
+    resume: bool = False
+    force: bool = False
+    quiet: bool = False
+    callbacks: tuple[keras.callbacks.Callback, ...] = ()
+    memory: str = MEMORY
+    start: WarmStart | None = None
+    limits: ExecutionLimits = DEFAULT_LIMITS
+    on_chosen: tuple[OnChosen, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass
+class Learnt:
+    """A model that is kept, and what its run says of it.
+
+    Args:
+        model: The model.
+        metrics: What metrics.json says.
+        history: The numbers of each epoch, in the first training if there were two.
+        files: Further files of the run's folder.
+
+    """
+
+    model: Feat2Vec
+    metrics: dict[str, float | str]
+    history: list[dict[str, float]]
+    files: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Learning:
+    """The trainings of a run.
+
+    Args:
+        request: What is trained.
+        table: The table of the training rows.
+        rows: The same, encoded.
+        validation_rows: Those of the validation table, if there is one.
+        folder: The work folder.
+        origin: What the training is learnt from, for checkpoints.
+        began: The `time.perf_counter()` when this session began.
+
+    """
+
+    request: TrainingRequest
+    table: Table
+    rows: Encoded
+    validation_rows: Encoded | None
+    folder: Path
+    origin: Mapping[str, object]
+    began: float
+
+    def learn(self) -> Learnt:
+        """Train to the end.
+
+        Returns:
+            The model that is kept.
+
+        Raises:
+            FailedError: The loss is not finite.
+            OSError: A checkpoint could not be written.
+
+        """
+        split = split_off(self.rows, self.folder / LEFT_OUT) if self.validation_rows is None else None
+        options = self.rows.encoder.schema.training
+        is_refitted = split is not None and options.refit and self.rows.learnt_rows <= MOST_REFITTED
+        learnt = self._first_training(
+            self.rows if split is None else split.learnt,
+            self.validation_rows if split is None else split.held_out,
+            None if split is None else split.places,
+            is_refitted=is_refitted,
+        )
+        learnt_rows = self.rows if split is None or is_refitted else split.learnt
+        if is_refitted:
+            self._refit(learnt)
+        learnt.files[TRAINED_ROWS] = trained_rows(hashes_of_encoded(learnt_rows)).as_file()
+        return learnt
+
+    def _first_training(
+        self, rows: Encoded, measured: Encoded | None, places: Int64s | None, *, is_refitted: bool
+    ) -> Learnt:
+        """The training whose epoch is chosen by the loss of the measured rows, if there are any."""
+        fitting = self._fitting(rows, measured, CHECKPOINT, self.origin, self.began)
+        say = fitting.reporter.say
+        if not self.request.quiet:
+            say(self.rows.summary())
+        say_left_out(say, self.rows)
+        if self.validation_rows is None:
+            say_held_out(say, self.rows, measured)
+        is_complete = (self.folder / REFIT_CHECKPOINT).exists()
+        fitting.fit(self.request.callbacks, keeps_end=is_refitted, is_complete=is_complete)
+        learnt = Learnt(fitting.model, {**fitting.metrics()}, fitting.progress.history)
+        if places is not None:
+            held_out = len(places)
+            learnt.metrics |= {"held_out": held_out, "held_out_loss": fitting.kept_loss}
+            say(
+                f"kept epoch {fitting.kept_epoch} of {fitting.options.epochs}, "
+                f"loss {fitting.kept_loss:.4g} on {held_out:,} held-out rows"
+            )
+        if measured is not None:
+            self._measure(learnt, fitting, rows, measured, places)
+        return learnt
+
+    def _measure(
+        self, learnt: Learnt, fitting: Fitting, rows: Encoded, measured: Encoded, places: Int64s | None
+    ) -> None:
+        """Give the run what the functions of the request find in the chosen model."""
+        if not self.request.on_chosen:
+            return
+        run = TrainedRun.of_model(learnt.model)
+        try:
+            chosen = chosen_model(run, self.table, rows, measured, self.request.validation, places)
+        except UserError as error:  # the table can be read only once
+            fitting.reporter.say(f"nothing is measured on held-out rows: {error}")
+            return
+        for function in self.request.on_chosen:
+            additions = function(chosen)
+            learnt.metrics |= additions.metrics
+            learnt.files |= additions.files
+            for line in additions.lines:
+                fitting.reporter.say(line)
+
+    def _refit(self, learnt: Learnt) -> None:
+        """Learn from all rows for as many epochs as were kept, by the learning rates of these epochs."""
+        epochs = int(learnt.metrics["kept_epoch"])
+        del learnt.model  # whose memory the second one needs
+        gc.collect()
+        release_memory()
+        origin = {**self.origin, "refit": {"epochs": epochs}}
+        fitting = self._fitting(self.rows, None, REFIT_CHECKPOINT, origin, time.perf_counter(), epochs)
+        plural = "" if epochs == 1 else "s"
+        fitting.reporter.say(f"again on all {self.rows.learnt_rows:,} rows: {epochs} epoch{plural}")
+        fitting.fit(self.request.callbacks)
+        metrics, first_seconds = fitting.metrics(), float(learnt.metrics["seconds"])
+        learnt.model = fitting.model
+        learnt.metrics |= {
+            "rows": metrics["rows"],
+            "seconds": round(first_seconds + fitting.progress.seconds, 3),
+            "refit_epochs": metrics["epochs"],
+            "refit_loss": metrics["loss"],
+        }
+
+    def _fitting(
+        self,
+        rows: Encoded,
+        measured: Encoded | None,
+        checkpoint: str,
+        origin: Mapping[str, object],
+        began: float,
+        epochs: int | None = None,
+    ) -> Fitting:
+        request = self.request
+        return Fitting(
+            rows,
+            measured,
+            self.folder / checkpoint,
+            origin,
+            began=began,
+            quiet=request.quiet,
+            start=request.start,
+            epochs=epochs,
+            limits=request.limits,
+        )
+
+
+def say_left_out(say: Callable[[str], None], rows: Encoded) -> None:
+    """Say how many rows are left out as they have no target, if there are any."""
+    if len(rows.left_out):
+        count = len(rows.left_out)
+        say(f"{count:,} {'row' if count == 1 else 'rows'} without {rows.encoder.schema.target} are left out")
+
+
+def say_held_out(say: Callable[[str], None], rows: Encoded, measured: Encoded | None) -> None:
+    """Say how many rows are held out, or why none are if the schema asks for some."""
+    if measured is not None:
+        count = len(measured)
+        say(f"{rows.learnt_rows - count:,} rows to learn from, {count:,} held out to choose the epoch by their loss")
+    elif rows.encoder.schema.training.validation:
+        say(f"no rows are held out to choose the epoch by: {why_none_is_held_out(rows)}")
