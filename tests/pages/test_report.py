@@ -119,7 +119,16 @@ def test_every_chart_and_table_is_there(facts_and_page: tuple[dict[str, Any], st
     groups = list(SCHEMA["groups"])
     assert page.titles == ["loss by epoch", *(f"norms of {name} by count" for name in groups)]
     both = [f"{what} {name}" for name in groups for what in ("norms of", "neighbours in")]
-    assert list(page.tables) == ["metrics", "history", "bound", "isotropy", "levels", "stability", *both]
+    assert list(page.tables) == [
+        "metrics",
+        "history",
+        "held-out rows",
+        "bound",
+        "isotropy",
+        "levels",
+        "stability",
+        *both,
+    ]
     assert all(len(rows) > 1 for rows in page.tables.values())
     assert "polyline" in page.tags
 
