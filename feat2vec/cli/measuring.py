@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--target",
     help="rank, nearest: the group to find; default of rank: each lookup group. pairs: the group of the keys.",
 )
-@click.option("--given", help="rank, nearest: the groups to find it by, with commas between them; default: all others.")
+@click.option("--given", help="rank, nearest: the groups to find it by, with commas; default: all of other columns.")
 @click.option(
     "--similarity",
     type=click.Choice(RANK_SIMILARITIES),

@@ -142,6 +142,12 @@ class Completer:
                 yield _QueryRows(stage, rows, self.queries(entries), rows_with_known(encoder, entries, self.given))
 
 
+def has_groups_beside(schema: Schema, group: str) -> bool:
+    """Whether a group shares no column with some other."""
+    columns = set(schema.groups[group].columns)
+    return any(not columns & set(options.columns) for options in schema.groups.values())
+
+
 def groups_beside(schema: Schema, group: str) -> list[str]:
     """The groups that a group is found by: those that share no column with it.
 
