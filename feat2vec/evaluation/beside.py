@@ -10,8 +10,9 @@ from feat2vec.evaluation.baselines import BASELINES, Baseline, BaselineRequest, 
 from feat2vec.evaluation.options import LOWER, METRICS
 from feat2vec.evaluation.task_names import TaskName
 from feat2vec.evaluation.tasks import evaluate
+from feat2vec.space.completer import has_groups_beside
 from feat2vec.space.geometry import is_keyed
-from feat2vec.space.search_options import VectorSimilarity
+from feat2vec.space.search_options import RankSimilarity
 from feat2vec.table.table import Table, open_table
 from feat2vec.terminal import printable, shortened
 from feat2vec.training.run_folder import TrainedRun
@@ -25,7 +26,7 @@ class TaskOptions(NamedTuple):
     """The options of `evaluate` that are for some tasks alone."""
 
     given: Sequence[str] | None = None
-    similarity: VectorSimilarity | None = None
+    similarity: RankSimilarity | None = None
     level: int | None = None
 
 
@@ -131,9 +132,11 @@ def _lookup_groups(run: TrainedRun, table: Table, options: TaskOptions) -> list[
     schema = run.schema
     groups = [name for name in schema.groups if is_keyed(run.vector_source, name)]
     present = [name for name in groups if set(schema.groups[name].columns) <= set(table.columns)]
+    if options.given is None:
+        present = [name for name in present if has_groups_beside(schema, name)]
     if options.given is not None and len(set(options.given)) == 1:
         present = [name for name in present if name not in options.given]
-    if len(schema.groups) < 2 or not present:
+    if not present:
         lookups = f"the lookup groups are {listed(groups)}" if groups else "it has no lookup group"
         raise UserError(f"--target: no group can be ranked on {table.name} by another; {lookups}")
     return present

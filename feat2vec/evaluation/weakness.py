@@ -16,8 +16,8 @@ from feat2vec.encode.vocabulary import FIRST
 from feat2vec.evaluation import prediction
 from feat2vec.evaluation.baselines import BASELINES, BaselineRequest
 from feat2vec.evaluation.metrics import ScoresOfRows, rank_scores
-from feat2vec.evaluation.queries import given_groups, query_batches
-from feat2vec.space.completer import rows_with_known
+from feat2vec.evaluation.queries import query_batches
+from feat2vec.space.completer import Completer, groups_beside, has_groups_beside, rows_with_known
 from feat2vec.space.geometry import Candidates, Queries, candidates, extract, is_keyed, similarities
 from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
 from feat2vec.table.table import open_table
@@ -26,7 +26,7 @@ from feat2vec.writing.digests import PARTS, check_parts
 
 MOST_ROWS = 1_000  # held-out rows that are ranked
 MOST_CANDIDATES = 100_000  # of a group that is ranked
-SCORES_AT_MOST = 40_000_000  # of all groups
+SCORES_AT_MOST = 30_000_000  # of all groups
 FEWEST_QUERIES = 30  # from which a mean says something
 NOISE = 2.0  # standard errors by which a baseline has to be better
 LOSS_NOISE = 1.01  # times the constant's loss that a loss has to be higher than
@@ -43,7 +43,7 @@ class Worth:
         target: The group or the column.
         metric: Its name: mrr for a group.
         n: Of how many true values or rows.
-        value: What the run reaches; of a group the better of cosine and dot.
+        value: What the run reaches; of a group the best of cosine, dot and probability.
         baseline: The name of what is beside it: popularity or constant.
         baseline_value: What that reaches.
         is_weak: Whether the run is worse, by more than noise.
@@ -82,9 +82,7 @@ def held_out_worths(
         return [] if train is None else _worth_of_target(run, held_out, train)
     schema, worths = run.schema, []
     targets = list(schema.noise.targets) or list(schema.groups)
-    groups = [name for name in targets if is_keyed(run.vector_source, name)]
-    if len(schema.groups) < 2:
-        return []
+    groups = [name for name in targets if is_keyed(run.vector_source, name) and has_groups_beside(schema, name)]
     for group in groups:
         seen = run.fitted.values[group].counts if counts is None else counts[group]
         worth = _worth_of_group(
@@ -178,12 +176,12 @@ def _worth_of_group(run: TrainedRun, held_out: pa.Table, group: str, counts: Flo
     rows = min(MOST_ROWS, max(most_scores // total, FEWEST_QUERIES), held_out.num_rows)
     chosen = np.random.default_rng(run.schema.training.seed).choice(held_out.num_rows, rows, replace=False)
     sample = held_out.take(pa.array(np.sort(chosen)))
-    given = given_groups(run.fitted, group, None)
+    given = groups_beside(run.schema, group)
     reciprocals = _reciprocal_ranks(run, sample, group, given, counts)
     n = len(reciprocals["popularity"])
     if n < FEWEST_QUERIES:
         return None
-    best = max(VECTOR_SIMILARITIES, key=lambda similarity: reciprocals[similarity].mean())
+    best = max(reciprocals.keys() - {"popularity"}, key=lambda name: (reciprocals[name].mean(), name))
     behind = reciprocals["popularity"] - reciprocals[best]
     is_weak = bool(behind.mean() > NOISE * behind.std() / np.sqrt(n))
     value, popularity = (float(reciprocals[name].mean()) for name in (best, "popularity"))
@@ -196,6 +194,8 @@ def _reciprocal_ranks(
     """1 / rank of each true value that training has seen, by each similarity and by popularity: [queries]."""
     model, is_learnt = run.model_for_rows([*given, group]), counts > 0  # is_learnt: [candidates]
     values = candidates(model, run.fitted, group)
+    completes = run.schema.objective.completes_rows
+    completer = Completer(run.fitted, model, group, given=given) if completes else None
     parts: dict[str, list[Floats]] = {}
     for batch in query_batches(run, open_table(rows), group, given):
         is_query = rows_with_known(run.fitted, batch.entries, given)[batch.rows] & is_learnt[batch.true_candidates]
@@ -204,6 +204,8 @@ def _reciprocal_ranks(
         scores: dict[str, ScoresOfRows] = {"popularity": _popularity_scores(counts)}
         for similarity in VECTOR_SIMILARITIES:
             scores[similarity] = _scores_by(similarity, queries, values, is_learnt)
+        if completer is not None:
+            scores["probability"] = _probability_scores(completer, completer.queries(batch.entries), is_learnt)
         for name, scores_of in scores.items():
             ranks = rank_scores(scores_of, len(counts), query_rows, true_candidates)
             parts.setdefault(name, [np.zeros(0)]).append(1 / (ranks + 1))
@@ -217,6 +219,11 @@ def _popularity_scores(counts: Floats) -> ScoresOfRows:
 def _scores_by(similarity: VectorSimilarity, queries: Queries, values: Candidates, is_learnt: Bools) -> ScoresOfRows:
     """Similarities, the lowest for values that the model has not learnt."""
     return lambda rows: np.where(is_learnt, similarities(queries.take(rows), values, similarity), -np.inf)
+
+
+def _probability_scores(completer: Completer, queries: Queries, is_learnt: Bools) -> ScoresOfRows:
+    """What ranks values by their probability, the lowest for values that the model has not learnt."""
+    return lambda rows: np.where(is_learnt, completer.scores(queries.take(rows)), -np.inf)
 
 
 # --- a target ---------------------------------------------------------------------------------------------------------
