@@ -82,7 +82,7 @@ class ItemsSpec(ExtractorSpec):
         bins: The number of bins of a column of numbers, which become keys.
         parts: The parts of a column of dates, each a key.
         dates: How these dates are written: `seconds` or `milliseconds` since 1970, or a pattern such as `%d.%m.%Y`; by
-            default as 2024-01-31.
+            default as 2024-01-31, which an exported SavedModel takes in any case.
 
     Example:
         >>> class Postcode(feat2vec.specs.ItemsSpec):

@@ -67,8 +67,10 @@ def find_copies_of(target: ColumnProfile, columns: Sequence[ColumnProfile]) -> l
     if target.rows < FEWEST_ROWS or target.distinct_share > 0.9:
         return []
     candidates = [column for column in columns if not column.is_list and not column.refusal]
-    told = _rows_told(target)
-    return [column.name for column in candidates if _rows_told(column) == told or _name_the_same(target, column)]
+    rows_of_target = _rows_told(target)
+    return [
+        column.name for column in candidates if _rows_told(column) == rows_of_target or _name_the_same(target, column)
+    ]
 
 
 def _rows_told(column: ColumnProfile) -> tuple[bytes, int]:

@@ -7,9 +7,13 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from feat2vec.table.profile import profile_table
+from feat2vec.table.propose.rules import choose
+from feat2vec.table.table import open_table
 from tests.table.propose.columns import PAIR, ROWS, WORDS, bags, column, fitted, numbers_of, texts
 
 NUMBERS = numbers_of(ROWS)
@@ -163,3 +167,36 @@ def test_numbers_that_are_called_keys_are_keys(tmp_path: Path) -> None:
 def test_facts_stand_beside_the_groups(tmp_path: Path) -> None:
     text, _ = column([WORDS[i % 12] if i % 3 else None for i in range(ROWS)], csv=False, tmp_path=tmp_path)
     assert "# 8 keys in 120 rows, 33 % missing" in text
+
+
+def rule_for(values: Any, name: str = "it") -> tuple[str | None, object]:
+    """The type and the scale that the rules give to a column, before the defaults; no type if it is left out."""
+    profile = profile_table(open_table(pa.table({name: values}))).columns[0]
+    extractor = choose(profile).extractor
+    return (None, None) if extractor is None else (str(extractor["type"]), extractor.get("scale"))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("rows", [400, 5000])
+def test_heavy_tails_are_scaled_by_quantiles_whatever_the_largest_number_is(rows: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    assert rule_for(1e7 * np.exp(1.4 * rng.normal(size=rows))) == ("numeric", "quantile")
+    assert rule_for(rng.normal(size=rows)) == rule_for(rng.uniform(size=rows)) == ("numeric", None)
+
+
+def test_amounts_that_are_all_distinct_are_no_identifiers() -> None:
+    rng = np.random.default_rng(0)
+    gross = (1e7 * np.exp(1.6 * rng.normal(size=1500))).astype(np.int64)
+    gross = np.unique(gross)
+    assert len(gross) > 1400
+    assert rule_for(rng.permutation(gross), "gross") == ("numeric", "quantile")
+    assert rule_for(rng.permutation(gross), "geonameid") == (None, None)
+    assert rule_for(rng.permutation(gross), "paid") == ("numeric", "quantile")
+    assert rule_for(rng.permutation(1500) * 7919) == (None, None)
+
+
+def test_integers_that_are_counted_and_used_evenly_are_keys() -> None:
+    rng = np.random.default_rng(0)
+    assert rule_for(rng.integers(1, 600, 6000), "s") == ("lookup", None)
+    assert rule_for((600 * rng.beta(2, 5, 6000)).astype(np.int64), "s")[0] == "numeric"  # as delays are
+    assert rule_for(rng.integers(1, 60_000, 6000), "s")[0] == "numeric"  # hardly one comes again
