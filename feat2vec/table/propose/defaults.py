@@ -114,13 +114,9 @@ def _training(rows: int) -> Section:
         "batch_size": batch_size,
         "optimizer": {"type": "adagrad", "learning_rate": 0.1},
         "group_dropout": 0.1 if rows < DROPOUT_ROWS else 0,
-        "patience": 0,
         "seed": 0,
     }
-    reason = (
-        f"{rows:,} rows: fewer rows need more epochs, in smaller batches; all of them, as ranks get better when the"
-    )
-    return Section(options, f"{reason} loss on held-out rows does not, and probabilities are calibrated on these")
+    return Section(options, f"{rows:,} rows: fewer rows need more epochs, in smaller batches")
 
 
 def extractor_for(group: GroupFacts, facts: TableFacts) -> ExtractorOptions:
