@@ -580,7 +580,8 @@ class Run(TrainedRun):
         from feat2vec.export.export import export
         from feat2vec.export.formats import format_named
 
-        return export(self, format_named(format), out, groups, level=level, normalise=normalise, force=force)
+        with naming_arguments():
+            return export(self, format_named(format), out, groups, level=level, normalise=normalise, force=force)
 
 
 def init(data: object, target: str | None = None, *, name: str | None = None) -> str:
@@ -799,11 +800,13 @@ def _measure_weakness(chosen: ChosenModel) -> Additions:
 def _run_in(out: str | Path | None, write: Callable[[Path], None]) -> Run:
     """The run that `write` writes into a folder. A temporary one is removed when the run is garbage-collected."""
     if out is not None:
-        write(Path(out))
+        with naming_arguments():
+            write(Path(out))
         return load(out)
     temporary = temporary_folder()
     try:
-        write(temporary / "run")
+        with naming_arguments():
+            write(temporary / "run")
         run = load(temporary / "run")
     except BaseException:
         discard_temporary(temporary)

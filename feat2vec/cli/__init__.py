@@ -25,6 +25,7 @@ from feat2vec.cli.process import (
 from feat2vec.cli.tables import check, init, split
 from feat2vec.cli.training import finetune, run, train, tune
 from feat2vec.cli.vectors import embed, export, predict, similar
+from feat2vec.errors import naming_options
 
 
 class _Commands(click.Group):
@@ -83,7 +84,8 @@ def main() -> None:
     with noted_signals() as signals:
         try:
             refuse_null_characters(sys.argv)
-            feat2vec(standalone_mode=False)
+            with naming_options():
+                feat2vec(standalone_mode=False)
             sys.stdout.flush()
         except BaseException as error:
             code = exit_code(error, signals)

@@ -25,7 +25,7 @@ from feat2vec.table.types import Kind
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 SAMPLE_SIZE = 10_000
-CODED_ROWS = 50_000
+CODED_ROWS, CODED_VALUES = 50_000, 20_000_000  # of each column, and of all together
 PROFILE_STAGE_BYTES = 256 << 20
 NUMBER = r"[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?"
 VECTOR = re.compile(rf"\s*[\[(]?\s*(?=\S*\.){NUMBER}(?:[,;\s]+{NUMBER})+\s*[\])]?\s*")
@@ -52,7 +52,8 @@ class ColumnProfile:
     distinct: int = 0  # values, or items in lists
     sample: list[object] = field(default_factory=list)  # distinct values of the first stage
     fingerprint: blake2b = field(default_factory=blake2b)  # equal for columns that are recodings of one another
-    codes: Ints | None = None  # which of its values each of the first CODED_ROWS rows has, -1 for none
+    codes: Ints | None = None  # which of its values each of the first rows has, -1 for none
+    coded_rows: int = CODED_ROWS  # at most
     # Of numbers and dates
     low: float = np.inf
     high: float = -np.inf
@@ -109,7 +110,7 @@ class ColumnProfile:
             keys, counts = keys.filter(not_empty), counts[is_value]
             self._add_vectors_in_text(stage, keys)
         if self.codes is None:
-            self.codes = codes[:CODED_ROWS].astype(np.int32)
+            self.codes = codes[: self.coded_rows].astype(np.int32)
         self.missing += stage.rows - int(counts.sum())
         if self.kind != "text" and not pa.types.is_boolean(self.type):
             self._add_numbers(_stage_of(stage, self.name, keys), keys, counts)
@@ -245,6 +246,8 @@ def profile_table(table: Table, stage_bytes: int = PROFILE_STAGE_BYTES) -> Table
 
 def _profile_columns(table: Table, names: Sequence[str], stage_bytes: int) -> list[ColumnProfile]:
     columns = [ColumnProfile(name, table.columns[name], table.typed) for name in names]
+    for column in columns:
+        column.coded_rows = min(CODED_ROWS, CODED_VALUES // len(columns))
     with tempfile.TemporaryDirectory(prefix="feat2vec-") as folder:
         counter = DistinctCounter(folder)
         for stage in stages(table, names, stage_bytes):

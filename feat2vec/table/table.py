@@ -18,6 +18,7 @@ from feat2vec.table.sources.registry import describe_sources, object_kinds, sche
 from feat2vec.table.types import (
     BATCH_BYTES,
     BATCH_ROWS,
+    UNTYPED,
     TablePart,
     batch_rows,
     common_type,
@@ -259,11 +260,8 @@ def open_table(source: object) -> Table:
     for kind in object_kinds():
         part = kind.open(source)
         if part is not None:
-            return Table(part.source, [part], typed=not _is_marked_untyped(source))
+            return Table(part.source, [part], typed=part.typed)
     raise UserError(f"a table cannot be read from {type(source).__name__}: expected {describe_sources()}")
-
-
-UNTYPED = {b"feat2vec": b"untyped"}  # metadata of rows of text that were taken from a file without types
 
 
 def marked(rows: pa.Table, table: Table) -> pa.Table:
@@ -274,11 +272,7 @@ def marked(rows: pa.Table, table: Table) -> pa.Table:
         table: that they were taken from. Of one without types, text stays what may be a number.
 
     """
-    return rows if table.typed else rows.replace_schema_metadata(UNTYPED)
-
-
-def _is_marked_untyped(source: object) -> bool:
-    return isinstance(source, pa.Table) and (source.schema.metadata or {}).items() >= UNTYPED.items()
+    return rows if table.typed else rows.replace_schema_metadata({UNTYPED: b"1"})
 
 
 def _open_name(name: str) -> Table:
