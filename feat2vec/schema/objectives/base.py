@@ -98,7 +98,7 @@ class ObjectiveSpec(Spec):
 
     @property
     def default_patience(self) -> int:
-        """After how many epochs without a lower validation loss training stops, if the schema does not say; 0 is never."""
+        """After how many epochs without a lower validation loss training stops by default; 0 is never."""
         return 5
 
     def missing_popularity(self, alpha_values: float) -> float:
