@@ -96,6 +96,11 @@ class ObjectiveSpec(Spec):
         """What scores are divided by in the loss."""
         return 1.0
 
+    @property
+    def default_patience(self) -> int:
+        """After how many epochs without a lower validation loss training stops by default; 0 is never."""
+        return 5
+
     def missing_popularity(self, alpha_values: float) -> float:
         """Return which power of a value's count its score lacks to be the logarithm of its probability in the row.
 

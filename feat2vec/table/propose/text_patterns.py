@@ -86,7 +86,8 @@ def is_prose(texts: Sequence[str], distinct_share: float) -> bool:
     share_with_letters = np.mean([any(map(str.isalpha, text)) for text in texts])
     are_addresses = np.mean([ADDRESS.fullmatch(text) is not None for text in texts]) >= 0.9
     has_several_words = (
-        (words_per_text >= 5 and distinct_share >= 0.2)
+        (words_per_text >= 15 and distinct_share >= 0.2)
+        or (words_per_text >= 5 and distinct_share >= 0.4)
         or (words_per_text >= 3 and distinct_share >= 0.5)
         or (words_per_text >= 2 and distinct_share >= 0.8)
         or (parts_per_text >= 1.25 and distinct_share >= 0.9)
