@@ -99,12 +99,12 @@ class Complete:
         """
         import pandas
 
-        if column != question.column:
+        group = next(group for group in self.table.groups if group.column == question.column)
+        if column != question.column or group.kind != "list":
             keys = self.split.train[question.column].map(key_text)
             beside = self.split.train[column].groupby(keys).first()
             return pandas.DataFrame({column: beside.reindex(question.values).to_numpy()})
-        group = next(group for group in self.table.groups if group.column == question.column)
-        as_lists = group.kind == "list" and group.separator is None
+        as_lists = group.separator is None
         return pandas.DataFrame({question.column: [[value] if as_lists else value for value in question.values]})
 
 

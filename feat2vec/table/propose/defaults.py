@@ -124,8 +124,8 @@ def extractor_for(group: GroupFacts, facts: TableFacts) -> ExtractorOptions:
     """Return the extractor of a group in a schema without a target.
 
     Numbers are encoded by the share of each piece between two quantiles that lies below them (Gorishniy et al., 2022):
-    near numbers have near vectors, and no outlier has a long one. A text is its words, which are learnt ten times as fast
-    as convolutions over them; words that are in every fifth text say little, and words that come once nothing.
+    near numbers have near vectors, and no outlier has a long one. A text is its words, which are learnt several times
+    as fast as convolutions over them; a word that comes once is left out.
 
     Args:
         group: What is known of the group, with the extractor that fits what its columns hold.
@@ -146,9 +146,8 @@ def extractor_for(group: GroupFacts, facts: TableFacts) -> ExtractorOptions:
         return {
             "type": "lookup",
             "split": "words",
-            "max_items": min(MOST_WORDS, group.extractor.get("max_tokens", MOST_WORDS)),  # type: ignore[type-var]
+            "max_items": MOST_WORDS,
             "min_count": 2,
-            "max_share": 0.2,
             "combiner": "sqrtn",
             "item_dropout": 0.3,
         }

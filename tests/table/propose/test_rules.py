@@ -18,6 +18,9 @@ from tests.table.propose.columns import PAIR, ROWS, WORDS, bags, column, fitted,
 
 NUMBERS = numbers_of(ROWS)
 LOOKUP = {"type": "lookup"}
+WORDS_OF_TEXTS = {
+    "type": "lookup", "split": "words", "max_items": 64, "min_count": 2, "combiner": "sqrtn", "item_dropout": 0.3,
+}  # fmt: skip
 DAYS = [date(2015, 1, 1) + timedelta(days=11 * i) for i in range(ROWS)]
 TIMES = [datetime(2015, 1, 1) + timedelta(hours=271 * i) for i in range(ROWS)]
 CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
@@ -32,7 +35,7 @@ CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "codes": ([f"0{i % 30}" for i in range(ROWS)], LOOKUP),
     "words": ([WORDS[i % 12] for i in range(ROWS)], LOOKUP),
     "names with a comma": ([f"{WORDS[i % 12].title()}, {WORDS[i % 7]}n" for i in range(ROWS)], LOOKUP),
-    "prose": (texts(1), {"type": "text_cnn", "max_tokens": 4}),
+    "prose": (texts(1), WORDS_OF_TEXTS),
     "bars": (bags("|"), {"type": "lookup", "split": "|", "max_items": 4}),
     "semicolons": (bags("; "), {"type": "lookup", "split": ";", "max_items": 4}),
     "commas": (bags(","), {"type": "lookup", "split": ",", "max_items": 4}),
