@@ -1,6 +1,7 @@
 """Calibrating what completes rows: each group is hidden in held-out rows, and its numbers are fitted and checked.
 
-What is told of a fit (log loss, reliability) is measured in the half of the rows that it has not seen.
+What is told of a fit (log loss, reliability) is measured in the half of the rows that it has not seen; of few rows each
+half is measured by a fit to the other one.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ from feat2vec.training.chosen_model import Additions, ChosenModel
 from feat2vec.training.run_folder import TrainedRun
 
 MOST_ROWS = 2000
+MOST_VALUES = 1000  # that the numbers of a group are fitted to
+ROWS_OF_ONE_CHECK = 500  # from which half of them are enough to check a fit
 LEAST_ROWS = 20  # with a value of the group; of fewer nothing is fitted
 MOST_VECTOR_BYTES = 64 << 20  # of the rows' vectors of all groups
-SCORES_CHECKED = 1 << 25  # of the rows whose probabilities are compared with what is true
+SCORES_CHECKED = 1 << 23  # of the rows whose probabilities are compared with what is true
 SCORES_IN_MEMORY = 1 << 19
 MOST_LISTS = 500  # that the probability of being in a list is fitted to
 ANSWERS_OF_LIST = 5  # of each row that are compared
@@ -154,8 +157,12 @@ def _fit_group(
     fit = _GroupFit(completer, held_out, counts, truth, sampled_candidates(counts, rng))
     halves = rng.permutation(len(rows)) % 2 == 0
     in_first = np.isin(truth.rows, rows[halves])  # [observations]
-    checks = [_Check(fit, fit.calibration(in_first), ~in_first), _Check(fit, fit.calibration(~in_first), in_first)]
-    return _with_checks(fit.calibration(np.ones(len(truth.rows), np.bool_)), checks)
+    of_first, numbers = fit.calibration(in_first)
+    checks = [_Check(fit, of_first, ~in_first)]
+    if len(rows) < ROWS_OF_ONE_CHECK:
+        checks.append(_Check(fit, fit.calibration(~in_first, numbers)[0], in_first))
+    calibration, _ = fit.calibration(np.ones(len(truth.rows), np.bool_), numbers)
+    return _with_checks(calibration, checks)
 
 
 class _GroupFit:
@@ -185,19 +192,21 @@ class _GroupFit:
             log_counts[sample.places],
         )
 
-    def calibration(self, chosen: Bools) -> GroupCalibration:
-        """The numbers fitted to some of the observations."""
+    def calibration(self, chosen: Bools, start: Floats | None = None) -> tuple[GroupCalibration, Floats]:
+        """The numbers fitted to some of the observations, also as they are to begin another fit with."""
         default = self.completer.calibration
-        numbers = fitted_numbers(self.observations.take(chosen), default.popularity)
+        of_fit = np.flatnonzero(chosen)
+        of_fit = of_fit[np.unique(np.linspace(0, len(of_fit) - 1, MOST_VALUES).astype(np.int64))]
+        numbers = fitted_numbers(self.observations.take(of_fit), default.popularity, start)
         weights = dict(zip(self.completer.given, map(_rounded, numbers[:-1]), strict=True))
         calibration = replace(default, popularity=_rounded(numbers[-1]), weights=weights, values=int(chosen.sum()))
         if not is_list(self.completer.encoder, self.completer.group):
-            return calibration
+            return calibration, numbers
         rows = np.unique(self.truth.rows[chosen])[:MOST_LISTS]
         log_shares = log_shares_of_rows(self.observations, rows, numbers) - self.sample.log_weights
         is_member = self._is_true(rows, self.observations.true_places, len(self.sample.places))
         size, slope = fitted_list_numbers(log_shares, self.sample.log_weights, is_member, default.list_size)
-        return replace(calibration, list_size=_rounded(size), list_slope=_rounded(slope))
+        return replace(calibration, list_size=_rounded(size), list_slope=_rounded(slope)), numbers
 
     def log_probabilities(self, calibration: GroupCalibration, rows: Int64s) -> Floats:
         """Log p of rows and all candidates that training has seen; -inf for others: [rows, candidates]."""

@@ -16,8 +16,8 @@ import numpy as np
 from feat2vec.arrays import Array, Bools, Floats, Int64s, Integers
 from feat2vec.space.geometry import blocks
 
-MOST_CANDIDATES = 2000  # of a fit
-MOST_HESSIAN_WORK = 1 << 28  # products for the curvature where the fit begins
+MOST_CANDIDATES = 1000  # of a fit
+MOST_HESSIAN_WORK = 1 << 27  # products for the curvature where the fit begins
 RIDGE_OF_WEIGHTS = 4.0  # one over the variance of what is expected of w - 1, before any row is seen
 RIDGE_OF_POPULARITY = 16.0
 ROWS_PER_BLOCK = 256
@@ -105,12 +105,13 @@ class Observations:
         )
 
 
-def fitted_numbers(observations: Observations, popularity: float) -> Floats:
+def fitted_numbers(observations: Observations, popularity: float, start: Floats | None = None) -> Floats:
     """The weights of the groups, and then the popularity's power, that make held-out values most probable.
 
     Args:
         observations: The held-out values.
         popularity: The default of the power.
+        start: Where to begin; the defaults by default.
 
     Returns:
         The numbers [groups + 1].
@@ -125,9 +126,10 @@ def fitted_numbers(observations: Observations, popularity: float) -> Floats:
         distance = numbers - default
         return value + float(ridge @ np.square(distance)) / 2, gradient + ridge * distance
 
-    curvature = curvature_of_loss(observations, default) + np.diag(ridge)
+    begin = default if start is None else start
+    curvature = curvature_of_loss(observations, begin) + np.diag(ridge)
     inverse: Floats = np.asarray(np.linalg.inv(curvature), np.float64)
-    return minimum(penalised, default, inverse)
+    return minimum(penalised, begin, inverse)
 
 
 def loss_and_gradient(observations: Observations, numbers: Floats) -> tuple[float, Floats]:
