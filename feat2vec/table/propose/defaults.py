@@ -117,7 +117,9 @@ def _training(rows: int) -> Section:
         "patience": 0,
         "seed": 0,
     }
-    reason = f"{rows:,} rows: fewer rows need more epochs, in smaller batches; all of them, as ranks get better when the"
+    reason = (
+        f"{rows:,} rows: fewer rows need more epochs, in smaller batches; all of them, as ranks get better when the"
+    )
     return Section(options, f"{reason} loss on held-out rows does not, and probabilities are calibrated on these")
 
 
