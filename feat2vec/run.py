@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from feat2vec.space.embed import Embedder
     from feat2vec.space.filling import FilledCounts
     from feat2vec.space.predict import Predictor
-    from feat2vec.space.search_options import VectorSimilarity
+    from feat2vec.space.search_options import RankSimilarity
     from feat2vec.space.vectors import Vectors
     from feat2vec.training.chosen_model import Additions, ChosenModel, OnChosen
     from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
@@ -335,7 +335,7 @@ class Run(TrainedRun):
         target: str | None = None,
         *,
         given: Sequence[str] | None = None,
-        similarity: VectorSimilarity | None = None,
+        similarity: RankSimilarity | None = None,
         level: int | None = None,
         beside: Sequence[str] = (),
         train: object = None,
@@ -347,7 +347,7 @@ class Run(TrainedRun):
             task: "rank", "nearest", "pairs" or "predict"; by default "predict" if the run has a target, else "rank".
             target: The group that the task is about; for "rank" None stands for each lookup group.
             given: For "rank" and "nearest" the groups to find the target by, all others if it is None.
-            similarity: "cosine" or "dot", not for "predict".
+            similarity: "cosine" or "dot", not for "predict"; for "rank" also "probability", which is its default.
             level: For "predict", the submodel of a model with `ranks`.
             beside: Baselines on the same rows: "popularity" and "tfidf" for "rank", "constant", "linear" and "boosting"
                 for "predict". Those of the other task are left out.

@@ -12,7 +12,7 @@ from feat2vec.cli.console import group_names, json_row, say, say_missing_columns
 from feat2vec.cli.process import import_tensorflow
 from feat2vec.errors import UserError, listed
 from feat2vec.evaluation.task_names import TASK_NAMES, TaskName
-from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
+from feat2vec.space.search_options import RANK_SIMILARITIES, RankSimilarity
 
 if TYPE_CHECKING:
     from feat2vec.pages.explanation_views import Explanation
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     help="rank, nearest: the group to find; default of rank: each lookup group. pairs: the group of the keys.",
 )
 @click.option("--given", help="rank, nearest: the groups to find it by, with commas; default: all of other columns.")
-@click.option("--similarity", type=click.Choice(VECTOR_SIMILARITIES), help="rank, nearest, pairs: default cosine.")
+@click.option(
+    "--similarity",
+    type=click.Choice(RANK_SIMILARITIES),
+    help="rank: default probability, or cosine if the run predicts a target; nearest, pairs: default cosine.",
+)
 @click.option("--level", type=int, help="predict: the submodel of a level, in a model with ranks; default: the whole.")
 @click.option("--beside", metavar="NAMES", help="Others on the same rows, with commas between them: see below.")
 @click.option("--train", "train_data", help="The rows that the run was trained on, for --beside.")
@@ -38,7 +42,7 @@ def evaluate(
     task: TaskName | None,
     target: str | None,
     given: str | None,
-    similarity: VectorSimilarity | None,
+    similarity: RankSimilarity | None,
     level: int | None,
     beside: str | None,
     train_data: str | None,
@@ -46,7 +50,8 @@ def evaluate(
 ) -> None:
     """Measure a run on rows that it has not seen.
 
-    rank: where a row's true values of the target stand among all, by their similarity with the groups given.
+    rank: where a row's true values of the target stand among all, by their probability beside the groups given (as
+    `complete` tells it), or by the similarity of vectors.
     nearest: a number read off the target's value that is nearest to the groups given, against the row's own.
     pairs: how similar two keys are, against what people say; --data has two keys and a number in its first columns.
     predict: the schema's target; log loss and AUC, RMSE and MAE, or accuracy and log loss.
@@ -243,9 +248,12 @@ def report(
     from feat2vec.pages.report import report
     from feat2vec.run import load
 
+    opened = load(run)
     loaded_other_run = None if other_run is None else load(other_run)
     names = group_names(beside) or ()
-    facts = report(load(run), out, data, label, loaded_other_run, beside=names, train=train_data, force=force)
+    facts = report(opened, out, data, label, loaded_other_run, beside=names, train=train_data, force=force)
+    if "evaluation" in facts:
+        warn_of_trained_rows(opened, data)
     if as_json:
         say(json.dumps(facts))
         return

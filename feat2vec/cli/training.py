@@ -40,7 +40,11 @@ def say_trained(run: Run, out: Path, quiet: bool) -> None:
     """Print where a new run is, its size and its loss."""
     if not quiet:
         metrics = run.metrics
-        say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, loss {metrics['loss']:.4f}")
+        loss = f"loss {metrics['loss']:.4f}"
+        if "held_out" in metrics:
+            kept = f"epoch {metrics['kept_epoch']} of {run.schema.training.epochs}"
+            loss = f"{kept}, loss {metrics['held_out_loss']:.4f} on {metrics['held_out']:,} held-out rows"
+        say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, {loss}")
 
 
 class TrainingOptions(TypedDict):
@@ -80,7 +84,10 @@ def training_options(run: str, schema: str) -> Callable[[Command], Command]:
 @click.argument("schema", required=False)
 @click.option("--data", required=True, help="The rows to learn from.")
 @click.option("--target", metavar="COLUMN", help="Without SCHEMA: the column to predict, as for init.")
-@click.option("--validation", help="Rows to hold out: a loss each epoch, early stopping, the best weights kept.")
+@click.option(
+    "--validation",
+    help="Rows whose loss stops training and chooses the epoch. Default: a tenth of --data (training.validation).",
+)
 @training_options(run="the run", schema="the schema")
 def train(
     schema: str | None,
@@ -93,6 +100,10 @@ def train(
     """Learn a schema's vectors from a table and write them as a run.
 
     Without SCHEMA it is the one that `feat2vec init` writes, which the run keeps with its comments as proposed.yaml.
+
+    Without --validation a tenth of 200 or more rows is held out: training stops when their loss no longer falls, and up
+    to 50,000 rows are then learnt again, all of them, for as many epochs. `--set training.validation=0` holds out none,
+    `--set training.refit=false` leaves it at the first training. Rows without a target are left out.
 
     \b
     feat2vec train --data films.parquet --out runs/films
@@ -114,7 +125,10 @@ def train(
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--data", required=True, help="Labelled rows.")
 @click.option("--target", required=True, help="The column to predict.")
-@click.option("--validation", help="Labelled rows to hold out: early stopping, the best weights kept.")
+@click.option(
+    "--validation",
+    help="Labelled rows whose loss chooses the epoch. Default: a tenth of --data (training.validation).",
+)
 @click.option("--head", type=click.Choice(HEAD_TYPES), default="fm", show_default=True, help="What predicts.")
 @click.option("--freeze", is_flag=True, help="Keep the vectors as they are; linear terms, head and classes learn.")
 @click.option(

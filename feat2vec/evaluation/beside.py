@@ -12,7 +12,7 @@ from feat2vec.evaluation.task_names import TaskName
 from feat2vec.evaluation.tasks import evaluate
 from feat2vec.space.completer import has_groups_beside
 from feat2vec.space.geometry import is_keyed
-from feat2vec.space.search_options import VectorSimilarity
+from feat2vec.space.search_options import RankSimilarity
 from feat2vec.table.table import Table, open_table
 from feat2vec.terminal import printable, shortened
 from feat2vec.training.run_folder import TrainedRun
@@ -26,7 +26,7 @@ class TaskOptions(NamedTuple):
     """The options of `evaluate` that are for some tasks alone."""
 
     given: Sequence[str] | None = None
-    similarity: VectorSimilarity | None = None
+    similarity: RankSimilarity | None = None
     level: int | None = None
 
 

@@ -17,6 +17,7 @@ from feat2vec.evaluation.norms_and_isotropy import SHARES, counts_of, isotropy, 
 from feat2vec.evaluation.stability import stability
 from feat2vec.evaluation.weakness import stored_worths
 from feat2vec.pages import charts
+from feat2vec.pages.completions import completion_facts, completion_parts
 from feat2vec.space.geometry import candidates, is_keyed
 from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.training.run_folder import TrainedRun
@@ -86,6 +87,9 @@ def facts_of(
         "history": run.history,
         "groups": {name: _group_facts(run, name) for name in run.schema.groups},
     }
+    completion = completion_facts(run)
+    if completion:
+        facts["completion"] = completion
     if worths := stored_worths(run):
         facts["held_out"] = [asdict(worth) for worth in worths]
     if data is not None and run.schema.target is not None:
@@ -144,6 +148,8 @@ def page(facts: JsonObject) -> str:
         parts += _held_out(facts["held_out"], facts["metrics"].get("weak"))
     if "evaluation" in facts:
         parts += ["<h2>On the rows given</h2>", _pairs("evaluation", facts["evaluation"])]
+    if "completion" in facts:
+        parts += completion_parts(facts["completion"])
     if "beside" in facts:
         parts += _beside(facts["beside"])
     if "bounds" in facts:

@@ -13,7 +13,7 @@ from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.options import Schema
 from feat2vec.space.calibration import GroupCalibration, default_calibration
 from feat2vec.space.geometry import Model, Queries, blocks, dense, extract_groups, known, similarities
-from feat2vec.space.hidden_group import HiddenGroup, read_hidden_group
+from feat2vec.space.hidden_group import MOST_NUMBERS, HiddenGroup, read_hidden_group
 from feat2vec.table.table import Stage
 
 SCORES_IN_MEMORY = 1 << 19  # probabilities that are computed at a time: 4 MB
@@ -48,9 +48,10 @@ class Completer:
         group: The group that is hidden.
         calibration: The numbers of the group; those of the objective without them.
         given: The groups that it is found by; by default all that share no column with it.
+        most_numbers: How many candidates a group of numbers has at most; None for all distinct ones.
 
     Raises:
-        UserError: The group is unknown or has no candidate, or the run predicts a target instead.
+        UserError: The group is unknown, or the run predicts a target instead.
 
     >>> completer = Completer(run.fitted, run.model, "director")
     >>> completer.given, len(completer.hidden)
@@ -65,12 +66,13 @@ class Completer:
         group: str,
         calibration: GroupCalibration | None = None,
         given: Sequence[str] | None = None,
+        most_numbers: int | None = MOST_NUMBERS,
     ) -> None:
         check_completed_group(encoder.schema, group)
         self.encoder, self.model, self.group = encoder, model, group
         self.calibration = default_calibration(encoder, group) if calibration is None else calibration
         self.given = groups_beside(encoder.schema, group) if given is None else list(given)
-        self.hidden: HiddenGroup = read_hidden_group(model, encoder, group)
+        self.hidden: HiddenGroup = read_hidden_group(model, encoder, group, most_numbers)
         self.scale = 1 / encoder.schema.objective.score_scale
         log_counts = np.log(self.hidden.counts + 1.0)
         self.prior: Floats = self.scale * self.hidden.linear + self.calibration.popularity * log_counts  # [candidates]

@@ -36,6 +36,7 @@ from feat2vec.space.completion_fit import (
     sampled_candidates,
 )
 from feat2vec.space.geometry import Candidates, Model, Queries, blocks, dense, extract_groups
+from feat2vec.space.hidden_group import has_quantiles
 from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
 from feat2vec.training.chosen_model import Additions, ChosenModel
 from feat2vec.training.run_folder import TrainedRun
@@ -231,7 +232,7 @@ class _Check:
         rows = np.unique(truth.rows[unseen])
         rows = rows[: max(SCORES_CHECKED // len(fit.counts), LEAST_ROWS)]
         self.is_list = is_list(completer.encoder, completer.group)
-        self.has_ranks = bool(completer.hidden.columns) and not completer.hidden.has_bins
+        self.has_ranks = has_quantiles(completer.encoder, completer.group)
         log_shares = np.log(np.maximum(fit.counts, 1e-12) / fit.counts.sum())
         losses, popularity_losses, said, true, ranks = [], [], [], [], []
         for block in blocks(len(rows), max(SCORES_IN_MEMORY // len(fit.counts), 1)):

@@ -14,7 +14,6 @@ from feat2vec.encode.codecs import Codec, ItemsCodec, NumbersCodec
 from feat2vec.encode.codecs.items import bin_names
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.entry_text import roundest_numbers, spell
-from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import ItemsSpec
 from feat2vec.schema.objectives.formulas import UNIT_EPSILON
 from feat2vec.space.geometry import Candidates, Model, candidates, candidates_of_entries, linear_terms
@@ -107,38 +106,39 @@ class HiddenGroup:
         return isinstance(spec, ItemsSpec) and bool(spec.bins)
 
 
-def read_hidden_group(model: Model, encoder: Encoder, group: str) -> HiddenGroup:
+def read_hidden_group(
+    model: Model, encoder: Encoder, group: str, most_numbers: int | None = MOST_NUMBERS
+) -> HiddenGroup:
     """The candidates of a group.
 
     Args:
         model: The model, in memory or in its file.
         encoder: That of the run.
         group: The group.
+        most_numbers: How many candidates a group of numbers has at most; None for all distinct ones.
 
     Returns:
         Its known keys, or the distinct values of the training rows; of many numbers 2,000 quantiles.
-
-    Raises:
-        UserError: The group has no candidate.
 
     """
     if model.is_lookup(group):
         vocabulary = encoder.codecs[group].vocabulary
         assert vocabulary is not None
-        if not len(vocabulary.counts):
-            raise UserError(
-                f"the group {group!r} has no value to choose: none of its keys is as frequent as `min_count`"
-            )
         vectors = _as_scored(model, candidates(model, encoder, group))
         linear = linear_terms(model, encoder, group).astype(np.float64)
         return HiddenGroup(encoder, group, vectors, vocabulary.counts, linear)
     values, codec = encoder.values[group], encoder.codecs[group]
     entries, counts = values.entries, np.asarray(values.counts, np.int64)
-    if isinstance(codec, NumbersCodec) and len(entries) > MOST_NUMBERS:
-        chosen, counts = quantile_values(codec.numbers(np.asarray(entries)), counts, MOST_NUMBERS)
+    if isinstance(codec, NumbersCodec) and most_numbers is not None and len(entries) > most_numbers:
+        chosen, counts = quantile_values(codec.numbers(np.asarray(entries)), counts, most_numbers)
         entries = np.asarray(entries[chosen])
     vectors = _as_scored(model, candidates_of_entries(model, group, entries))
     return HiddenGroup(encoder, group, vectors, counts, _linear_of_entries(model, group, entries), entries)
+
+
+def has_quantiles(encoder: Encoder, group: str) -> bool:
+    """Whether what a group is completed with is a distribution of numbers that are no bins."""
+    return isinstance(encoder.codecs[group], NumbersCodec)
 
 
 def quantile_values(numbers: Floats, counts: Int64s, most: int) -> tuple[Integers, Int64s]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from feat2vec.errors import UserError
 from feat2vec.space.calibration import GroupCalibration, read_completion
 from feat2vec.space.completer import Completer, check_completed_group, groups_beside
 from feat2vec.training.run_folder import TrainedRun
@@ -26,13 +27,16 @@ def completer_of_run(run: TrainedRun, group: str, given: Sequence[str] | None = 
         The completer.
 
     Raises:
-        UserError: There is no such group, or the run predicts a target.
+        UserError: There is no such group, it has no candidate, or the run predicts a target.
 
     """
     check_completed_group(run.schema, group)
     names = groups_beside(run.schema, group) if given is None else list(given)
     model = run.model_for_rows([*names, group])
-    return Completer(run.fitted, model, group, completion_of_run(run).get(group), names)
+    completer = Completer(run.fitted, model, group, completion_of_run(run).get(group), names)
+    if not len(completer.hidden):
+        raise UserError(f"the group {group!r} has no value to choose: no key is as frequent as `min_count` asks")
+    return completer
 
 
 def given_of_row(run: TrainedRun, row: Mapping[str, object], group: str) -> list[str] | None:

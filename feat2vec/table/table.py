@@ -259,7 +259,7 @@ def open_table(source: object) -> Table:
     for kind in object_kinds():
         part = kind.open(source)
         if part is not None:
-            return Table(part.source, [part])
+            return Table(part.source, [part], part.typed)
     raise UserError(f"a table cannot be read from {type(source).__name__}: expected {describe_sources()}")
 
 

@@ -191,3 +191,24 @@ def test_fine_tuning_holds_rows_out_too(whole: feat2vec.Run) -> None:
     assert tuned.metrics["held_out"] == 26
     assert tuned.metrics["rows"] == ROWS
     assert tuned.metrics["refit_epochs"] == tuned.metrics["kept_epoch"]
+
+
+def test_held_out_rows_of_a_csv_are_text_as_the_file_is(tmp_path: Path) -> None:
+    lines = [f"p{i % 9},{i % 40 / 10}" for i in range(420)]
+    (tmp_path / "rows.csv").write_text("\n".join(["place,height", *lines]), encoding="utf-8")
+    groups = {"place": {"column": "place"}, "height": {"column": "height", "extractor": "numeric"}}
+    schema = {"version": 1, "model": {"dim": 2}, "groups": groups, "training": {"epochs": 1}}
+    run = train(schema, str(tmp_path / "rows.csv"), tmp_path / "run", quiet=True)
+    assert {"completion.json", "held_out.json"} <= {path.name for path in run.folder.iterdir()}
+
+
+def test_validation_rows_without_a_target_are_not_measured() -> None:
+    held = noisy(50, 2)
+    good = [None if i % 3 == 0 else value for i, value in enumerate(held["good"].to_pylist())]
+    partly = held.set_column(2, "good", pa.array(good, pa.int64()))
+    labelled = held.take(pa.array([i for i in range(50) if i % 3]))
+    settings = ["training.epochs=1"]
+    runs = [train(SCHEMA, noisy(60), None, rows, settings=settings, quiet=True) for rows in (partly, labelled)]
+    assert runs[0].history[0]["val_loss"] == pytest.approx(runs[1].history[0]["val_loss"], rel=1e-6)
+    with pytest.raises(UserError, match="no row has a value of 'good'"):
+        train(SCHEMA, noisy(60), None, held.set_column(2, "good", pa.nulls(50, pa.int64())), quiet=True)

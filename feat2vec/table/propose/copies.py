@@ -33,7 +33,7 @@ def find_copies(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choic
     for group, choice in groups.items():
         column = columns[choice.columns[0]]
         comes_again = column.distinct > 2 and column.distinct_share <= 0.9 and column.rows >= FEWEST_ROWS
-        if len(choice.columns) == 1 and comes_again and not column.is_list:
+        if len(choice.columns) == 1 and comes_again and _has_single_values(choice):
             comparable[group] = column
     originals: dict[str, str] = {group: group for group in comparable}
     for first, second in combinations(comparable, 2):
@@ -82,9 +82,14 @@ def _say_the_same(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Cho
     return _have_same_rows(left, right) or (are_keys and _name_the_same(left, right))
 
 
-def _are_keys(choice: Choice) -> bool:
+def _has_single_values(choice: Choice) -> bool:
+    """Whether a group is one of keys or numbers; the items of lists and the words of texts say more than names do."""
     extractor = choice.extractor or {}
-    return extractor["type"] == "lookup" and not {"split", "multi", "parts"} & set(extractor)
+    return extractor["type"] in ("lookup", "numeric") and not {"split", "multi", "parts"} & set(extractor)
+
+
+def _are_keys(choice: Choice) -> bool:
+    return _has_single_values(choice) and (choice.extractor or {})["type"] == "lookup"
 
 
 def _are_one_to_one(left: np.ndarray, right: np.ndarray) -> bool:

@@ -16,7 +16,7 @@ DELIMITERS_OF_LISTS = "|;,/"
 AMOUNT = re.compile(r"\W*\d{1,3}(,\d{3})*([.,]\d+)?\W*")  # 1,234 or 3,5
 WORD = re.compile(r"[^\W\d_]{2,}")  # that begins with two letters
 ADDRESS = re.compile(r"\s*(?:[\w.+-]+@[\w-]+\.[\w.-]+|\w+://\S+)\s*")  # of mail, or in the web
-DATE = re.compile(r"\s*\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}.*")
+DATE = re.compile(r"\s*\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:[ T,].*)?")
 
 
 def find_delimiter(texts: Sequence[str]) -> str | None:

@@ -39,6 +39,13 @@ CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "firsts of January": (
         [date(1900 + i % 40, 1, 1) for i in range(ROWS)], {"type": "lookup", "parts": ("year",)},
     ),
+    "days in another form": (
+        [f"{1 + i % 28}.{1 + i // 28}.{2015 + i % 5}" for i in range(ROWS)],
+        {"type": "lookup", "parts": ("year", "month", "weekday"), "dates": "%d.%m.%Y"},
+    ),
+    "times of day": (
+        [f"{i % 24:02}:{i % 60:02}" for i in range(ROWS)], {"type": "lookup", "parts": ("hour",), "dates": "%H:%M"},
+    ),
     "two days": ([date(2020, 1, 6 + 7 * (i % 2)) for i in range(ROWS)], BINS),
     "one or none": (["x", None] * 60, LOOKUP),
     "gaps": ([None if i % 4 else i / 8 for i in range(ROWS)], {"type": "lookup", "bins": 3}),
@@ -102,7 +109,7 @@ LEFT_OUT: dict[str, tuple[Any, str]] = {
     "huge": ([2**60 + i for i in range(ROWS)], "it: an identifier: 120"),
     "bytes": ([b"\xff\xfe%d" % i for i in range(ROWS)], "cannot be read as string"),
     "numbers as text": ([str(i * i) for i in range(ROWS)], "120 values in 120 rows; cast it if these are numbers"),
-    "dates of another kind": ([f"{1 + i % 28}.{1 + i // 28}.2020" for i in range(ROWS)], "write dates as 2024-01-31"),
+    "dates of another kind": ([f"{1 + i % 28}.{1 + i // 28}.20" for i in range(ROWS)], "write dates as 2024-01-31"),
 }
 
 
