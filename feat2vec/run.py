@@ -704,7 +704,7 @@ def finetune(
     out: str | Path | None = None,
     validation: object = None,
     *,
-    head: HeadType = "fm",
+    head: HeadType = "mlp",
     freeze: bool = False,
     objective: ObjectiveType | None = None,
     groups: Sequence[str] | None = None,

@@ -92,3 +92,14 @@ def test_a_target_is_for_a_training_without_a_schema(tmp_path: Path) -> None:
     run = feat2vec.train(None, rows, tmp_path / "run", target="place", settings=["training.epochs=1"], quiet=True)
     assert (run.schema.target, run.schema.objective.type) == ("place", "softmax")
     assert "--target place` from" in (run.folder / "proposed.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("target", [None, "good"])
+def test_a_file_without_types_is_measured_on_its_own_rows(target: str | None, tmp_path: Path) -> None:
+    """The rows that are held out of a CSV hold text that may be numbers, as the file does."""
+    rng = np.random.default_rng(0)
+    lines = [f"p{i % 7},{rng.normal():.3f},{i % 2}" for i in range(240)]
+    (tmp_path / "places.csv").write_text("\n".join(["place,size,good", *lines]) + "\n", encoding="utf-8")
+    data, quick = tmp_path / "places.csv", ["training.epochs=1"]
+    run = feat2vec.train(None, data, tmp_path / "run", target=target, settings=quick, quiet=True)
+    assert (run.metrics["held_out"], run.metrics["rows"]) == (24, 240)

@@ -129,7 +129,7 @@ def train(
     "--validation",
     help="Labelled rows whose loss chooses the epoch. Default: a tenth of --data (training.validation).",
 )
-@click.option("--head", type=click.Choice(HEAD_TYPES), default="fm", show_default=True, help="What predicts.")
+@click.option("--head", type=click.Choice(HEAD_TYPES), default="mlp", show_default=True, help="What predicts.")
 @click.option("--freeze", is_flag=True, help="Keep the vectors as they are; linear terms, head and classes learn.")
 @click.option(
     "--objective",

@@ -352,6 +352,21 @@ class LossModel(ScoreModel):
                 loss += penalty
         return loss
 
+    def scores_of_batch(self, inputs: Inputs) -> Tensor:
+        """Score a labelled batch, as the loss has scores.
+
+        Args:
+            inputs: Entries [batch, width] by group, or one array of all groups; see `batches`.
+
+        Returns:
+            The scores, [batch] or [batch, classes].
+
+        """
+        if ENTRIES not in inputs:
+            return self.submodels(inputs).scores[-1]
+        batch = read_rows(ManyLookups(self.extractors, self.schema.model.bias), inputs[ENTRIES])
+        return row_scores(self.schema, batch, self.bias_or_zero(), None).scores[-1]
+
     def _many_groups_gradients(
         self, entries: Tensor, truth: Truth, weights: Tensor | None, seed: Tensor
     ) -> tuple[Tensor, Gradients]:

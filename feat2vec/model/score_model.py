@@ -163,6 +163,14 @@ class ScoreModel(keras.Model):
         answers = tf.clip_by_value(shift + unit * temperature * tf.cast(scores, tf.float32), low, high)
         return tf.cast(answers, scores.dtype)
 
+    @property
+    def has_calibration(self) -> bool:
+        """Whether a temperature makes answers better: scores stand for a number, or for probabilities of labels."""
+        objective = self.schema.objective
+        if self.schema.target is None or self.implicit is not None or objective.class_weighting is not None:
+            return False
+        return objective.standardizes or objective.has_classes or objective.is_binary
+
     def answer_scale_value(self) -> AnswerScale:
         """What turns scores into answers.
 

@@ -259,8 +259,26 @@ def open_table(source: object) -> Table:
     for kind in object_kinds():
         part = kind.open(source)
         if part is not None:
-            return Table(part.source, [part], part.typed)
+            return Table(part.source, [part], typed=not _is_marked_untyped(source))
     raise UserError(f"a table cannot be read from {type(source).__name__}: expected {describe_sources()}")
+
+
+UNTYPED = {b"feat2vec": b"untyped"}  # metadata of rows of text that were taken from a file without types
+
+
+def marked(rows: pa.Table, table: Table) -> pa.Table:
+    """Return rows that were taken from a table so that `open_table` reads them as it reads that table.
+
+    Args:
+        rows: with columns as the table's stages have them.
+        table: that they were taken from. Of one without types, text stays what may be a number.
+
+    """
+    return rows if table.typed else rows.replace_schema_metadata(UNTYPED)
+
+
+def _is_marked_untyped(source: object) -> bool:
+    return isinstance(source, pa.Table) and (source.schema.metadata or {}).items() >= UNTYPED.items()
 
 
 def _open_name(name: str) -> Table:

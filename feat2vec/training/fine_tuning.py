@@ -12,12 +12,13 @@ from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
 from feat2vec.table.numbers import numbers_of
+from feat2vec.table.propose.defaults_supervised import supervised_defaults
 from feat2vec.table.table import Table, stages
 from feat2vec.table.types import is_list, kind_of_type
 from feat2vec.training.fine_tuning_options import HEAD_TYPES, OBJECTIVE_TYPES, HeadType, ObjectiveType
 from feat2vec.writing.files import JsonObject
 
-# Labelled rows are few: small batches. The rate is the one that tools/bench_finetune.py chooses most often.
+# Of the head fm. Labelled rows are few: small batches. tools/bench_finetune.py chooses this rate most often.
 TRAINING_DEFAULTS = {"epochs": 30, "batch_size": 64, "optimizer": {"type": "adam", "learning_rate": 0.01}}
 CHANGEABLE_OPTIONS = ("item_dropout", "dropout")  # of extractors; all others decide what the vectors are
 
@@ -27,7 +28,7 @@ def schema_of(
     table: Table,
     target: str,
     *,
-    head: HeadType = "fm",
+    head: HeadType = "mlp",
     objective: ObjectiveType | None = None,
     groups: Sequence[str] | None = None,
     settings: Sequence[str] = (),
@@ -62,11 +63,25 @@ def schema_of(
     data["model"]["together"] = [] if has_classes else _chosen_sets(first, list(data["groups"]))
     data["model"]["bias"] = not has_classes  # classes have biases of their own, and no linear terms
     data["objective"] = {"type": chosen_objective, "target": target}
-    data["head"] = {"type": head}
-    data["training"] = {**TRAINING_DEFAULTS, "seed": first.training.seed}
+    data["head"], data["training"] = _head_and_training(first, head, _rows_of(table, target), chosen_objective)
     schema = read_schema(data, settings=settings)
     _refuse_other_vectors(first, schema)
     return schema
+
+
+def _head_and_training(
+    first: Schema, head: HeadType, rows: int, objective: ObjectiveType
+) -> tuple[JsonObject, JsonObject]:
+    """The sections head and training: for a network those that `init --target` writes for so many rows."""
+    if head == "fm":
+        return {"type": "fm"}, {**TRAINING_DEFAULTS, "seed": first.training.seed}
+    settings: JsonObject = dict(supervised_defaults(rows, objective, {}).settings)
+    network = {**settings["head"], "pairs": first.model.ranks is not None}  # whose levels learn from pairs
+    return network, {**settings["training"], "seed": first.training.seed}
+
+
+def _rows_of(table: Table, target: str) -> int:
+    return sum(stage.rows for stage in stages(table, [target]))
 
 
 def _check_words(head: str, objective: str | None) -> None:

@@ -23,6 +23,7 @@ from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.schema.options import Schema
 from feat2vec.table.table import Table
+from feat2vec.training.calibration import calibrate, take_temperature
 from feat2vec.training.chosen_model import OnChosen, chosen_model
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
 from feat2vec.training.fitting import Fitting
@@ -158,6 +159,10 @@ class Learning:
                 f"kept epoch {fitting.kept_epoch} of {fitting.options.epochs}, "
                 f"loss {fitting.kept_loss:.4g} on {held_out:,} held-out rows"
             )
+        if fitting.validation_batches is not None:
+            temperature = calibrate(fitting.model, fitting.validation_batches)
+            if temperature is not None:
+                learnt.metrics["temperature"] = round(temperature, 6)
         if measured is not None:
             self._measure(learnt, fitting, rows, measured, places)
         return learnt
@@ -194,6 +199,8 @@ class Learning:
         fitting.fit(self.request.callbacks)
         metrics, first_seconds = fitting.metrics(), float(learnt.metrics["seconds"])
         learnt.model = fitting.model
+        if "temperature" in learnt.metrics:
+            take_temperature(learnt.model, float(learnt.metrics["temperature"]))
         learnt.metrics |= {
             "rows": metrics["rows"],
             "seconds": round(first_seconds + fitting.progress.seconds, 3),

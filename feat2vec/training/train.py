@@ -112,14 +112,8 @@ def train_in_work_folder(request: TrainingRequest, partial: Path, place: FolderP
     learnt = learning.learn()
     origin_in_manifest = {key: origin[key] for key in LEARNT_FROM}
     with writing(partial, "make room and add --resume, the checkpoint is kept"):
-        write_run(
-            partial / "run",
-            learnt.model,
-            learnt.metrics,
-            learnt.history,
-            origin_in_manifest,
-            {**request.files, **learnt.files},
-        )
+        files = {**learnt.files, **request.files}
+        write_run(partial / "run", learnt.model, learnt.metrics, learnt.history, origin_in_manifest, files)
     del learning, learnt, rows, validation_rows  # the caller loads the run, and may need their memory for it
     _publish(partial, place)
 

@@ -1,4 +1,8 @@
-"""What a schema with a target is trained with."""
+"""What a schema with a target is trained with: every number that `init --target` writes is decided here.
+
+The head is a network of several members (TabM) on the vectors of the groups side by side. Numbers come to it piece by
+piece, between their quantiles; texts come as words; keys that few rows have share the vector of unseen ones.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +43,24 @@ class SupervisedDefaults:
     reasons: Mapping[str, str]
 
 
+DIM = 16
+HIDDEN = [128, 128]
+MOST_PIECES, ROWS_PER_PIECE = 48, 10
+LEARNING_RATES = ((1_000, 0.003),)  # up to so many rows
+LEARNING_RATE = 0.005
+STEPS = 4_000  # about so many are enough, and for large tables as long as ten minutes
+FEWEST_EPOCHS, MOST_EPOCHS = 8, 25
+AVERAGING = 0.5
+PATIENCE = 12
+BATCH_SIZES = ((500, 32), (3_000, 64), (20_000, 128), (60_000, 256), (150_000, 512))  # up to so many rows
+LARGEST_BATCH = 1024
+MEMBERS = ((3_000, 8), (60_000, 4))  # up to so many rows
+FEWEST_MEMBERS = 2
+DROPOUTS = ((1_000, 0.2), (5_000, 0.1))  # up to so many rows
+RARE = 10  # rows of a key, on average: with fewer, keys of one row are unseen
+MOST_WORDS = 64
+
+
 def supervised_defaults(
     rows: int, objective: str, groups: Mapping[str, GroupFacts], classes: int = 0
 ) -> SupervisedDefaults:
@@ -59,21 +81,61 @@ def supervised_defaults(
         'quantile'
 
     """
-    del classes  # as yet
-    extractors: dict[str, Mapping[str, object]] = {}
-    for name, group in groups.items():
-        is_number = group.kind == "number"
-        extractors[name] = {**group.extractor, "scale": "quantile"} if is_number else group.extractor
-    batch_size = 64 if rows < 10_000 else 512
+    del classes
+    batch_size = _by_rows(rows, BATCH_SIZES, LARGEST_BATCH)
+    epochs = max(FEWEST_EPOCHS, min(MOST_EPOCHS, STEPS * batch_size // max(rows, 1)))
     settings: dict[str, object] = {
-        "model": {"dim": 16, "bias": objective != "softmax"},
-        "head": {"type": "mlp", "hidden": [64]},
+        "model": {"dim": DIM, "bias": objective != "softmax"},
+        "head": {
+            "type": "mlp",
+            "hidden": HIDDEN,
+            "inputs": ["vectors"],
+            "members": _by_rows(rows, MEMBERS, FEWEST_MEMBERS),
+            "pairs": False,
+            "dropout": _by_rows(rows, DROPOUTS, 0.0),
+        },
         "training": {
-            "epochs": 30,
+            "epochs": epochs,
             "batch_size": batch_size,
-            "optimizer": {"type": "adam", "learning_rate": 0.003},
-            "l2": 0.0001,
+            "optimizer": {"type": "adam", "learning_rate": _by_rows(rows, LEARNING_RATES, LEARNING_RATE)},
+            "averaging": AVERAGING,
+            "patience": PATIENCE,
             "seed": 0,
         },
     }
-    return SupervisedDefaults(settings, extractors, {"training.batch_size": f"{rows:,} rows have a label"})
+    reasons = {
+        "model": "small vectors, as a label says little of each value; linear terms learn a value's own effect",
+        "head": f"networks that share their matrices, whose mean predicts; {rows:,} rows have a label",
+        "training": "at most so many epochs: held-out rows say when to stop",
+    }
+    extractors: dict[str, Mapping[str, object]] = {}
+    for name, group in groups.items():
+        extractors[name], reason = _extractor(group, rows)
+        if reason:
+            reasons[f"groups.{name}"] = reason
+    return SupervisedDefaults(settings, extractors, reasons)
+
+
+def _by_rows(rows: int, steps: tuple[tuple[int, int], ...] | tuple[tuple[int, float], ...], largest: float) -> float:
+    """The number of the first step that is not below the rows."""
+    return next((number for most_rows, number in steps if rows <= most_rows), largest)
+
+
+def _extractor(group: GroupFacts, rows: int) -> tuple[Mapping[str, object], str]:
+    """A group's extractor, and the reason for what differs."""
+    options = dict(group.extractor)
+    if options.get("type") == "numeric":
+        pieces = max(4, min(MOST_PIECES, rows // ROWS_PER_PIECE))
+        numeric: dict[str, object] = {"type": "numeric", "scale": "quantile", "pieces": pieces}
+        kept = {key: options[key] for key in ("nan",) if key in options}
+        return {**numeric, **kept}, ""
+    if group.kind == "text":
+        words = options.get("max_items", options.get("max_tokens", 32))
+        most_words = min(MOST_WORDS, int(words)) if isinstance(words, int) else MOST_WORDS
+        text = {"type": "lookup", "split": "words", "max_items": most_words, "min_count": 2, "combiner": "sqrtn"}
+        return text, "words alone predict about as well as their order, and faster"
+    if options.get("type") == "lookup" and group.kind == "list":
+        return {**options, "combiner": "sqrtn"}, ""
+    if options.get("type") == "lookup" and group.kind == "keys" and group.distinct * RARE > rows:
+        return {**options, "min_count": 2}, "keys of a single row are one, the unseen"
+    return options, ""

@@ -10,21 +10,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.table.propose.columns import PAIR, ROWS, WORDS, bags, column, fitted, texts
+from tests.table.propose.columns import PAIR, ROWS, WORDS, bags, column, fitted, numbers_of, texts
 
-BINS = {"type": "lookup", "bins": 12}  # of ten rows each
+NUMBERS = numbers_of(ROWS)
 LOOKUP = {"type": "lookup"}
 DAYS = [date(2015, 1, 1) + timedelta(days=11 * i) for i in range(ROWS)]
 TIMES = [datetime(2015, 1, 1) + timedelta(hours=271 * i) for i in range(ROWS)]
 CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
-    "fractions": ([i / 8 for i in range(ROWS)], BINS),
-    "many whole numbers": ([i * i % 1009 for i in range(ROWS)], BINS),
+    "fractions": ([i / 8 for i in range(ROWS)], NUMBERS),
+    "many whole numbers": ([i * i % 1009 for i in range(ROWS)], NUMBERS),
     "few whole numbers": ([i % 5 for i in range(ROWS)], LOOKUP),
     "zeros and ones": ([i % 2 for i in range(ROWS)], LOOKUP),
     "years": ([1950 + i % 40 for i in range(ROWS)], LOOKUP),
-    "each year once": ([1900 + i for i in range(ROWS)], BINS),
+    "each year once": ([1900 + i for i in range(ROWS)], NUMBERS),
     "booleans": ([i % 3 == 0 for i in range(ROWS)], LOOKUP),
-    "a long tail": ([1.6**i for i in range(60)] * 2, BINS),
+    "a long tail": ([1.6**i for i in range(60)] * 2, NUMBERS),
     "codes": ([f"0{i % 30}" for i in range(ROWS)], LOOKUP),
     "words": ([WORDS[i % 12] for i in range(ROWS)], LOOKUP),
     "names with a comma": ([f"{WORDS[i % 12].title()}, {WORDS[i % 7]}n" for i in range(ROWS)], LOOKUP),
@@ -46,9 +46,9 @@ CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "times of day": (
         [f"{i % 24:02}:{i % 60:02}" for i in range(ROWS)], {"type": "lookup", "parts": ("hour",), "dates": "%H:%M"},
     ),
-    "two days": ([date(2020, 1, 6 + 7 * (i % 2)) for i in range(ROWS)], BINS),
+    "two days": ([date(2020, 1, 6 + 7 * (i % 2)) for i in range(ROWS)], NUMBERS),
     "one or none": (["x", None] * 60, LOOKUP),
-    "gaps": ([None if i % 4 else i / 8 for i in range(ROWS)], {"type": "lookup", "bins": 3}),
+    "gaps": ([None if i % 4 else i / 8 for i in range(ROWS)], numbers_of(ROWS // 4)),
 }  # fmt: skip
 
 
@@ -73,7 +73,7 @@ LISTS: dict[str, tuple[pa.Array, dict[str, Any]]] = {
     "loose vectors": (pa.array([[i / 8, 1.0] if i else None for i in range(ROWS)]), {"type": "vector"}),
     "NaN": (
         pa.array([float("nan") if i % 4 else float(i) for i in range(ROWS)], from_pandas=False),
-        {"type": "numeric", "hidden": (32,), "nan": "missing"},
+        numbers_of(ROWS // 4, has_nan=True),
     ),
 }
 
@@ -136,7 +136,7 @@ def test_one_bad_value_in_the_last_row_decides(tmp_path: Path) -> None:
 @pytest.mark.parametrize("absent", ["NA", "NaN", "null", ""])
 def test_the_missing_numbers_of_a_text_file(absent: str, tmp_path: Path) -> None:
     text, extractor = column([absent, *(str(i / 8) for i in range(1, ROWS))], csv=True, tmp_path=tmp_path)
-    assert extractor == {"type": "lookup", "bins": 11}
+    assert extractor == numbers_of(ROWS - 1)
     assert "# 0.125 to 14.88, under 1 % missing" in text
 
 

@@ -1,0 +1,98 @@
+"""How sure answers may be: a factor of the scores, which rows that training has not learnt from decide.
+
+A network that fits its training rows well is surer of new rows than it may be. One number, the temperature, makes up
+for it (Guo et al., 2017): scores are multiplied by it before they become probabilities. Of numbers it is the share of
+the distance from the mean that is kept, so that predictions that tell nothing become the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from feat2vec.arrays import Floats
+from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.sampling.batches import Batches
+
+FEWEST_ROWS = 50  # fewer tell too little
+COLDEST, WARMEST = 0.05, 2.0  # temperatures
+GOLDEN = (np.sqrt(5) - 1) / 2
+ROUNDS = 40  # of the search: its bracket becomes 4e-9 as wide
+
+
+def calibrate(model: Feat2Vec, batches: Batches) -> float | None:
+    """Fit the temperature of a model's answers to rows that it has not learnt from.
+
+    Args:
+        model: A trained model, which gets the temperature.
+        batches: The rows, with their labels.
+
+    Returns:
+        The temperature; None if there are no labels, or too few, and the model stays as it is.
+
+    """
+    if not model.has_calibration:
+        return None
+    scores, labels = _scores_and_labels(model, batches)
+    if len(labels) < FEWEST_ROWS:
+        return None
+    objective = model.schema.objective
+    if objective.standardizes:
+        temperature = share_to_keep(scores, labels)
+    elif objective.has_classes:
+        temperature = coolest(lambda factor: class_loss(scores * factor, labels))
+    else:
+        temperature = coolest(lambda factor: binary_loss(scores * factor, labels))
+    take_temperature(model, temperature)
+    return temperature
+
+
+def take_temperature(model: Feat2Vec, temperature: float) -> None:
+    """Give a model the temperature of its answers, such as that of one that was trained alike on fewer rows."""
+    model.answer_scale.assign(model.answer_scale_value()._replace(temperature=temperature))
+
+
+def _scores_and_labels(model: Feat2Vec, batches: Batches) -> tuple[Floats, Floats]:
+    """The scores [rows] or [rows, classes] and the labels [rows], as the loss has them, of rows that have a label."""
+    scores_of = tf.function(model.scores_of_batch, reduce_retracing=True)
+    score_parts, label_parts = [], []
+    for inputs, labels, *_ in batches.dataset():
+        score_parts.append(scores_of(inputs).numpy())
+        label_parts.append(model.standardized(labels).numpy())
+    scores, labels = (np.concatenate(parts).astype(np.float64) for parts in (score_parts, label_parts))
+    has_label = labels >= 0 if model.schema.objective.has_classes else np.ones(len(labels), np.bool_)
+    return scores[has_label], labels[has_label]
+
+
+def share_to_keep(scores: Floats, labels: Floats) -> float:
+    """The factor of scores, from 0 to 1, that brings them nearest to the labels, by least squares."""
+    squares = float(np.square(scores).sum())
+    if squares == 0:
+        return 1.0
+    return float(np.clip(scores @ labels / squares, 0, 1))
+
+
+def binary_loss(scores: Floats, labels: Floats) -> float:
+    """The mean log loss of scores [rows] of labels that are 0 or 1."""
+    return float(np.mean(np.logaddexp(0, scores) - labels * scores))
+
+
+def class_loss(scores: Floats, labels: Floats) -> float:
+    """The mean log loss of scores [rows, classes]."""
+    largest = scores.max(axis=1)
+    log_total = largest + np.log(np.exp(scores - largest[:, None]).sum(axis=1))
+    return float(np.mean(log_total - scores[np.arange(len(scores)), labels.astype(np.int64)]))
+
+
+def coolest(loss: Callable[[float], float]) -> float:
+    """The temperature with the least loss, by golden sections of its logarithm: log losses are convex in a factor."""
+    low, high = np.log(COLDEST), np.log(WARMEST)
+    for _ in range(ROUNDS):
+        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+        if loss(float(np.exp(left))) <= loss(float(np.exp(right))):
+            high = right
+        else:
+            low = left
+    return float(np.exp((low + high) / 2))
