@@ -66,7 +66,7 @@ def evaluate(
     feat2vec evaluate runs/films --data test.parquet --task nearest --target year
     feat2vec evaluate runs/apps --data test.parquet --task predict
     """
-    from feat2vec.evaluation.beside import TaskOptions, evaluate_beside, lines_beside, task_of
+    from feat2vec.evaluation.beside import TaskOptions, evaluate_beside, lines_beside, task_of, warning_of_other_rows
     from feat2vec.run import load
 
     opened = load(run)
@@ -80,6 +80,8 @@ def evaluate(
         groups = group_names(given)
         say_missing_columns(opened, data, None if groups is None or target is None else [target, *groups])
         warn_of_trained_rows(opened, data)
+    if beside is not None and train_data is not None and (warning := warning_of_other_rows(opened, train_data)):
+        say(warning, error=True)
     if as_json:
         say(json.dumps(facts))
     elif "groups" in facts or "beside" in facts:
@@ -110,6 +112,9 @@ def compare(run: Path, other_run: Path, data: str | None, as_json: bool) -> None
     if data is not None and not all(part.reads_scores() or part.reads_lookups() for part in (opened, other_opened)):
         import_tensorflow()
     facts = compare_runs(opened, other_opened, data)
+    if data is not None:
+        for part in (opened, other_opened):
+            warn_of_trained_rows(part, data)
     if as_json:
         say(json.dumps(facts))
         return

@@ -16,9 +16,11 @@ from feat2vec.space.search_options import RankSimilarity
 from feat2vec.table.table import Table, open_table
 from feat2vec.terminal import printable, shortened
 from feat2vec.training.run_folder import TrainedRun
+from feat2vec.training.trained_rows import hashes_of_table, read_trained_rows
 from feat2vec.writing.files import JsonObject
 
 DECISIVE = ("mrr", "log_loss", "rmse", "spearman", "mse")  # metrics by which one method is better than another
+LEAST_TRAINED = 0.85  # of the rows of --train; large tables are trained without their held-out tenth
 NAMES = [name for name, baseline in BASELINES.items() if not baseline.needs_corpus]
 
 
@@ -144,6 +146,21 @@ def _lookup_groups(run: TrainedRun, table: Table, options: TaskOptions) -> list[
 
 def _without(given: Sequence[str], group: str) -> list[str]:
     return [name for name in given if name != group]
+
+
+def warning_of_other_rows(run: TrainedRun, train: object) -> str | None:
+    """What to tell who gives rows to learn from that are not those of the run; None if nearly all of them are."""
+    known = read_trained_rows(run)
+    if known is None:
+        return None
+    table = open_table(train)
+    overlap = known.overlap(hashes_of_table(run, table))
+    if overlap.trained >= LEAST_TRAINED * overlap.rows:
+        return None
+    return (
+        f"{table.name}: {overlap.trained:,} of {overlap.rows:,} rows are among those the run was trained on: "
+        "what is beside it learns from others, too"
+    )
 
 
 # --- which is better ------------------------------------------------------------------------------------------------

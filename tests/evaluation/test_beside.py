@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -146,6 +148,15 @@ def test_the_command_prints_a_table_or_one_object(folder: Path) -> None:
     assert done.stderr.splitlines()[-1] == "a run keeps no rows: name them by --train; popularity needs none"
     done = command("evaluate", "space", "--data", "test.parquet", "--target", "kind", folder=folder)
     assert done.stdout.splitlines()[0].split() == ["task", "rank"]
+
+
+def test_rows_to_learn_from_that_are_not_those_of_the_run_are_told(folder: Path) -> None:
+    new = things(100, 1).set_column(1, "kind", pa.array(["new"] * 100))
+    pq.write_table(pa.concat_tables([things(300, 0), new]), folder / "both.parquet")
+    words = ["evaluate", "space", "--data", "test.parquet", "--beside", "tfidf", "--train"]
+    assert command(*words, "train.parquet", folder=folder).stderr == ""
+    (warning,) = command(*words, "both.parquet", folder=folder).stderr.splitlines()
+    assert re.fullmatch(r"both\.parquet: 300 of 400 rows are among those the run was trained on: .*", warning)
 
 
 def test_the_report_shows_the_baselines_and_what_is_better(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from feat2vec.errors import UserError
 from feat2vec.evaluation import weakness
 from feat2vec.evaluation.baselines import BASELINES, BaselineRequest
 from feat2vec.evaluation.ranking import rank, ranked
-from feat2vec.evaluation.weakness import Worth, held_out_worths, measured_weakness
+from feat2vec.evaluation.weakness import Worth, held_out_worths, measured_weakness, stored_worths
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.pages.report import facts_of, page
 from feat2vec.run import Run, train
@@ -157,3 +158,18 @@ def test_a_group_is_not_found_by_another_of_its_column() -> None:
     assert measured_weakness(run, things(200, 1), no_rows, None) == ({}, {}, ())
     with pytest.raises(UserError, match="no group is left beside the target 'kind' that shares no column with it"):
         rank(run, things(200, 1), "kind")
+
+
+def test_training_says_what_is_weak(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A space that has hardly moved from its random beginning."""
+    groups = {"kind": GROUPS["kind"], "tags": GROUPS["tags"]}
+    training = {"epochs": 1, "optimizer": {"type": "adam", "learning_rate": 1e-9}}
+    noise = {"sharing": "batch", "negatives": 16}
+    table = skewed(500, 0)
+    run = train({"version": 1, "groups": groups, "noise": noise, "training": training}, table, tmp_path / "run")
+    (worth,) = [worth for worth in stored_worths(run) if worth.target == "kind"]
+    assert worth.is_weak
+    assert worth.text() in run.metrics["weak"]
+    assert f"weak: {run.metrics['weak']}" in capfd.readouterr().err.splitlines()
+    facts = facts_of(feat2vec.load(tmp_path / "run"))
+    assert f"Weak: {run.metrics['weak']}." in html.unescape(page(facts))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from feat2vec.arrays import Array, Bools, Floats
-from feat2vec.encode.codecs import ItemsCodec
+from feat2vec.encode.codecs import ItemsCodec, NumbersCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.evaluation.baselines.base import Baseline, BaselineRequest, Metrics, missing_package
 from feat2vec.evaluation.baselines.items import ItemColumns, sampled_rows
@@ -75,18 +75,24 @@ def _rows(encoder: Encoder, columns: ItemColumns, table: Table, is_sampled: Bool
             is_kept = is_kept & is_sampled[first_row : first_row + rows]
         kept_entries = {name: group_entries[is_kept] for name, group_entries in entries.items()}
         item_parts.append(columns.matrix(kept_entries))
-        number_parts.append(_numbers(kept_entries))
+        number_parts.append(_numbers(encoder, kept_entries))
         target_parts.append(labels.targets[is_kept[labels.has_target]])
         first_row += rows
     items = sparse.vstack(item_parts, format="csr")
     return _Rows(items, np.concatenate(number_parts), np.concatenate(target_parts))
 
 
-def _numbers(entries: Mapping[str, Array]) -> Floats:
-    """The numbers and vectors of rows [rows, numbers], as they are scaled."""
+def _numbers(encoder: Encoder, entries: Mapping[str, Array]) -> Floats:
+    """The numbers of rows as the table has them, and vectors: [rows, numbers]."""
     rows = len(next(iter(entries.values())))
-    numbers = [group_entries for group_entries in entries.values() if group_entries.dtype == np.float32]
-    return np.concatenate([np.zeros((rows, 0)), *numbers], axis=1)
+    parts: list[Array] = [np.zeros((rows, 0))]
+    for name, group_entries in entries.items():
+        codec = encoder.codecs[name]
+        if isinstance(codec, NumbersCodec):
+            parts.append(codec.numbers(group_entries))
+        elif group_entries.dtype == np.float32:
+            parts.append(group_entries)
+    return np.concatenate(parts, axis=1).astype(np.float64)
 
 
 def _features(train: _Rows, test: _Rows) -> tuple[csr_array, csr_array]:

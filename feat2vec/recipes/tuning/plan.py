@@ -25,6 +25,7 @@ from feat2vec.writing.signatures import SIGNATURE_LINE
 
 VALIDATION_SHARE = 0.2  # of the rows of a table that a schema is tuned on
 MOST_VALIDATION_ROWS = 10_000
+FEWEST_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,8 @@ def _validation_share(source: str) -> float:
     """A fifth of the rows, of many rows less."""
     table = open_table(source)
     total: int = sum(batch.data.num_rows for batch in table.batches([next(iter(table.columns))]))
+    if total < FEWEST_ROWS:
+        raise UserError(f"{source}: has {total} rows, and tuning needs {FEWEST_ROWS} to tell trials apart; give more")
     return min(VALIDATION_SHARE, MOST_VALIDATION_ROWS / total)
 
 

@@ -176,6 +176,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "another target": (["prices.yaml", "--target", "item"], "--target: prices.yaml predicts 'price'; received 'item'"),
     "a group of what predicts": (["prices.yaml", "--for", "item"], "--for: prices.yaml predicts 'price'"),
     "two tables": (["s.yaml", "--data", "rows.csv"], "--data: a schema is tuned on one table; received 2"),
+    "few rows": (["s.yaml"], "few.csv: has 3 rows, and tuning needs 200 to tell trials apart; give more"),
     "of a recipe": (["r.yaml", "--for", "shelf", "--trials", "2"], "--for: is for a schema; a recipe says by `tune.m"),
     "trials of a recipe": (["r.yaml"], "Missing option '--trials'"),
     "no file": (["none.yaml", "--trials", "2"], "none.yaml: no such recipe"),
@@ -191,7 +192,9 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
 def test_mistakes_are_named(mistake: str, folder: Path) -> None:
     words, message = MISTAKES[mistake]
     (folder / "r.yaml").write_text("version: 1\nname: r\ndata: {rows: rows.csv}\nschema: s.yaml\n")
-    done = feat2vec("tune", *words, "--data", "rows.csv", folder=folder, code=2)
+    (folder / "few.csv").write_text("item,shelf\n" + "a,b\n" * 3)
+    data = "few.csv" if mistake == "few rows" else "rows.csv"
+    done = feat2vec("tune", *words, "--data", data, folder=folder, code=2)
     assert message in done.stderr
     assert len(done.stderr.splitlines()) <= 5
     assert not (folder / "runs").exists()
