@@ -149,6 +149,8 @@ class Learning:
         is_complete = (self.folder / REFIT_CHECKPOINT).exists()
         fitting.fit(self.request.callbacks, keeps_end=is_refitted, is_complete=is_complete)
         learnt = Learnt(fitting.model, {**fitting.metrics()}, fitting.progress.history)
+        if len(self.rows.left_out):
+            learnt.metrics["without_target"] = len(self.rows.left_out)
         if places is not None:
             held_out = len(places)
             learnt.metrics |= {"held_out": held_out, "held_out_loss": fitting.kept_loss}

@@ -76,7 +76,7 @@ def test_it_says_what_was_held_out_and_which_epoch_was_kept(capfd: pytest.Captur
     assert "2 rows without good are left out" in lines
     assert "232 rows to learn from, 26 held out to choose the epoch by their loss" in lines
     assert f"kept epoch 1 of 1, loss {run.metrics['held_out_loss']:.4g} on 26 held-out rows" in lines
-    assert run.metrics["rows"] == 232
+    assert (run.metrics["rows"], run.metrics["without_target"]) == (232, 2)
     assert "refit_epochs" not in run.metrics
 
 

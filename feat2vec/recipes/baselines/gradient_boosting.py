@@ -56,8 +56,8 @@ def gradient_boosting(request: BaselineRequest) -> Metrics:
     is_regression = not objective.has_classes and not objective.is_binary
     columns = _feature_columns(schema, request.train)
     target = str(schema.target)
-    train_rows = _read(request.train, [*columns, target])
-    test_rows = _read(request.test, [*columns, target])
+    train_rows = _labelled(_read(request.train, [*columns, target]), target)
+    test_rows = _labelled(_read(request.test, [*columns, target]), target)
     features = _features(train_rows, test_rows, columns)
     train_targets = _target_values(train_rows[target], numbers=not objective.has_classes)
     test_targets = _target_values(test_rows[target], numbers=not objective.has_classes)
@@ -124,6 +124,14 @@ def _read(table: Table, columns: Sequence[str]) -> pa.Table:
     for stage in stages(table, columns):
         tables.append(pa.Table.from_arrays([stage.column(name) for name in columns], list(columns)))
     return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _labelled(rows: pa.Table, target: str) -> pa.Table:
+    """The rows that have a target."""
+    has_target = pc.is_valid(rows[target])
+    if pa.types.is_floating(rows[target].type):
+        has_target = pc.and_(has_target, pc.invert(pc.fill_null(pc.is_nan(rows[target]), False)))
+    return rows.filter(has_target)
 
 
 def _target_values(values: pa.ChunkedArray, *, numbers: bool) -> Targets:
