@@ -150,7 +150,7 @@ class Learning:
             say(self.rows.summary())
         say_left_out(say, self.rows)
         if self.validation_rows is None:
-            say_held_out(say, self.rows, measured)
+            say_held_out(say, self.rows, 0 if places is None else len(places))
         is_complete = all((self.folder / name).exists() for name in (CHECKPOINT, REFIT_CHECKPOINT))
         fitting.fit(self.request.callbacks, keeps_end=is_refitted, is_complete=is_complete)
         learnt = Learnt(fitting.model, {**fitting.metrics()}, fitting.progress.history)
@@ -235,10 +235,9 @@ def say_left_out(say: Callable[[str], None], rows: Encoded) -> None:
         say(f"{count:,} {'row' if count == 1 else 'rows'} without {rows.encoder.schema.target} are left out")
 
 
-def say_held_out(say: Callable[[str], None], rows: Encoded, measured: Encoded | None) -> None:
+def say_held_out(say: Callable[[str], None], rows: Encoded, count: int) -> None:
     """Say how many rows are held out, or why none are if the schema asks for some."""
-    if measured is not None:
-        count = len(measured)
+    if count:
         say(f"{rows.learnt_rows - count:,} rows to learn from, {count:,} held out to choose the epoch by their loss")
     elif rows.encoder.schema.training.validation:
         say(f"no rows are held out to choose the epoch by: {why_none_is_held_out(rows)}")
