@@ -717,8 +717,10 @@ def finetune(
 ) -> Run:
     """Learn a column of labelled rows from a run's vectors and write a new run, for `predict` and `evaluate`.
 
-    The new run encodes rows as the first one does. Its vectors begin as that one's and stay so with `freeze`; linear
-    terms, the head and the vectors of classes are new, and `item_dropout` is 0.
+    The new run encodes rows as the first one does. Its vectors begin as that one's and stay so with `freeze`; without
+    it they stay so for three tenths of the epochs, in which the head learns alone, and then learn at a fifth of the
+    rate. The held-out rows choose the epoch. Linear terms, the head and the vectors of classes are new, and
+    `item_dropout` is 0.
 
     Args:
         run: The run to begin with, which stays as it is.
@@ -726,7 +728,8 @@ def finetune(
         target: The column to predict.
         out: The new run's folder; a temporary one if none is given.
         validation: Rows that the loss is measured on after each epoch; without them some are held out, as in `train`.
-        head: What turns vectors into a prediction, "fm" or "mlp".
+        head: What turns vectors into a prediction: "mlp", the network that `feat2vec.init` proposes for a target, or
+            "fm", the pairs of vectors.
         freeze: Leave the vectors as they are.
         objective: By default logistic for a target of 0, 1 or booleans, softmax for text, regression for numbers.
         groups: Those to learn from, all if it is None; those that hold the target are left out.

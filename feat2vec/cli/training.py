@@ -152,12 +152,12 @@ def finetune(
 ) -> None:
     """Learn to predict a column from a run's vectors, and write a run for `predict` and `evaluate --task predict`.
 
-    Rows are encoded as the run encodes them, and its vectors are where learning begins. Groups that hold the target are
-    left out.
+    Rows are encoded as the run encodes them, and its vectors are where learning begins: first the head learns alone,
+    then the vectors too, at a fifth of the rate. Groups that hold the target are left out.
 
     \b
     feat2vec finetune runs/films --data labelled.parquet --target decade --out runs/decades
-    feat2vec finetune runs/films --data labelled.parquet --target hit --head mlp --freeze --out runs/hits
+    feat2vec finetune runs/films --data labelled.parquet --target hit --head fm --freeze --out runs/hits
     feat2vec finetune runs/films --data labelled.parquet --target decade --groups title,plot \
         --set training.optimizer.learning_rate=0.01 --out runs/decades
     feat2vec evaluate runs/decades --data test.parquet --task predict

@@ -192,7 +192,8 @@ class RandomSigns(keras.initializers.Initializer):
             The factors, of that shape.
 
         """
-        return ops.sign(keras.random.uniform(shape, -1.0, 1.0, dtype=dtype or "float32"))
+        # Of an initializer of Keras, whose seed is drawn as those of the other weights: by `set_random_seed`.
+        return ops.sign(keras.initializers.RandomUniform(-1.0, 1.0)(shape, dtype or "float32"))
 
 
 def vector_inputs(levels: Sequence[Level], masks: Masks | None = None) -> list[Tensor]:

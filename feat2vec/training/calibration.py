@@ -16,7 +16,7 @@ from feat2vec.arrays import Floats
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.sampling.batches import Batches
 
-FEWEST_ROWS = 50  # fewer tell too little
+FEWEST_ROWS, MOST_ROWS = 50, 20_000  # fewer tell too little, more tell nothing else
 COLDEST, WARMEST = 0.05, 2.0  # temperatures
 GOLDEN = (np.sqrt(5) - 1) / 2
 ROUNDS = 40  # of the search: its bracket becomes 4e-9 as wide
@@ -61,6 +61,8 @@ def _scores_and_labels(model: Feat2Vec, batches: Batches) -> tuple[Floats, Float
     for inputs, labels, *_ in batches.dataset():
         score_parts.append(scores_of(inputs).numpy())
         label_parts.append(model.standardized(labels).numpy())
+        if sum(map(len, label_parts)) >= MOST_ROWS:
+            break
     scores, labels = (np.concatenate(parts).astype(np.float64) for parts in (score_parts, label_parts))
     has_label = labels >= 0 if model.schema.objective.has_classes else np.ones(len(labels), np.bool_)
     return scores[has_label], labels[has_label]

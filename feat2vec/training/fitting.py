@@ -14,6 +14,7 @@ import tensorflow as tf
 from feat2vec.encode.encoder import Encoded
 from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.model.score_model import vector_weights
 from feat2vec.sampling.batches import Batches
 from feat2vec.training.averaging import EpochAveraging
 from feat2vec.training.checkpointing import Checkpointing, Resumable
@@ -25,6 +26,9 @@ from feat2vec.training.reporting import Progress, Reporter, Reporting
 from feat2vec.training.warm_start import WarmStart
 
 BEST_WEIGHTS = "best"  # a file beside the checkpoint
+# Where vectors begin as another run's, the rest learns alone in this share of the epochs; then they do, at this share
+# of the learning rate. The epoch that the held-out rows choose says whether they should have.
+HEAD_ALONE, STARTED_RATE = 0.3, 0.2
 
 
 class Fitting:
@@ -62,6 +66,7 @@ class Fitting:
         self.options = rows.encoder.schema.training
         self.epochs = epochs or self.options.epochs
         self.model = _new_model(rows, start)
+        self.starts_elsewhere = start is not None
         self.is_short = rows.learnt_rows * self.epochs <= limits.short_training_rows
         groups_at_once = self.is_short or len(self.model.groups) >= limits.separate_groups
         self.model.learn_from(rows)
@@ -85,6 +90,9 @@ class Fitting:
             )
         rows_per_step = self.batches.row_count // steps
         optimizer = optimizers.named(options.type, learning_rate, rows_per_step)
+        if self.starts_elsewhere:
+            started_weights = [weight for extractor in self.model.extractors for weight in vector_weights(extractor)]
+            optimizer.learn_later(started_weights, round(HEAD_ALONE * steps * self.options.epochs), STARTED_RATE)
         self.model.compile(optimizer, steps_per_execution=self.batches.steps_at_once)
         # Not an argument of `compile`, as these are saved with the model.
         self.model.run_eagerly = self.reads_groups_at_once and self._steps_of_all_epochs() <= eager_steps

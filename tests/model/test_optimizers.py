@@ -590,3 +590,27 @@ def test_the_package_imports_nothing_else_of_feat2vec() -> None:
     assert {name.split(".")[0] for name in names - ours} == {
         "__future__", "collections", "keras", "tensorflow", "typing", "warnings",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("optimizer", [SparseAdagrad, SparseAdam])
+def test_variables_that_learn_later_stay_and_then_learn_at_their_share(optimizer: Any) -> None:
+    """A table and a dense variable; others learn as without it."""
+    moves = []
+    for first_step, share in ((0, 1.0), (2, 1.0), (0, 0.25)):
+        later_table, later, table, dense = (keras.Variable(np.ones((3, 2), np.float32)) for _ in range(4))
+        made = optimizer(0.1)
+        made.build([later_table, later, table, dense])
+        made.learn_later([later_table, later], first_step, share)
+        for step in range(3):
+            rows = tf.IndexedSlices(tf.ones((1, 2)), tf.constant([1]))
+            made.apply([rows, tf.ones((3, 2)), rows, tf.ones((3, 2))], [later_table, later, table, dense])
+            if step < first_step:
+                assert (later_table.numpy() == 1).all()
+                assert (later.numpy() == 1).all()
+        moves.append([1 - variable.numpy() for variable in (later_table, later, table, dense)])
+    plain, late, slow = moves
+    for i in range(4):
+        assert (plain[i][1] > 0).all()
+        np.testing.assert_allclose(slow[i], plain[i] * (0.25 if i < 2 else 1), rtol=1e-4, atol=1e-7)
+        assert (late[i][1] > 0).all()
+        assert (late[i][1] < plain[i][1]).all() == (i < 2)

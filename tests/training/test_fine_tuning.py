@@ -264,7 +264,7 @@ def test_columns_that_a_table_lacks_are_missing_and_said_to_be(
     assert capfd.readouterr().err.count(said) == 1
     nothing = pa.nulls(60, pa.string())
     with_nulls = rows.append_column("title", nothing).append_column("place", nothing)
-    expected = finetune(plain, with_nulls, "good", settings=["training.epochs=1"], quiet=True)
+    expected = finetune(plain, with_nulls, "good", settings=["training.epochs=1"], validation=with_nulls, quiet=True)
     np.testing.assert_array_equal(tuned.predict(rows)["score"], expected.predict(with_nulls)["score"])
     with pytest.raises(UserError, match="has none of the columns"):
         finetune(plain, table(60).select(["good"]), "good", quiet=True)

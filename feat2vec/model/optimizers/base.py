@@ -228,6 +228,8 @@ class RowSparse(keras.optimizers.Optimizer):
 
     saves_slots = True  # whether they are in the file of a model that Keras saves
     min_tables = MIN_TABLES  # of the same kind, that are updated at once
+    later_ids: frozenset[int] = frozenset()  # of variables; see `learn_later`
+    later_step, later_share = 0, 1.0
 
     def __init__(self, learning_rate: LearningRate, **kwargs: Any) -> None:
         for argument, reason in REFUSED.items():
@@ -286,19 +288,46 @@ class RowSparse(keras.optimizers.Optimizer):
         gradients = [sum_duplicates(g) if isinstance(g, tf.IndexedSlices) else g for g, _ in pairs]
         values = [g.values if isinstance(g, Rows) else g for g in gradients]
         values = self._clip(values, [self._table_numbers[self.index(variable)] for _, variable in pairs])
-        learning_rate = self.learning_rate
-        by_rows: list[tuple[Rows, Variable]] = []
+        rates = (self.learning_rate, self._later_rate())
+        by_rows: tuple[list[tuple[Rows, Variable]], ...] = ([], [])  # of variables that learn now, and later
         for (_, variable), gradient, value in zip(pairs, gradients, values, strict=True):
+            is_later = id(variable) in self.later_ids
             if isinstance(gradient, Rows):
-                by_rows.append((Rows(gradient.ids, value), variable))
+                by_rows[is_later].append((Rows(gradient.ids, value), variable))
             else:
-                self.update_step(value, variable, learning_rate)
-        for update in row_updates(by_rows, self.min_tables):
-            self.update_rows(update, learning_rate)
+                self.update_step(value, variable, rates[is_later])
+        for rows_and_variables, rate in zip(by_rows, rates, strict=True):
+            for update in row_updates(rows_and_variables, self.min_tables):
+                self.update_rows(update, rate)
         for _, variable in pairs:
             if getattr(variable, "constraint", None) is not None:
                 variable.assign(variable.constraint(variable))
         self.iterations.assign_add(1)
+
+    def learn_later(self, variables: Sequence[Variable], first_step: int, share: float) -> None:
+        """Let variables stay as they are until a step, and learn at a share of the learning rate from then on.
+
+        Args:
+            variables: some of those that are updated.
+            first_step: the first step in which they learn, counted from 0.
+            share: of the learning rate.
+
+        Example:
+            >>> start, head = keras.Variable([1.0]), keras.Variable([1.0])
+            >>> optimizer = feat2vec.optimizers.SparseAdagrad(0.5)
+            >>> optimizer.learn_later([start], first_step=1, share=0.1)
+            >>> optimizer.apply([tf.constant([4.0]), tf.constant([4.0])], [start, head])
+            >>> bool(start.numpy()[0] == 1), bool(head.numpy()[0] < 1)
+            (True, True)
+
+        """
+        self.later_ids = frozenset(map(id, variables))
+        self.later_step, self.later_share = first_step, share
+
+    def _later_rate(self) -> tf.Tensor:
+        """The learning rate of the variables that learn later."""
+        learns = tf.cast(self.iterations.value >= self.later_step, tf.float32)
+        return tf.cast(self.learning_rate, tf.float32) * self.later_share * learns
 
     def _variables_to_update(
         self, trainable_variables: Sequence[Variable | Sequence[Variable]] | None

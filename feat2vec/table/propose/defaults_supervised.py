@@ -46,7 +46,6 @@ class SupervisedDefaults:
 DIM = 16
 HIDDEN = [128, 128]
 MOST_PIECES, ROWS_PER_PIECE = 48, 10
-LEARNING_RATES = ((1_000, 0.003),)  # up to so many rows
 LEARNING_RATE = 0.005
 STEPS = 4_000  # about so many are enough, and for large tables as long as ten minutes
 FEWEST_EPOCHS, MOST_EPOCHS = 8, 25
@@ -57,6 +56,7 @@ LARGEST_BATCH = 1024
 MEMBERS = ((3_000, 8), (60_000, 4))  # up to so many rows
 FEWEST_MEMBERS = 2
 DROPOUTS = ((1_000, 0.2), (5_000, 0.1))  # up to so many rows
+LEAST_DROPOUT = 0.1  # of more rows; a number that follows from quantities is smooth, and learnt best without
 RARE = 10  # rows of a key, on average: with fewer, keys of one row are unseen
 MOST_WORDS = 64
 
@@ -92,12 +92,12 @@ def supervised_defaults(
             "inputs": ["vectors"],
             "members": _by_rows(rows, MEMBERS, FEWEST_MEMBERS),
             "pairs": False,
-            "dropout": _by_rows(rows, DROPOUTS, 0.0),
+            "dropout": _by_rows(rows, DROPOUTS, 0.0 if _is_smooth(rows, objective, groups) else LEAST_DROPOUT),
         },
         "training": {
             "epochs": epochs,
             "batch_size": batch_size,
-            "optimizer": {"type": "adam", "learning_rate": _by_rows(rows, LEARNING_RATES, LEARNING_RATE)},
+            "optimizer": {"type": "adam", "learning_rate": LEARNING_RATE},
             "averaging": AVERAGING,
             "patience": PATIENCE,
             "seed": 0,
@@ -121,6 +121,17 @@ def _by_rows(rows: int, steps: tuple[tuple[int, int], ...] | tuple[tuple[int, fl
     return next((number for most_rows, number in steps if rows <= most_rows), largest)
 
 
+def _is_smooth(rows: int, objective: str, groups: Mapping[str, GroupFacts]) -> bool:
+    """Whether a number is predicted from groups none of which has rare keys."""
+    return objective == "regression" and not any(
+        group.kind in ("list", "text") or _has_rare_keys(group, rows) for group in groups.values()
+    )
+
+
+def _has_rare_keys(group: GroupFacts, rows: int) -> bool:
+    return group.kind == "keys" and group.distinct * RARE > rows
+
+
 def _extractor(group: GroupFacts, rows: int) -> tuple[Mapping[str, object], str]:
     """A group's extractor, and the reason for what differs."""
     options = dict(group.extractor)
@@ -136,6 +147,6 @@ def _extractor(group: GroupFacts, rows: int) -> tuple[Mapping[str, object], str]
         return text, "words alone predict about as well as their order, and faster"
     if options.get("type") == "lookup" and group.kind == "list":
         return {**options, "combiner": "sqrtn"}, ""
-    if options.get("type") == "lookup" and group.kind == "keys" and group.distinct * RARE > rows:
+    if options.get("type") == "lookup" and _has_rare_keys(group, rows):
         return {**options, "min_count": 2}, "keys of a single row are one, the unseen"
     return options, ""
