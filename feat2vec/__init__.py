@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from feat2vec.encode.encoder import Encoder, fit
     from feat2vec.errors import UserError
+    from feat2vec.evaluation.run_comparison import compare
     from feat2vec.model.extractors import layer
     from feat2vec.model.keras_model import Feat2Vec
     from feat2vec.run import Run, finetune, init, load, train
     from feat2vec.schema.extractor_options import extractor
     from feat2vec.schema.options import Schema
     from feat2vec.schema.reading import read_schema
+    from feat2vec.table.split import split
     from feat2vec.table.table import Table, open_table
 
 __version__ = version("feat2vec")
@@ -27,6 +29,7 @@ _HOMES = {
     "Schema": "schema.options",
     "Table": "table.table",
     "UserError": "errors",
+    "compare": "evaluation.run_comparison",
     "extractor": "schema.extractor_options",
     "finetune": "run",
     "fit": "encode.encoder",
@@ -35,6 +38,7 @@ _HOMES = {
     "load": "run",
     "open_table": "table.table",
     "read_schema": "schema.reading",
+    "split": "table.split",
     "train": "run",
 }
 PUBLIC_MODULES = (
@@ -50,8 +54,8 @@ PUBLIC_MODULES = (
 )
 
 __all__ = [
-    "Encoder", "Feat2Vec", "Run", "Schema", "Table", "UserError", "__version__", "extractor", "finetune", "fit",
-    "init", "layer", "load", "open_table", "read_schema", "train",
+    "Encoder", "Feat2Vec", "Run", "Schema", "Table", "UserError", "__version__", "compare", "extractor", "finetune",
+    "fit", "init", "layer", "load", "open_table", "read_schema", "split", "train",
 ]  # fmt: skip
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -60,6 +62,59 @@ def writing(place: str | Path, remedy: str = ROOM) -> Iterator[None]:
         if error.filename is not None:
             raise
         raise OSError(error.errno, f"{error.strerror or error}; {remedy}", str(place)) from error
+
+
+OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)\b")  # as `--to-index`
+ARGUMENTS = {
+    "force": "force=True",
+    "group": "groups",
+    "html": "out",
+    "other": "other_run",
+    "resume": "resume=True",
+    "set": "settings",
+}  # of options whose names are not theirs
+
+
+NAMES_OPTIONS: ContextVar[bool] = ContextVar("NAMES_OPTIONS", default=False)  # as on the command line
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Within it messages name options: what is called there by a command was asked for by options."""
+    before = NAMES_OPTIONS.set(True)
+    try:
+        yield
+    finally:
+        NAMES_OPTIONS.reset(before)
+
+
+@contextmanager
+def naming_arguments() -> Iterator[None]:
+    """Within it a message about an option of the command line is raised with the name of the argument instead.
+
+    Commands in a message stay as they are. On the command line nothing changes: see `naming_options`.
+
+    >>> with naming_arguments():
+    ...     raise UserError("--to-index: is no number; see `feat2vec explain --help`")
+    Traceback (most recent call last):
+    feat2vec.errors.UserError: to_index: is no number; see `feat2vec explain --help`
+    """
+    try:
+        yield
+    except (UserError, FailedError) as error:
+        problems = [_with_arguments(problem) for problem in error.problems]
+        if NAMES_OPTIONS.get() or problems == list(error.problems):
+            raise
+        raise type(error)(*problems) from None
+
+
+def _with_arguments(problem: str) -> str:
+    parts = problem.split("`")
+    return "`".join(part if part.startswith("feat2vec ") else OPTION.sub(_argument, part) for part in parts)
+
+
+def _argument(option: re.Match[str]) -> str:
+    return ARGUMENTS.get(option[1], option[1].replace("-", "_"))
 
 
 def refuse_stray_bytes(path: str | Path) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from feat2vec.arrays import Float32s
 from feat2vec.encode.workspace import MEMORY, check_memory
-from feat2vec.errors import UserError
+from feat2vec.errors import UserError, naming_arguments
+from feat2vec.pages.explore_options import POINTS_PER_MAP
 from feat2vec.schema.options import Schema
 from feat2vec.training.memory_estimate import release_memory
 from feat2vec.training.run_folder import TrainedRun, read_facts
@@ -20,13 +21,21 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
+    from feat2vec.evaluation.task_names import TaskName
     from feat2vec.export.formats import FormatName
     from feat2vec.pages.explanation_views import Explanation
+    from feat2vec.pages.explore_options import MapKind
+    from feat2vec.space.completer import Completer
+    from feat2vec.space.completion import Completed
     from feat2vec.space.embed import Embedder
+    from feat2vec.space.filling import FilledCounts
     from feat2vec.space.predict import Predictor
+    from feat2vec.space.search_options import RankSimilarity
     from feat2vec.space.vectors import Vectors
-    from feat2vec.training.chosen_model import OnChosen
+    from feat2vec.training.chosen_model import Additions, ChosenModel, OnChosen
     from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
+
+MOST_COMPLETERS = 16  # that a run keeps, each with the vectors of its group
 
 
 PROPOSED = "proposed.yaml"  # the file of a run whose schema was proposed
@@ -201,6 +210,100 @@ class Run(TrainedRun):
     def _predictors(self) -> dict[int | None, Predictor]:
         return {}
 
+    # --- what a row lacks -------------------------------------------------------------------------------------------
+
+    def complete(self, rows: object, group: str, n: int = 5) -> list[Completed]:
+        """The most probable values of a group in rows, whatever they hold of it.
+
+        Args:
+            rows: A row as a mapping of columns to values, or a table: a file, a frame, ...
+            group: The group, which is found by the groups that share no column with it.
+            n: How many values are named of each row.
+
+        Returns:
+            For each row its most probable values with their probabilities, of a list the probabilities that it holds
+            them; for a group of numbers also the mean and quantiles. `facts()` gives plain data.
+
+        Raises:
+            UserError: There is no such group, nothing is known of the row, or something is wrong with the table.
+
+        >>> (completed,) = run.complete({"year": 1953, "genre": "drama"}, "director", n=2)
+        >>> len(completed.values), completed.numbers
+        (2, {})
+
+        """
+        from feat2vec.space.completion import complete
+        from feat2vec.space.run_completion import given_of_row
+
+        given = given_of_row(self, rows, group) if isinstance(rows, Mapping) else None
+        return complete(self.completer(group, given), rows, n)
+
+    def fill(
+        self,
+        data: object,
+        out: str | Path,
+        groups: Sequence[str] | None = None,
+        *,
+        at_least: float = 0.5,
+        force: bool = False,
+    ) -> FilledCounts:
+        """Write a table with its missing values filled in to a Parquet file.
+
+        Args:
+            data: The table.
+            out: The file. It has the table's columns; beside each filled one, such as `director`, stands
+                `director_probability`, null where nothing was filled in.
+            groups: The groups to fill; by default all whose values can be written back.
+            at_least: The least probability of a value that is filled in.
+            force: Whether an earlier file is replaced.
+
+        Returns:
+            How many values of each column were missing and how many were filled in.
+
+        Raises:
+            UserError: Something is wrong with an argument, the table or the place.
+
+        >>> counts = run.fill(films.assign(genre=None), "filled.parquet", ["genre"], at_least=0.4)
+        >>> counts.missing
+        {'genre': 60}
+
+        """
+        from feat2vec.space.filling import fill
+
+        return fill(self, data, out, groups, at_least=at_least, force=force)
+
+    def completer(self, group: str, given: Sequence[str] | None = None) -> Completer:
+        """What `complete` uses: the probabilities of all candidates of a group, in blocks of rows.
+
+        Args:
+            group: The group that is hidden.
+            given: The groups that it is found by; by default all that share no column with it.
+
+        Returns:
+            The completer, the same one for the same arguments. Its `batches(table)` yields `log_probabilities`
+            [rows, candidates], and `hidden.names` says what the candidates are.
+
+        Raises:
+            UserError: There is no such group, or the run predicts a target.
+
+        >>> batch = next(run.completer("director").batches(films))
+        >>> batch.log_probabilities.shape
+        (60, 3)
+
+        """
+        from feat2vec.space.run_completion import completer_of_run
+
+        key = (group, None if given is None else tuple(given))
+        if key not in self._completers:
+            if len(self._completers) >= MOST_COMPLETERS:
+                self._completers.pop(next(iter(self._completers)))
+            self._completers[key] = completer_of_run(self, group, given)
+        return self._completers[key]
+
+    @cached_property
+    def _completers(self) -> dict[tuple[str, tuple[str, ...] | None], Completer]:
+        return {}
+
     def explain(self, rows: object, **options: Any) -> Explanation:
         """A row's score, or the similarity of two rows, as the sum of its parts.
 
@@ -222,6 +325,126 @@ class Run(TrainedRun):
         from feat2vec.pages.explain import explain
 
         return explain(self.model, self.fitted, rows, **options)
+
+    # --- what it is worth -------------------------------------------------------------------------------------------
+
+    def evaluate(
+        self,
+        data: object,
+        task: TaskName | None = None,
+        target: str | None = None,
+        *,
+        given: Sequence[str] | None = None,
+        similarity: RankSimilarity | None = None,
+        level: int | None = None,
+        beside: Sequence[str] = (),
+        train: object = None,
+    ) -> dict[str, Any]:
+        """Measure the run on rows that it has not seen, as `feat2vec evaluate` does.
+
+        Args:
+            data: The rows: a file, a frame, ...
+            task: "rank", "nearest", "pairs" or "predict"; by default "predict" if the run has a target, else "rank".
+            target: The group that the task is about; for "rank" None stands for each lookup group.
+            given: For "rank" and "nearest" the groups to find the target by, all others if it is None.
+            similarity: "cosine" or "dot", not for "predict"; for "rank" also "probability", which is its default.
+            level: For "predict", the submodel of a model with `ranks`.
+            beside: Baselines on the same rows: "popularity" and "tfidf" for "rank", "constant", "linear" and "boosting"
+                for "predict". Those of the other task are left out.
+            train: The rows that the run was trained on, which all baselines but "popularity" learn from.
+
+        Returns:
+            The metrics by name, with the options; `beside`, the metrics of each baseline, and `better`, a sentence for
+            each that is better than the run. Of each lookup group, `groups` with this for each.
+
+        Raises:
+            UserError: Something is wrong with an argument or a table.
+
+        >>> facts = run.evaluate(films, target="director", beside=["popularity"])
+        >>> facts["n"], facts["candidates"], list(facts["beside"])
+        (60, 3, ['popularity'])
+
+        """
+        from feat2vec.evaluation.beside import TaskOptions, evaluate_beside
+
+        with naming_arguments():
+            return evaluate_beside(self, data, task, target, beside, train, TaskOptions(given, similarity, level))
+
+    def report(
+        self,
+        out: str | Path,
+        data: object = None,
+        *,
+        beside: Sequence[str] = (),
+        train: object = None,
+        label: str | None = None,
+        other_run: TrainedRun | None = None,
+        force: bool = False,
+    ) -> dict[str, Any]:
+        """Write a page of HTML about the run: losses, metrics, norms, isotropy, neighbours.
+
+        Args:
+            out: The file.
+            data: Rows to measure the run on, and for `label`.
+            beside: Baselines that are measured on `data` too, as in `evaluate`.
+            train: The rows that the run was trained on, for `beside`.
+            label: A column of `data`: what the vectors say of its classes.
+            other_run: A run of the same schema with another seed: how many nearest neighbours stay.
+            force: Replace the file if it is there.
+
+        Returns:
+            What the page says.
+
+        Raises:
+            UserError: Something is wrong with an argument, a table or the place.
+
+        >>> facts = run.report("films.html", films, beside=["popularity"], force=True)
+        >>> list(facts["groups"]), facts["beside"]["task"]
+        (['director', 'genre', 'year'], 'rank')
+
+        """
+        from feat2vec.pages.report import report
+
+        with naming_arguments():
+            return report(self, out, data, label, other_run, beside=beside, train=train, force=force)
+
+    def explore(
+        self,
+        out: str | Path,
+        data: object = None,
+        groups: Sequence[str] = (),
+        *,
+        colour: str | None = None,
+        map: MapKind = "pca",  # noqa: A002
+        limit: int = POINTS_PER_MAP,
+        force: bool = False,
+    ) -> Path:
+        """Write a page to look at the space and search it, as one file with nothing from elsewhere.
+
+        Args:
+            out: The file.
+            data: Rows to look at as well, and whose columns can be colours.
+            groups: The groups to look at, all if there is none; `row` is that of the rows.
+            colour: What points are coloured by at first: "count", "level" or a column of `data`.
+            map: The map at first; the file has this one and "pca".
+            limit: Points of a map: the most frequent values, or rows drawn by chance.
+            force: Replace the file if it is there.
+
+        Returns:
+            The file.
+
+        Raises:
+            UserError: Something is wrong with an argument, a table or the place.
+
+        >>> run.explore("map.html", groups=["director"], force=True).name
+        'map.html'
+
+        """
+        from feat2vec.pages.explore import Atlas, write_page
+
+        with naming_arguments():
+            write_page(Atlas(self, groups, data, colour, map, limit), out, force=force)
+        return Path(out)
 
     # --- parts of other models --------------------------------------------------------------------------------------
 
@@ -357,7 +580,8 @@ class Run(TrainedRun):
         from feat2vec.export.export import export
         from feat2vec.export.formats import format_named
 
-        return export(self, format_named(format), out, groups, level=level, normalise=normalise, force=force)
+        with naming_arguments():
+            return export(self, format_named(format), out, groups, level=level, normalise=normalise, force=force)
 
 
 def init(data: object, target: str | None = None, *, name: str | None = None) -> str:
@@ -562,17 +786,30 @@ def chosen_functions() -> tuple[OnChosen, ...]:
         The functions, in the order in which they are called.
 
     """
-    return ()
+    from feat2vec.space.completion_calibration import calibrate_chosen
+
+    return calibrate_chosen, _measure_weakness
+
+
+def _measure_weakness(chosen: ChosenModel) -> Additions:
+    """Compare the chosen model with popularity, or a constant, on the held-out rows."""
+    from feat2vec.evaluation.weakness import measured_weakness
+    from feat2vec.training.chosen_model import Additions
+
+    facts = measured_weakness(chosen.run, chosen.held_out, chosen.training_rows, chosen.counts)
+    return Additions(facts.metrics, facts.files, facts.lines)
 
 
 def _run_in(out: str | Path | None, write: Callable[[Path], None]) -> Run:
     """The run that `write` writes into a folder. A temporary one is removed when the run is garbage-collected."""
     if out is not None:
-        write(Path(out))
+        with naming_arguments():
+            write(Path(out))
         return load(out)
     temporary = temporary_folder()
     try:
-        write(temporary / "run")
+        with naming_arguments():
+            write(temporary / "run")
         run = load(temporary / "run")
     except BaseException:
         discard_temporary(temporary)

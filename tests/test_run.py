@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 
 import feat2vec
 from feat2vec.run import Run, train
+from tests.commands import feat2vec as command
 from tests.training.tables import small_model, table
 
 
@@ -92,3 +93,28 @@ def test_a_target_is_for_a_training_without_a_schema(tmp_path: Path) -> None:
     run = feat2vec.train(None, rows, tmp_path / "run", target="place", settings=["training.epochs=1"], quiet=True)
     assert (run.schema.target, run.schema.objective.type) == ("place", "softmax")
     assert "--target place` from" in (run.folder / "proposed.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("target", [None, "good"])
+def test_a_file_without_types_is_measured_on_its_own_rows(target: str | None, tmp_path: Path) -> None:
+    """The rows that are held out of a CSV hold text that may be numbers, as the file does."""
+    rng = np.random.default_rng(0)
+    lines = [f"p{i % 7},{rng.normal():.3f},{i % 2}" for i in range(240)]
+    (tmp_path / "places.csv").write_text("\n".join(["place,size,good", *lines]) + "\n", encoding="utf-8")
+    data, quick = tmp_path / "places.csv", ["training.epochs=1"]
+    run = feat2vec.train(None, data, tmp_path / "run", target=target, settings=quick, quiet=True)
+    assert (run.metrics["held_out"], run.metrics["rows"]) == (24, 240)
+
+
+def test_messages_name_arguments_in_python_and_options_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "note.txt").write_text("keep")
+    rows, text = table(60), feat2vec.init(table(60))
+    with pytest.raises(feat2vec.UserError, match=r"^settings training\.epoch=1: "):
+        feat2vec.train(text, rows, settings=["training.epoch=1"])
+    with pytest.raises(feat2vec.UserError, match=r"^resume=True goes on with a run, force=True starts anew: give one"):
+        feat2vec.train(text, rows, tmp_path / "run", resume=True, force=True)
+    with pytest.raises(feat2vec.UserError, match=r"mine: exists already; (?!.*--)"):
+        feat2vec.train(text, rows, tmp_path / "mine")
+    words = ["train", "--data", "dataset:artworks", "--out", tmp_path / "run", "--resume", "--force"]
+    assert "--resume goes on with a run, --force starts anew" in command(*words, code=2).stderr

@@ -58,7 +58,7 @@ FILMS: dict[str, Any] = {
         "sharing": "batch", "negatives": 256,
     },
     "objective": {"type": "contrastive", "unit": True, "temperature": 0.5},
-    "training": {"epochs": 15, "batch_size": 8192, "l2": 0.001, "group_dropout": 0.25},
+    "training": {"validation": 0, "epochs": 15, "batch_size": 8192, "l2": 0.001, "group_dropout": 0.25},
 }  # fmt: skip
 CONTEXT = ("user", "daytime", "weekday", "isweekend", "homework", "cost", "weather", "country", "city")
 APP: dict[str, Any] = {
@@ -83,7 +83,7 @@ FRAPPE: dict[str, Any] = {
     "groups": {**{name: {"column": name} for name in CONTEXT}, **APP},
     "objective": {"type": "logistic", "target": "used"},
     "training": {
-        "epochs": 5, "batch_size": 4096, "l2": 0.5, "interaction_dropout": 0.2,
+        "validation": 0, "epochs": 5, "batch_size": 4096, "l2": 0.5, "interaction_dropout": 0.2,
         "optimizer": {"type": "adam", "learning_rate": 0.003},
     },
 }  # fmt: skip

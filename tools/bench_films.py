@@ -110,7 +110,19 @@ def feat2vec_side(train: str, test: str, schema: Path, all_groups: bool, seed: i
         seconds = time.perf_counter() - start
         metrics = json.loads((Path(run) / "metrics.json").read_text())
         facts = {"seconds": seconds, "rows_per_second": metrics["rows_per_second"], "parameters": metrics["parameters"]}
-        words = ["evaluate", run, "--data", test, "--task", "rank", "--target", "director", "--json"]
+        words = [
+            "evaluate",
+            run,
+            "--data",
+            test,
+            "--task",
+            "rank",
+            "--target",
+            "director",
+            "--json",
+            "--similarity",
+            "cosine",
+        ]
         for name, given in (("cast", ["--given", "cast"]), ("all", [])):
             if name == "cast" or all_groups:
                 done = subprocess.run([*COMMAND, *words, *given], check=True, stdout=subprocess.PIPE, text=True)

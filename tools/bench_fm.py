@@ -86,7 +86,7 @@ def schema(groups: list[str], model: Mapping[str, Any], epochs: int) -> dict[str
         "version": 1, "model": {"bias": True, "scale": 0.01, **model},
         "groups": {name: {"column": name} for name in groups},
         "objective": {"type": "logistic", "target": "used"},
-        "training": {"epochs": epochs, "batch_size": BATCH, "l2": 0.005,
+        "training": {"validation": 0, "epochs": epochs, "batch_size": BATCH, "l2": 0.005,
                      "optimizer": {"type": "adam", "learning_rate": 0.003, "decay": "none"}},
     }  # fmt: skip
 

@@ -80,7 +80,7 @@ def measure(rows: int, epochs: int) -> dict[str, float]:
                 held.append(pages * resource.getpagesize() / 1e9)
 
         start = time.perf_counter()
-        settings = [f"training.epochs={epochs}"]
+        settings = [f"training.epochs={epochs}", "training.validation=0"]
         run = train(schema(64), path, Path(folder) / "run", settings=settings, quiet=True, callbacks=[Watch()])
         seconds = time.perf_counter() - start
         last = run.history[-1]

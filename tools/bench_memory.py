@@ -48,7 +48,7 @@ def schema(folder: Path, groups: int, dim: int, epochs: int, **training: Any) ->
         "groups": {f"g{g}": {"column": f"g{g}", "extractor": "lookup"} for g in range(groups)},
         "noise": {"negatives": 64, "sharing": "batch"},
         "objective": {"type": "contrastive"},
-        "training": {"epochs": epochs, "batch_size": 4096, **training},
+        "training": {"validation": 0, "epochs": epochs, "batch_size": 4096, **training},
     }
     path.write_text(json.dumps(facts))
     return path

@@ -11,8 +11,9 @@ import sys
 
 import click
 
+from feat2vec.cli.completing import complete
 from feat2vec.cli.explore import explore
-from feat2vec.cli.measuring import evaluate, explain, report
+from feat2vec.cli.measuring import compare, evaluate, explain, report
 from feat2vec.cli.process import (
     drop_output,
     exit_code,
@@ -21,9 +22,10 @@ from feat2vec.cli.process import (
     refuse_null_characters,
     refuse_removed_folder,
 )
-from feat2vec.cli.tables import check, init
+from feat2vec.cli.tables import check, init, split
 from feat2vec.cli.training import finetune, run, train, tune
 from feat2vec.cli.vectors import embed, export, predict, similar
+from feat2vec.errors import naming_options
 
 
 class _Commands(click.Group):
@@ -53,6 +55,7 @@ def feat2vec() -> None:
 
 
 COMMANDS = (
+    split,
     init,
     check,
     train,
@@ -60,7 +63,9 @@ COMMANDS = (
     tune,
     finetune,
     evaluate,
+    compare,
     predict,
+    complete,
     embed,
     similar,
     export,
@@ -79,7 +84,8 @@ def main() -> None:
     with noted_signals() as signals:
         try:
             refuse_null_characters(sys.argv)
-            feat2vec(standalone_mode=False)
+            with naming_options():
+                feat2vec(standalone_mode=False)
             sys.stdout.flush()
         except BaseException as error:
             code = exit_code(error, signals)

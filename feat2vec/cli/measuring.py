@@ -1,4 +1,4 @@
-"""evaluate, explain and report: what a run is worth, and why."""
+"""evaluate, compare, explain and report: what a run is worth, and why."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from feat2vec.cli.console import group_names, json_row, say, say_missing_columns
 from feat2vec.cli.process import import_tensorflow
 from feat2vec.errors import UserError, listed
 from feat2vec.evaluation.task_names import TASK_NAMES, TaskName
-from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
+from feat2vec.space.search_options import RANK_SIMILARITIES, RankSimilarity
 
 if TYPE_CHECKING:
     from feat2vec.pages.explanation_views import Explanation
@@ -21,50 +21,105 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--data", required=True, help="Rows that training has not seen.")
-@click.option("--task", type=click.Choice(TASK_NAMES), required=True, help="What to measure.")
-@click.option("--target", help="rank, nearest: the group to find; pairs: the group of the keys.")
-@click.option("--given", help="rank, nearest: the groups to find it by, with commas between them; default: all others.")
-@click.option("--similarity", type=click.Choice(VECTOR_SIMILARITIES), help="rank, nearest, pairs: default cosine.")
+@click.option("--task", type=click.Choice(TASK_NAMES), help="Default: predict if the run has a target, else rank.")
+@click.option(
+    "--target",
+    help="rank, nearest: the group to find; default of rank: each lookup group. pairs: the group of the keys.",
+)
+@click.option("--given", help="rank, nearest: the groups to find it by, with commas; default: all of other columns.")
+@click.option(
+    "--similarity",
+    type=click.Choice(RANK_SIMILARITIES),
+    help="rank: default probability, or cosine if the run predicts a target; nearest, pairs: default cosine.",
+)
 @click.option("--level", type=int, help="predict: the submodel of a level, in a model with ranks; default: the whole.")
+@click.option("--beside", metavar="NAMES", help="Others on the same rows, with commas between them: see below.")
+@click.option("--train", "train_data", help="The rows that the run was trained on, for --beside.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
     run: Path,
     data: str,
-    task: TaskName,
+    task: TaskName | None,
     target: str | None,
     given: str | None,
-    similarity: VectorSimilarity | None,
+    similarity: RankSimilarity | None,
     level: int | None,
+    beside: str | None,
+    train_data: str | None,
     as_json: bool,
 ) -> None:
     """Measure a run on rows that it has not seen.
 
-    rank: where a row's true values of the target stand among all, by their similarity with the groups given.
+    rank: where a row's true values of the target stand among all, by their probability beside the groups given (as
+    `complete` tells it), or by the similarity of vectors.
     nearest: a number read off the target's value that is nearest to the groups given, against the row's own.
     pairs: how similar two keys are, against what people say; --data has two keys and a number in its first columns.
     predict: the schema's target; log loss and AUC, RMSE and MAE, or accuracy and log loss.
 
+    --beside for rank: popularity (the most frequent values) and tfidf (the values of the 50 nearest training rows); for
+    predict: constant, linear and boosting (scikit-learn's). All but popularity learn from the rows of --train.
+
     \b
+    feat2vec evaluate runs/films --data test.parquet
+    feat2vec evaluate runs/films --data test.parquet --beside popularity,tfidf --train train.parquet
     feat2vec evaluate runs/films --data test.parquet --task rank --target director --given cast,genre
     feat2vec evaluate runs/films --data test.parquet --task nearest --target year
     feat2vec evaluate runs/apps --data test.parquet --task predict
     """
-    from feat2vec.evaluation.tasks import evaluate as measure
+    from feat2vec.evaluation.beside import TaskOptions, evaluate_beside, lines_beside, task_of, warning_of_other_rows
     from feat2vec.run import load
 
     opened = load(run)
+    task = task or task_of(opened)
     if not (opened.reads_scores() if task == "predict" else opened.reads_lookups()):
         import_tensorflow()
-    facts = measure(opened, data, task, target=target, given=group_names(given), similarity=similarity, level=level)
+    options = TaskOptions(group_names(given), similarity, level)
+    names = group_names(beside) or []
+    facts = evaluate_beside(opened, data, task, target, names, train_data, options)
     if task != "pairs":
         groups = group_names(given)
-        say_missing_columns(opened, data, None if groups is None else [str(target), *groups])
+        say_missing_columns(opened, data, None if groups is None or target is None else [target, *groups])
         warn_of_trained_rows(opened, data)
+    if beside is not None and train_data is not None and (warning := warning_of_other_rows(opened, train_data)):
+        say(warning, error=True)
+    if as_json:
+        say(json.dumps(facts))
+    elif "groups" in facts or "beside" in facts:
+        for line in lines_beside(facts):
+            say(line)
+    else:
+        for name, value in facts.items():
+            say(f"{name:15} {_metric_text(value)}")
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("other_run", metavar="RUN2", type=click.Path(path_type=Path))
+@click.option("--data", help="Rows that neither has seen, to measure both on.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def compare(run: Path, other_run: Path, data: str | None, as_json: bool) -> None:
+    """Two runs side by side: settings that differ, metrics, and how many nearest neighbours they share.
+
+    Neighbours are the ten nearest by cosine, among the 1,000 most frequent keys that both runs have.
+
+    \b
+    feat2vec compare runs/films runs/films-dim-64 --data test.parquet
+    """
+    from feat2vec.evaluation.run_comparison import compare_runs, comparison_lines
+    from feat2vec.run import load
+
+    opened, other_opened = load(run), load(other_run)
+    if data is not None and not all(part.reads_scores() or part.reads_lookups() for part in (opened, other_opened)):
+        import_tensorflow()
+    facts = compare_runs(opened, other_opened, data)
+    if data is not None:
+        for part in (opened, other_opened):
+            warn_of_trained_rows(part, data)
     if as_json:
         say(json.dumps(facts))
         return
-    for name, value in facts.items():
-        say(f"{name:15} {_metric_text(value)}")
+    for line in comparison_lines(facts):
+        say(line)
 
 
 def _metric_text(value: object) -> str:
@@ -164,6 +219,8 @@ def _write_plot(plot: Path, explanation: Explanation) -> None:
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--data", help="Rows: to measure a run that predicts, and for --label.")
+@click.option("--beside", metavar="NAMES", help="Baselines on --data, as in `evaluate`, with commas between them.")
+@click.option("--train", "train_data", help="The rows that the run was trained on, for --beside.")
 @click.option("--label", help="A column of --data: what the vectors say of its classes (Proposition 3.3).")
 @click.option(
     "--other", "other_run", type=click.Path(path_type=Path), help="A run of another seed: how many neighbours stay."
@@ -172,7 +229,15 @@ def _write_plot(plot: Path, explanation: Explanation) -> None:
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print what the page says as one JSON object.")
 def report(
-    run: Path, data: str | None, label: str | None, other_run: Path | None, out: Path, force: bool, as_json: bool
+    run: Path,
+    data: str | None,
+    beside: str | None,
+    train_data: str | None,
+    label: str | None,
+    other_run: Path | None,
+    out: Path,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Write a page about a run: losses, metrics, norms by frequency, isotropy, levels, neighbours.
 
@@ -180,13 +245,20 @@ def report(
 
     \b
     feat2vec report runs/films
+    feat2vec report runs/films --data test.parquet --beside popularity,tfidf --train train.parquet
     feat2vec report runs/films --data films.parquet --label year --other runs/films-seed-1 --out films.html
     """
     import_tensorflow()
+    from feat2vec.evaluation.beside import better_of
     from feat2vec.pages.report import report
     from feat2vec.run import load
 
-    facts = report(load(run), out, data, label, None if other_run is None else load(other_run), force=force)
+    opened = load(run)
+    loaded_other_run = None if other_run is None else load(other_run)
+    names = group_names(beside) or ()
+    facts = report(opened, out, data, label, loaded_other_run, beside=names, train=train_data, force=force)
+    if "evaluation" in facts:
+        warn_of_trained_rows(opened, data)
     if as_json:
         say(json.dumps(facts))
         return
@@ -198,4 +270,6 @@ def report(
         )
     for name, stability in facts.get("stability", {}).get("groups", {}).items():
         say(f"{name}: {stability['overlap']:.4f} of the {stability['topn']} nearest neighbours are shared")
+    for sentence in better_of(facts.get("beside", {})):
+        say(sentence)
     say(f"{out}: written")

@@ -1,4 +1,4 @@
-"""init and check: a table to a schema, a schema against a table."""
+"""split, init and check: a table to parts, a table to a schema, a schema against a table."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from feat2vec.cli.console import say, say_text
+from feat2vec.errors import listed
 
 
 class _ListsSources(click.Command):
@@ -18,6 +19,41 @@ class _ListsSources(click.Command):
 
         self.help = (self.help or "").replace("SOURCES", describe_names())
         super().format_help_text(context, formatter)
+
+
+@click.command()
+@click.argument("data")
+@click.option("--test", type=float, default=0.2, show_default=True, help="The share of the rows to measure on.")
+@click.option("--by", help="A column of dates or numbers: the latest rows are the test part. Default: at random.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random draw.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder that is made.")
+@click.option("--force", is_flag=True, help="Replace an earlier split.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def split(data: str, test: float, by: str | None, seed: int, out: Path, force: bool, as_json: bool) -> None:
+    """Write a table's rows as two Parquet files: train.parquet to learn from, test.parquet to measure on.
+
+    Rows of one value of --by stay on one side; rows without a value are training rows. Columns of a CSV stay text
+    without types, as they are read from the CSV.
+
+    \b
+    feat2vec split films.csv --out parts
+    feat2vec split films.csv --test 0.1 --by year --out parts
+    """
+    from feat2vec.table.split import write_split
+
+    parts = write_split(data, out, test, by, seed, force=force)
+    command = f"feat2vec init {parts.train} -o schema.yaml"
+    if as_json:
+        facts = {key: str(value) if isinstance(value, Path) else value for key, value in vars(parts).items()}
+        say(json.dumps({**facts, "next": command}))
+        return
+    without = f", {parts.without_value:,} of them without a value of {by}" if parts.without_value else ""
+    since = "" if parts.first_test_value is None else f", from {by} {parts.first_test_value} on"
+    say(f"{parts.train}: {parts.train_rows:,} rows{without}")
+    say(f"{parts.test}: {parts.test_rows:,} rows{since}")
+    if parts.left_out:
+        say(f"left out, as their types cannot be used: {listed(parts.left_out)}")
+    say(f"next: {command}")
 
 
 @click.command(cls=_ListsSources)

@@ -12,6 +12,7 @@ import click
 
 from feat2vec.cli.console import group_names, say, say_text
 from feat2vec.cli.process import import_tensorflow
+from feat2vec.errors import UserError
 from feat2vec.training.fine_tuning_options import HEAD_TYPES, OBJECTIVE_TYPES, HeadType, ObjectiveType
 
 if TYPE_CHECKING:
@@ -39,7 +40,11 @@ def say_trained(run: Run, out: Path, quiet: bool) -> None:
     """Print where a new run is, its size and its loss."""
     if not quiet:
         metrics = run.metrics
-        say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, loss {metrics['loss']:.4f}")
+        loss = f"loss {metrics['loss']:.4f}"
+        if "held_out" in metrics:
+            kept = f"epoch {metrics['kept_epoch']} of {run.schema.training.epochs}"
+            loss = f"{kept}, loss {metrics['held_out_loss']:.4f} on {metrics['held_out']:,} held-out rows"
+        say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, {loss}")
 
 
 class TrainingOptions(TypedDict):
@@ -79,7 +84,10 @@ def training_options(run: str, schema: str) -> Callable[[Command], Command]:
 @click.argument("schema", required=False)
 @click.option("--data", required=True, help="The rows to learn from.")
 @click.option("--target", metavar="COLUMN", help="Without SCHEMA: the column to predict, as for init.")
-@click.option("--validation", help="Rows to hold out: a loss each epoch, early stopping, the best weights kept.")
+@click.option(
+    "--validation",
+    help="Rows whose loss stops training and chooses the epoch. Default: a tenth of --data (training.validation).",
+)
 @training_options(run="the run", schema="the schema")
 def train(
     schema: str | None,
@@ -92,6 +100,10 @@ def train(
     """Learn a schema's vectors from a table and write them as a run.
 
     Without SCHEMA it is the one that `feat2vec init` writes, which the run keeps with its comments as proposed.yaml.
+
+    Without --validation a tenth of 200 or more rows is held out: training stops when their loss no longer falls, and up
+    to 50,000 rows are then learnt again, all of them, for as many epochs. `--set training.validation=0` holds out none,
+    `--set training.refit=false` leaves it at the first training. Rows without a target are left out.
 
     \b
     feat2vec train --data films.parquet --out runs/films
@@ -113,7 +125,10 @@ def train(
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--data", required=True, help="Labelled rows.")
 @click.option("--target", required=True, help="The column to predict.")
-@click.option("--validation", help="Labelled rows to hold out: early stopping, the best weights kept.")
+@click.option(
+    "--validation",
+    help="Labelled rows whose loss chooses the epoch. Default: a tenth of --data (training.validation).",
+)
 @click.option("--head", type=click.Choice(HEAD_TYPES), default="mlp", show_default=True, help="What predicts.")
 @click.option("--freeze", is_flag=True, help="Keep the vectors as they are; linear terms, head and classes learn.")
 @click.option(
@@ -223,10 +238,17 @@ def run(
         say(json.dumps(facts))
 
 
+TRIALS = 20  # of a schema, if nothing else is asked for
+
+
 @click.command()
-@click.argument("recipe")
-@click.option("--trials", required=True, type=click.IntRange(min=1), help="How many, with those of earlier calls.")
-@click.option("--data", multiple=True, metavar="[NAME=]SOURCE", help="A table that the recipe asks for.")
+@click.argument("recipe", metavar="SCHEMA|RECIPE")
+@click.option(
+    "--trials", type=click.IntRange(min=1), help=f"How many, with those of earlier calls; a schema's: {TRIALS}."
+)
+@click.option("--data", multiple=True, metavar="[NAME=]SOURCE", help="The table; of a recipe, one that it asks for.")
+@click.option("--target", help="A schema that predicts: its target, by whose loss trials are judged.")
+@click.option("--for", "group", help="Another schema: the group to rank. Default: all lookup groups.")
 @click.option("--out", type=click.Path(path_type=Path), help="The study: a folder. Default: runs/NAME-tune.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace a key that is not tuned.")
 @click.option("--rows", type=click.IntRange(min=1), help="A first try: at most so many rows.")
@@ -235,8 +257,10 @@ def run(
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object, and nothing else.")
 def tune(
     recipe: str,
-    trials: int,
+    trials: int | None,
     data: tuple[str, ...],
+    target: str | None,
+    group: str | None,
     out: Path | None,
     settings: tuple[str, ...],
     rows: int | None,
@@ -244,14 +268,21 @@ def tune(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Try the values in a recipe's `tune.ranges`, judged on its validation part, and write the best as a recipe.
+    """Try values around those of a schema, judged on rows that are held out, and write the best schema.
+
+    The first trial is the schema itself. Trials are judged by the mean reciprocal rank of --for or of all lookup
+    groups, or by the loss of the schema's target. A recipe with `tune.ranges` says itself what is tried, and on what it
+    is judged; its test part is never looked at.
 
     Called again, it goes on: trials that ended are kept, one that was interrupted is tried again. Trials that are worse
-    than most are pruned. The test part is never looked at; `feat2vec run` measures the best recipe on it. Needs Optuna:
-    pip install 'feat2vec[tune]'.
+    than most are pruned. Needs Optuna: pip install 'feat2vec[tune]'.
 
     \b
-    tune:                                                      # in the recipe
+    feat2vec tune films.yaml --data train.parquet
+    feat2vec tune films.yaml --data train.parquet --for director --trials 40
+    feat2vec train runs/films-tune/best.yaml --data train.parquet --out runs/films
+    \b
+    tune:                                                      # in a recipe
       ranges:
         training.optimizer.learning_rate: {log: [0.01, 1]}     # or uniform, for numbers
         model.dim: {integer: [16, 128]}
@@ -259,26 +290,33 @@ def tune(
       measure: {task: rank, target: artist, metric: mpr}       # default: the validation loss
     \b
     feat2vec tune recipes/artworks.yaml --trials 20
-    feat2vec tune recipes/artworks.yaml --trials 50 --out runs/artworks-tune
     feat2vec run runs/artworks-tune/best.yaml
     """
-    import_tensorflow()
-    from feat2vec.recipes.tuning.trials import tune
+    from feat2vec.recipes.tuning.plan import is_schema
 
+    of_schema = is_schema(Path(recipe))
+    if not of_schema:
+        _check_recipe_options(trials, target, group)
+    import_tensorflow()
+    from feat2vec.recipes.tuning.trials import StudyOptions, tune, tune_schema
+
+    options = StudyOptions(settings, rows, force=force, quiet=quiet or as_json, print_lines=say_text)
     try:
-        facts = tune(
-            recipe,
-            trials,
-            out,
-            data,
-            settings=settings,
-            rows=rows,
-            force=force,
-            quiet=quiet or as_json,
-            print_lines=say_text,
-        )
+        if of_schema:
+            facts = tune_schema(recipe, trials or TRIALS, data, out, target=target, group=group, options=options)
+        else:
+            facts = tune(recipe, trials or TRIALS, out, data, **options._asdict())
     except KeyboardInterrupt:
         say("the trials that ended are kept: the same command goes on", error=True)
         raise
     if as_json:
         say(json.dumps(facts))
+
+
+def _check_recipe_options(trials: int | None, target: str | None, group: str | None) -> None:
+    """Raise for what is asked of a schema alone, and for what a recipe needs."""
+    for option, value in (("--target", target), ("--for", group)):
+        if value is not None:
+            raise UserError(f"{option}: is for a schema; a recipe says by `tune.measure` what is tuned")
+    if trials is None:
+        raise click.UsageError("Missing option '--trials'.")

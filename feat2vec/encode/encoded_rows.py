@@ -144,7 +144,7 @@ class Encoded:
         """A few of the rows, in memory.
 
         Args:
-            places: Their numbers, ascending.
+            places: Their numbers.
 
         """
         target = None if self.target is None else np.asarray(self.target[places])

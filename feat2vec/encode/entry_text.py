@@ -84,7 +84,12 @@ def _spell_columns(codec: NumbersCodec, entries: Array) -> pa.StringArray:
 
 
 def _spell_numbers(column: ColumnScale, scaled: Array) -> pa.StringArray:
-    """The roundest numbers or dates that are scaled to the same: [entries]."""
+    numbers = roundest_numbers(column, scaled)
+    return _spell_dates(numbers) if column.kind == "date" else spell_floats(pa.array(numbers))
+
+
+def roundest_numbers(column: ColumnScale, scaled: Array) -> Floats:
+    """The roundest numbers, or days since 1970, that are scaled to the same: [entries]."""
     is_date = column.kind == "date"
     exact = column.invert(scaled.astype(np.float64))
     roundest = exact.copy()
@@ -95,7 +100,8 @@ def _spell_numbers(column: ColumnScale, scaled: Array) -> pa.StringArray:
             is_same = column.apply(rounded).astype(np.float32) == scaled[todo]
         roundest[todo[is_same]] = rounded[is_same]
         todo = todo[~is_same]
-    return _spell_dates(roundest) if is_date else spell_floats(pa.array(roundest + 0.0))
+    numbers: Floats = roundest + 0.0  # no number is -0
+    return numbers
 
 
 def _round_dates(days: Floats, parts: int) -> Floats:

@@ -13,7 +13,7 @@ from feat2vec.evaluation.task_names import TaskName
 from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import Count, Many, Text
 from feat2vec.schema.validation import Problem, Spec
-from feat2vec.space.search_options import VectorSimilarity
+from feat2vec.space.search_options import RankSimilarity
 
 METRICS: Mapping[TaskName, tuple[str, ...]] = {
     "rank": ("mpr", "mrr", "top1", "recall_at_10", "median_rank"),
@@ -30,7 +30,7 @@ class Measurement(Spec):
     task: TaskName
     target: Text | None = None
     given: Annotated[tuple[Text, ...], Many, Field(min_length=1)] | None = None
-    similarity: VectorSimilarity | None = None
+    similarity: RankSimilarity | None = None
     level: Count | None = None
 
 
@@ -44,6 +44,8 @@ def measurement_conflicts(path: KeyPath, measurement: Measurement) -> Iterator[P
         yield path, f"the task {measurement.task} needs a `target`, the group that it is about"
     if measurement.task == "pairs" and measurement.given is not None:
         yield (*path, "given"), "is not for the task pairs; remove it"
+    if measurement.similarity == "probability" and measurement.task in ("nearest", "pairs"):
+        yield (*path, "similarity"), f"probability is for the task rank; {measurement.task} takes cosine or dot"
     if measurement.level is not None and measurement.task != "predict":
         yield (*path, "level"), "is for the task predict; remove it"
 

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from feat2vec.arrays import Array, Bools, Integers
+from feat2vec.arrays import Array, Integers
 from feat2vec.encode.codecs import Entries, ItemsCodec, parse_items
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
 from feat2vec.errors import UserError, listed, suggest
-from feat2vec.space.geometry import blocks, dense, is_keyed, known
+from feat2vec.space.completer import groups_beside, has_groups_beside
+from feat2vec.space.geometry import blocks, dense, is_keyed
 from feat2vec.table.keys import UNLIMITED
 from feat2vec.table.table import Stage, Table, open_table
 from feat2vec.training.run_folder import TrainedRun
@@ -38,7 +39,7 @@ class RowQueries(NamedTuple):
 
 
 def given_groups(encoder: Encoder, target: str, given: Sequence[str] | None) -> list[str]:
-    """The groups that a target is found by: `given`, or all others if it is None."""
+    """The groups that a target is found by: `given`, or all that share no column with it if it is None."""
     names = list(encoder.codecs)
     problems = []
     for option, group_names in (("--target", [target]), ("--given", given or [])):
@@ -50,10 +51,13 @@ def given_groups(encoder: Encoder, target: str, given: Sequence[str] | None) -> 
         problems.append(f"--given: {target!r} is the target, which it would give away; remove it")
     if problems:
         raise UserError(*problems)
-    groups = [name for name in names if name != target] if given is None else list(dict.fromkeys(given))
-    if not groups:
+    if given is None:
+        if not has_groups_beside(encoder.schema, target):
+            raise UserError(f"--given: no group is left beside the target {target!r} that shares no column with it")
+        return groups_beside(encoder.schema, target)
+    if not given:
         raise UserError(f"--given: no group is left beside the target {target!r}")
-    return groups
+    return list(dict.fromkeys(given))
 
 
 def table_for(encoder: Encoder, target: str, given: Sequence[str], data: object) -> Table:
@@ -70,12 +74,6 @@ def table_for(encoder: Encoder, target: str, given: Sequence[str], data: object)
             f"it has {listed(table.columns)}"
         )
     return table
-
-
-def rows_with_known(encoder: Encoder, entries: Mapping[str, Array], given: Sequence[str]) -> Bools:
-    """Which rows [rows] hold something that training has seen, in one of the given groups."""
-    has_known: Bools = np.logical_or.reduce([known(encoder, name, entries[name]) for name in given])
-    return has_known
 
 
 def entry_batches(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,11 +17,12 @@ from feat2vec.evaluation.queries import (
     entry_batches,
     given_groups,
     query_batches,
-    rows_with_known,
     table_for,
 )
-from feat2vec.space.geometry import blocks, candidates, extract, similarities
-from feat2vec.space.search_options import VectorSimilarity
+from feat2vec.space.completer import Completer, rows_with_known
+from feat2vec.space.geometry import blocks, candidates, extract, is_keyed, similarities
+from feat2vec.space.run_completion import completion_of_run
+from feat2vec.space.search_options import RankSimilarity, VectorSimilarity
 from feat2vec.table.table import Table
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing.files import JsonObject
@@ -34,11 +35,11 @@ def rank(
     data: object,
     target: str,
     given: Sequence[str] | None = None,
-    similarity: VectorSimilarity = "cosine",
+    similarity: RankSimilarity | None = None,
     scores_in_memory: int = SCORES_IN_MEMORY,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> JsonObject:
-    """Rank each row's true values of `target` among all that training has seen, by their similarity with `given`.
+    """Rank each row's true values of `target` among all that training has seen, by what `given` says of them.
 
     A query is a row and one distinct true value, also one beyond `max_items`; the row's other true values are left out
     of its ranking.
@@ -48,7 +49,8 @@ def rank(
         data: Rows that training has not seen.
         target: The group whose values are ranked.
         given: The groups to find them by; all others if it is None.
-        similarity: "cosine" or "dot".
+        similarity: "probability", as `complete` gives it, or "cosine" or "dot" of vectors; by default what the run was
+            trained for: the probability, or the cosine if it predicts a target.
         scores_in_memory: How many scores may be in memory at a time.
         rows_at_once: How many rows go through the extractors at a time.
 
@@ -60,6 +62,35 @@ def rank(
 
     """
     given = given_groups(run.fitted, target, given)
+    if similarity is None:
+        similarity = "probability" if run.schema.objective.completes_rows else "cosine"
+    if similarity == "probability":
+        total, scores_of_batch = _by_probability(run, target, given)
+    else:
+        total, scores_of_batch = _by_vectors(run, target, given, similarity)
+    facts = ranked(run, data, target, given, total, scores_of_batch, scores_in_memory, rows_at_once)
+    return {"task": "rank", "target": target, "given": facts.pop("given"), "similarity": similarity, **facts}
+
+
+ScoresOfBatch: TypeAlias = Callable[[Mapping[str, Array]], ScoresOfRows]
+
+
+def _by_probability(run: TrainedRun, target: str, given: Sequence[str]) -> tuple[int, ScoresOfBatch]:
+    """The number of candidates, and what ranks them by their probability in rows."""
+    model, calibration = run.model_for_rows([*given, target]), completion_of_run(run).get(target)
+    completer = Completer(run.fitted, model, target, calibration, given, most_numbers=None)
+
+    def scores_of_batch(entries: Mapping[str, Array]) -> ScoresOfRows:
+        queries = completer.queries(entries)
+        return lambda rows: completer.scores(queries.take(rows))
+
+    return len(completer.hidden), scores_of_batch
+
+
+def _by_vectors(
+    run: TrainedRun, target: str, given: Sequence[str], similarity: VectorSimilarity
+) -> tuple[int, ScoresOfBatch]:
+    """The number of candidates, and what ranks them by the similarity of their vectors with those of rows."""
     model = run.model_for_rows([*given, target])
     target_candidates = candidates(model, run.fitted, target)
 
@@ -67,9 +98,7 @@ def rank(
         queries = extract(model, entries)
         return lambda rows: similarities(queries.take(rows), target_candidates, similarity)
 
-    total = target_candidates.sizes()[0]
-    facts = ranked(run, data, target, given, total, scores_of_batch, scores_in_memory, rows_at_once)
-    return {"task": "rank", "target": target, "given": facts.pop("given"), "similarity": similarity, **facts}
+    return target_candidates.sizes()[0], scores_of_batch
 
 
 def ranked(
@@ -78,7 +107,7 @@ def ranked(
     target: str,
     given: Sequence[str] | None,
     total: int,
-    scores_of_batch: Callable[[Mapping[str, Array]], ScoresOfRows],
+    scores_of_batch: ScoresOfBatch,
     scores_in_memory: int = SCORES_IN_MEMORY,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> JsonObject:
@@ -114,6 +143,13 @@ def ranked(
     all_ranks = np.concatenate(ranks)
     counts = {"n": len(all_ranks), "skipped_unseen": unseen, "skipped_empty": empty, "candidates": total}
     return {"given": list(given), **counts, **summary_of_ranks(all_ranks, total)}
+
+
+def candidate_counts(run: TrainedRun, target: str) -> Floats:
+    """How often training has seen each candidate of a group, [candidates]."""
+    vocabulary = run.fitted.codecs[target].vocabulary if is_keyed(run.vector_source, target) else None
+    counts = run.fitted.values[target].counts if vocabulary is None else vocabulary.counts
+    return np.asarray(counts, np.float64)
 
 
 def nearest(

@@ -10,7 +10,7 @@ from feat2vec.evaluation.key_pairs import pairs
 from feat2vec.evaluation.prediction import predict
 from feat2vec.evaluation.ranking import nearest, rank
 from feat2vec.evaluation.task_names import TaskName
-from feat2vec.space.search_options import VectorSimilarity
+from feat2vec.space.search_options import RankSimilarity
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing.files import JsonObject
 
@@ -37,7 +37,7 @@ def evaluate(
     *,
     target: str | None = None,
     given: Sequence[str] | None = None,
-    similarity: VectorSimilarity | None = None,
+    similarity: RankSimilarity | None = None,
     level: int | None = None,
 ) -> JsonObject:
     """Measure a run on rows.
@@ -48,7 +48,7 @@ def evaluate(
         task: "rank", "nearest", "pairs" or "predict": see the functions of these names.
         target: The group that the task is about; not for "predict".
         given: The groups to find the target by, for "rank" and "nearest".
-        similarity: "cosine" or "dot", not for "predict".
+        similarity: "cosine" or "dot", not for "predict"; for "rank" also "probability", which is its default.
         level: The submodel of a model with `ranks`, for "predict".
 
     Returns:
@@ -64,6 +64,8 @@ def evaluate(
     for name in given_options:
         if name not in known_options:
             raise UserError(f"--{name}: is not for --task {task}; remove it")
+    if similarity == "probability" and task != "rank":
+        raise UserError(f"--similarity: probability is for --task rank; {task} takes cosine or dot")
     if "target" in known_options and target is None:
         raise UserError(f"--task {task} needs --target, the group that it is about")
     return measure(run, data, **given_options)

@@ -20,9 +20,8 @@ import tensorflow as tf
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.group_vectors import map_level, split_level, stack_linear, stack_vectors
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
+from feat2vec.schema.objectives.formulas import UNIT_EPSILON
 from feat2vec.schema.options import Schema
-
-UNIT_EPSILON = 1e-6  # the least square of a norm that a vector is divided by
 
 
 class RowContext(NamedTuple):

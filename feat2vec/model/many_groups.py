@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from feat2vec.arrays import Int64s
-from feat2vec.model.candidate_scores import UNIT_EPSILON
 from feat2vec.model.extractors import UNSEEN, Extractor, LookupExtractor
 from feat2vec.model.optimizers import Rows
 from feat2vec.model.optimizers.base import Variable
@@ -23,6 +22,7 @@ from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replac
 from feat2vec.model.pair_scores_by_key import LevelByKey, Occurrences, submodels_by_key
 from feat2vec.sampling.noise import Draws, Noise
 from feat2vec.schema.objectives import Noisy, self_supervised
+from feat2vec.schema.objectives.formulas import UNIT_EPSILON
 from feat2vec.schema.options import Schema
 
 MIN_GROUPS = 32  # fewer are trained one by one, several operations side by side

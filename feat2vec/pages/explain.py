@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import tensorflow as tf
 
 from feat2vec.arrays import Array, Float32s, Floats
@@ -21,6 +19,7 @@ from feat2vec.model.extractors import Extracted
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.pages.explanation_views import Contribution, Explanation
 from feat2vec.space.geometry import dense
+from feat2vec.space.given_row import table_of_row
 from feat2vec.space.groups_and_levels import level_and_dim, vectors_at_level
 from feat2vec.table.table import STAGE_BYTES, open_table
 
@@ -50,7 +49,7 @@ def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) 
     """
     row_option, index_option = ("--to", "--to-index") if to else ("--row", "--index")
     if isinstance(rows, Mapping):
-        rows = _table_of(encoder, rows, row_option)
+        rows = table_of_row(encoder, rows, row_option)
     if index < 1:
         raise UserError(f"{index_option}: rows are counted from 1; received {index}")
     table, rows_before = open_table(rows), 0
@@ -61,32 +60,6 @@ def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) 
             }
         rows_before += stage.rows
     raise UserError(f"{index_option}: {table.name} has {rows_before:,} rows; received {index}")
-
-
-def _table_of(encoder: Encoder, row: Mapping[str, object], row_option: str) -> pa.Table:
-    """A table of one row, given as a mapping of columns to values."""
-    known = encoder.schema.columns()
-    for column in row:
-        if column not in known:
-            suggestion = suggest(str(column), known) or f"; leave it out, the columns are {listed(known)}"
-            raise UserError(f"{row_option}: the run knows no column {column!r}{suggestion}")
-    values = {column: value for column, value in row.items() if value is not None}
-    try:
-        table = pa.table({column: pa.array([_long(value)]) for column, value in values.items()})
-    except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:  # as `pa.array` may raise
-        reason = f"{str(error).splitlines()[0]:.100}"
-        raise UserError(f"{row_option}: a value is of no type that a table has ({reason})") from None
-    if not any(column in group.columns for group in encoder.schema.groups.values() for column in values):
-        wanted_columns = listed(column for group in encoder.schema.groups.values() for column in group.columns)
-        raise UserError(f"{row_option}: holds no value of the groups' columns: {wanted_columns}")
-    return table
-
-
-def _long(value: object) -> object:
-    """An integer beyond 64 bits as the decimal that keeps all of its digits."""
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        return Decimal(value)
-    return value
 
 
 def row_texts(encoder: Encoder, row: Row) -> dict[str, str | None]:

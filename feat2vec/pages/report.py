@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from html import escape
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import numpy as np
 
 from feat2vec.errors import UserError
 from feat2vec.evaluation import prediction
+from feat2vec.evaluation.beside import better_of, evaluate_beside, table_rows
 from feat2vec.evaluation.bounds import class_bounds
 from feat2vec.evaluation.norms_and_isotropy import SHARES, counts_of, isotropy, levels, norms
 from feat2vec.evaluation.stability import stability
+from feat2vec.evaluation.weakness import stored_worths
 from feat2vec.pages import charts
+from feat2vec.pages.completions import completion_facts, completion_parts
 from feat2vec.space.geometry import candidates, is_keyed
 from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.training.run_folder import TrainedRun
@@ -35,6 +39,8 @@ def report(
     label: str | None = None,
     other_run: TrainedRun | None = None,
     *,
+    beside: Sequence[str] = (),
+    train: object = None,
     force: bool = False,
 ) -> Facts:
     """Write a page of HTML about a run, whole or not at all.
@@ -45,6 +51,8 @@ def report(
         data: Rows to measure a supervised run on, and for `label`.
         label: A column of `data`, for whose classes the bound of Proposition 3.3 (Arora et al., 2019) is computed.
         other_run: A run of the same schema with another seed: the page says how many nearest neighbours both share.
+        beside: Baselines that are measured on `data` too, such as "popularity" and "tfidf".
+        train: The rows that the run was trained on, which most baselines learn from.
         force: Replace the file if it is there.
 
     Returns:
@@ -57,8 +65,12 @@ def report(
     out = Path(out)
     if label is not None and data is None:
         raise UserError("--label: is a column of --data; name the rows too")
+    if beside and data is None:
+        raise UserError("--beside: is measured on --data; name rows that training has not seen")
     file_place(out, force=force)
     facts = facts_of(run, data, label, other_run)
+    if beside:
+        facts["beside"] = evaluate_beside(run, data, names=beside, train=train)
     write_text(out, page(facts), force=force)
     return facts
 
@@ -75,6 +87,11 @@ def facts_of(
         "history": run.history,
         "groups": {name: _group_facts(run, name) for name in run.schema.groups},
     }
+    completion = completion_facts(run)
+    if completion:
+        facts["completion"] = completion
+    if worths := stored_worths(run):
+        facts["held_out"] = [asdict(worth) for worth in worths]
     if data is not None and run.schema.target is not None:
         facts["evaluation"] = prediction.predict(run, data)
     if label is not None:
@@ -127,8 +144,14 @@ def _neighbours(run: TrainedRun, name: str) -> Iterator[Facts]:
 def page(facts: JsonObject) -> str:
     """The facts as HTML."""
     parts = [*_training(facts)]
+    if "held_out" in facts:
+        parts += _held_out(facts["held_out"], facts["metrics"].get("weak"))
     if "evaluation" in facts:
         parts += ["<h2>On the rows given</h2>", _pairs("evaluation", facts["evaluation"])]
+    if "completion" in facts:
+        parts += completion_parts(facts["completion"])
+    if "beside" in facts:
+        parts += _beside(facts["beside"])
     if "bounds" in facts:
         parts += _bounds(facts["bounds"])
     parts += _space(facts["groups"])
@@ -150,6 +173,25 @@ def _training(facts: JsonObject) -> list[str]:
         _pairs("metrics", {**facts["metrics"], "seed": facts["seed"]}),
         f"<details><summary>Epochs</summary>{charts.table('history', columns, epochs)}</details>",
     ]  # fmt: skip
+
+
+def _held_out(worths: list[Facts], weak: str | None) -> list[str]:
+    """What the run reached on the rows that its training held out, beside popularity or a constant."""
+    columns = ["target", "metric", "n", "value", "baseline", "baseline_value"]
+    note = "None of them is worse than its baseline." if weak is None else f"Weak: {weak}."
+    rows = [[worth[column] for column in columns] for worth in worths]
+    return ["<h2>On the rows that training held out</h2>", charts.table("held-out rows", columns, rows), _note(note)]
+
+
+def _beside(measured: Facts) -> list[str]:
+    """The run and its baselines, and a sentence for each that is better."""
+    heads, rows = table_rows(measured)
+    sentences = better_of(measured) or ["None of them is better than the run."]
+    return [
+        "<h2>Beside other methods, on the rows given</h2>",
+        charts.table("beside", heads, rows),
+        *(_note(f"{sentence}.".replace("..", ".")) for sentence in sentences),
+    ]
 
 
 def _bounds(bounds: list[Facts]) -> list[str]:

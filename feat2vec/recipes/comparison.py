@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from feat2vec.errors import listed
+from feat2vec.evaluation.baselines import Metrics
 from feat2vec.evaluation.options import METRICS
-from feat2vec.recipes.baselines import Metrics
 from feat2vec.recipes.recipe import Bound, Evaluation
 from feat2vec.terminal import printable
 

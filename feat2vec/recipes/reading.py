@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from feat2vec.errors import UserError, listed, suggest
+from feat2vec.evaluation.baselines import BASELINES
 from feat2vec.evaluation.options import measurement_conflicts, no_metric
-from feat2vec.recipes.baselines import BASELINES
 from feat2vec.recipes.ranges import tune_conflicts, unfit
 from feat2vec.recipes.recipe import Evaluation, Recipe
 from feat2vec.schema.document import Data, Document, KeyPath

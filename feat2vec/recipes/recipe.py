@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from feat2vec.evaluation.baselines import BaselineName
 from feat2vec.evaluation.options import Measurement
 from feat2vec.export.formats import FormatName
 from feat2vec.pages.explore_options import MapKind
-from feat2vec.recipes.baselines import BaselineName
 from feat2vec.recipes.ranges import Tune
 from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import Count, Many, Share, Text

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from feat2vec.errors import FailedError, UnknownKeyError, UserError, writing
+from feat2vec.evaluation.baselines import BASELINES, BaselineRequest, Metrics
 from feat2vec.evaluation.tasks import evaluate
-from feat2vec.recipes.baselines import BASELINES, BaselineRequest, Metrics
 from feat2vec.recipes.comparison import Comparison
 from feat2vec.recipes.reading import read_recipe
 from feat2vec.recipes.recipe import Evaluation, ExportSpec, Finetuning, Neighbours, Recipe

@@ -6,6 +6,7 @@ same name in the room `model`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 
@@ -18,8 +19,20 @@ Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Dim = Annotated[int, Field(ge=1, le=65_536)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0)]
+EPOCHS = {"seconds": 1_000_000, "milliseconds": 1_000}  # microseconds of each
+DATE_PATTERN = re.compile(r"(?:[^%]|%[YymdHIMSpBbAaz%])*%[YymdHIMSpBbAaz](?:[^%]|%[YymdHIMSpBbAaz%])*")
 Text = Annotated[str, Field(min_length=1)]
 Many = Field(strict=False)  # for tuples: YAML has lists, which are taken too
+
+
+def is_date_form(form: str) -> bool:
+    """Whether a text says how dates are written.
+
+    >>> [is_date_form(form) for form in ("seconds", "%d.%m.%Y", "d.m.Y", "%Q")]
+    [True, True, False, False]
+
+    """
+    return form in EPOCHS or DATE_PATTERN.fullmatch(form) is not None
 
 
 class ExtractorSpec(Spec):
@@ -68,6 +81,8 @@ class ItemsSpec(ExtractorSpec):
         weights: The column with a weight for each item.
         bins: The number of bins of a column of numbers, which become keys.
         parts: The parts of a column of dates, each a key.
+        dates: How these dates are written: `seconds` or `milliseconds` since 1970, or a pattern such as `%d.%m.%Y`; by
+            default as 2024-01-31, which an exported SavedModel takes in any case.
 
     Example:
         >>> class Postcode(feat2vec.specs.ItemsSpec):
@@ -87,6 +102,7 @@ class ItemsSpec(ExtractorSpec):
     weights: Text | None = None
     bins: Annotated[int, Field(ge=2, le=10_000)] | None = None
     parts: Annotated[tuple[Literal["year", "quarter", "month", "day", "weekday", "hour"], ...], Many] = ()
+    dates: Text | None = None
 
     @property
     def bag(self) -> bool:
@@ -102,6 +118,10 @@ class ItemsSpec(ExtractorSpec):
             yield ("bins",), "bins are for a column of single numbers; remove `multi`"
         if len(set(self.parts)) < len(self.parts):
             yield ("parts",), "names a part twice; keep one"
+        if self.dates is not None and not self.parts:
+            yield ("dates",), "says how dates are written, for `parts` of them; add `parts`, or remove it"
+        if self.dates is not None and not is_date_form(self.dates):
+            yield ("dates",), "is `seconds`, `milliseconds`, or a pattern of %Y %m %d %H %M %S and the like"
         if self.weights is not None and not self.multi:
             yield ("weights",), "weights are for a bag, one number an item; set `multi: true`"
 

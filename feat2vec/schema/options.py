@@ -226,8 +226,9 @@ class Training(Spec):
     # none. Tables of fewer than 200 rows are used whole, and no more than 20,000 rows are held out.
     validation: Annotated[float, Field(ge=0, le=0.5)] = 0.1
     refit: bool = True  # whether up to 50,000 rows are then learnt again with those held out, for as many epochs
-    # With validation rows: training stops after so many epochs without improvement; 0 for never.
-    patience: Annotated[int, Field(ge=0, le=2**31 - 1)] = 5
+    # With validation rows: training stops after so many epochs without improvement; 0 for never. The default is that of
+    # the objective: 5, and 0 of contrastive, whose ranks get better after its loss has begun to rise.
+    patience: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 10.0
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
@@ -284,6 +285,12 @@ class Schema(Spec):
     def weight(self) -> str | None:
         """The column with a weight for each row, if there is one."""
         return self.objective.weight_column
+
+    @property
+    def patience(self) -> int:
+        """After how many epochs without improvement training stops; 0 is never."""
+        given = self.training.patience
+        return self.objective.default_patience if given is None else given
 
     @property
     def partners(self) -> list[tuple[str, ...]]:

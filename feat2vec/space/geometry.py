@@ -106,7 +106,11 @@ def candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
         tables = [unseen_and_keys[1:], *higher_tables]
         gain = getattr(model.schema.groups[group].extractor, "gain", 1.0)
         return Candidates(tables if gain == 1 else [table * np.float32(gain) for table in tables])
-    entries = encoder.values[group].entries
+    return candidates_of_entries(model, group, encoder.values[group].entries)
+
+
+def candidates_of_entries(model: Model, group: str, entries: Array) -> Candidates:
+    """Entries [values, width] of a group that is no lookup."""
     group_model = model.model_of_group(group)
     batches_of_level: list[list[Float32s]] = [[] for _ in model.schema.model.levels.dims]
     for start in range(0, len(entries), ROWS_PER_BATCH):
@@ -181,21 +185,24 @@ def extract(model: Model, entries: Mapping[str, Array]) -> Queries:
 
     Of a model in its file these are lookups, whose vectors are computed without TensorFlow.
     """
-    from feat2vec.model.model_file import StoredModel
-
-    truncate = model.schema.model.levels.nested
     total: Queries | None = None
-    if isinstance(model, StoredModel):
-        with model.lookup_sums() as lookup_sums:
-            sums = lookup_sums(entries)(slice(None))
-        groups = [_queries_of(sums[name].free, sums[name].dependent, truncate=truncate) for name in entries]
-    else:
-        groups = [_queries_of_tensors(model, name, rows) for name, rows in entries.items()]
-    for group_queries in groups:
+    for group_queries in extract_groups(model, entries).values():
         total = group_queries if total is None else total.plus(group_queries)
     if total is None:
         raise ValueError("a query needs a group")
     return total
+
+
+def extract_groups(model: Model, entries: Mapping[str, Array]) -> dict[str, Queries]:
+    """The vectors of each group's entries [rows, width], as `extract` adds them up."""
+    from feat2vec.model.model_file import StoredModel
+
+    truncate = model.schema.model.levels.nested
+    if not isinstance(model, StoredModel):
+        return {name: _queries_of_tensors(model, name, rows) for name, rows in entries.items()}
+    with model.lookup_sums() as lookup_sums:
+        sums = lookup_sums(entries)(slice(None))
+    return {name: _queries_of(sums[name].free, sums[name].dependent, truncate=truncate) for name in entries}
 
 
 def _queries_of_tensors(model: Feat2Vec, group: str, entries: Array) -> Queries:

@@ -79,6 +79,12 @@ def _encoded(
         counts = np.zeros(len(class_names), np.int64)
         known_classes = Vocabulary(pa.array(class_names, pa.string()), counts)
     encoded = replace(encoder, schema=schema, classes=known_classes).encode(table)
+    if len(encoded.left_out):
+        row = int(encoded.left_out.places[0])
+        problem = (
+            f"row {row + 1}: column {target!r}: received None; batches have a label for each row, leave the row out"
+        )
+        raise UserError(f"{table.name}: {problem}")
     if label_is_class:
         unknown_rows = np.flatnonzero(np.asarray(encoded.target) < 0)
         if len(unknown_rows):

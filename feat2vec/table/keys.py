@@ -21,6 +21,7 @@ from feat2vec.table.numbers import concat, dates_of, flatten, floats_of
 from feat2vec.table.spelling import spell_decimals, spell_floats, spell_times
 from feat2vec.table.table import Stage, refuse_first, refuse_unless_text
 from feat2vec.table.types import is_list
+from feat2vec.table.written_dates import written_dates
 
 if TYPE_CHECKING:
     import duckdb
@@ -60,7 +61,7 @@ def items_of(stage: Stage, column: str, spec: ItemsSpec) -> Items:
 
     """
     if spec.parts:
-        return _date_parts(stage, column, spec.parts)
+        return _date_parts(stage, column, spec.parts, spec.dates)
     lengths, values = _items_of_rows(stage, column, spec)
     codes, distinct_values = _distinct(values)
     keys = _spell(stage, column, distinct_values)
@@ -210,9 +211,9 @@ def _weights(stage: Stage, column: str, items_column: str, lengths: Ints) -> Flo
     return weights + np.float32(0)  # -0 and 0 are one weight
 
 
-def _date_parts(stage: Stage, column: str, parts: Sequence[str]) -> Items:
+def _date_parts(stage: Stage, column: str, parts: Sequence[str], form: str | None) -> Items:
     """Return bags of `part=value` keys, one for each part of each date."""
-    dates = dates_of(stage, column)
+    dates = dates_of(stage, column) if form is None else written_dates(stage, column, form)
     is_present = pc.is_valid(dates).to_numpy(zero_copy_only=False)  # [rows]
     lengths = is_present.astype(np.int32) * np.int32(len(parts))
     present = dates.drop_null()

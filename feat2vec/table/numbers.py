@@ -164,11 +164,16 @@ def dates_from_text(stage: Stage, column: str, text: pa.Array) -> pa.Array:
     first_is_zoned = zoned.drop_null()[:1].to_pylist() == [True]  # parsing names the first row that is unlike it
     type_ = pa.timestamp("us", "UTC" if first_is_zoned else None)
     dates = parse_text(stage, column, text, lambda texts: texts.cast(type_), "a date such as 2024-01-31 is needed")
+    refuse_far_dates(stage, column, dates, text)
+    return dates
+
+
+def refuse_far_dates(stage: Stage, column: str, dates: pa.Array, values: pa.Array) -> None:
+    """Raise a UserError that names the first value whose date is in no year from 1 to 9999."""
     days = pc.fill_null(pc.cast(dates, pa.int64()), 0).to_numpy(zero_copy_only=False) // MICROSECONDS_PER_DAY
     far = np.flatnonzero((days < FIRST_DAY) | (days > LAST_DAY))
     if len(far):
-        stage.refuse(int(far[0]), column, text[int(far[0])].as_py(), DATES)
-    return dates
+        stage.refuse(int(far[0]), column, values[int(far[0])].as_py(), DATES)
 
 
 def days_of(dates: pa.Array | pa.ChunkedArray) -> Floats:

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +16,16 @@ import pyarrow.compute as pc
 from feat2vec.arrays import Float32s, Floats, Int64s, Ints
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import Lookup
+from feat2vec.table.date_forms import DATE_PARTS, DateForms
 from feat2vec.table.integrity import DamagedError
 from feat2vec.table.keys import DistinctCounter, items_of
 from feat2vec.table.numbers import numbers_of, vectors_of
 from feat2vec.table.table import Batch, Stage, Table, stages
 from feat2vec.table.types import Kind
 
-DatePart = Literal["year", "month", "day", "weekday", "hour"]
-DATE_PARTS: tuple[DatePart, ...] = ("year", "month", "day", "weekday", "hour")
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 SAMPLE_SIZE = 10_000
-CODED_ROWS = 50_000
+CODED_ROWS, CODED_VALUES = 50_000, 20_000_000  # of each column, and of all together
 PROFILE_STAGE_BYTES = 256 << 20
 NUMBER = r"[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?"
 VECTOR = re.compile(rf"\s*[\[(]?\s*(?=\S*\.){NUMBER}(?:[,;\s]+{NUMBER})+\s*[\])]?\s*")
@@ -53,18 +52,24 @@ class ColumnProfile:
     distinct: int = 0  # values, or items in lists
     sample: list[object] = field(default_factory=list)  # distinct values of the first stage
     fingerprint: blake2b = field(default_factory=blake2b)  # equal for columns that are recodings of one another
-    codes: Ints | None = None  # which of its values each of the first CODED_ROWS rows has, -1 for none
+    codes: Ints | None = None  # which of its values each of the first rows has, -1 for none
+    coded_rows: int = CODED_ROWS  # at most
     # Of numbers and dates
     low: float = np.inf
     high: float = -np.inf
     quantiles: Floats | None = None  # at QUANTILES, of the numbers of the first stage's rows
     are_integers: bool = True  # whether all numbers are, so far
     date_parts: dict[str, None] | None = field(default_factory=dict)  # `month=5` and so on; None: cannot be told
+    written_dates: DateForms = field(init=False)  # in other ways than 2024-01-31
     # Of lists and vectors
     lists_differ: bool = False
     list_lengths: Ints | None = None  # of lists with items, in the first stage that has some
     vector_size: int | None = None
     text_is_vectors: bool = True  # so far
+
+    def __post_init__(self) -> None:
+        """Know nothing of dates yet."""
+        self.written_dates = DateForms(self.name)
 
     @property
     def present(self) -> int:
@@ -105,10 +110,11 @@ class ColumnProfile:
             keys, counts = keys.filter(not_empty), counts[is_value]
             self._add_vectors_in_text(stage, keys)
         if self.codes is None:
-            self.codes = codes[:CODED_ROWS].astype(np.int32)
+            self.codes = codes[: self.coded_rows].astype(np.int32)
         self.missing += stage.rows - int(counts.sum())
         if self.kind != "text" and not pa.types.is_boolean(self.type):
             self._add_numbers(_stage_of(stage, self.name, keys), keys, counts)
+        self._add_written_dates(_stage_of(stage, self.name, keys), keys)
         if not self.sample:
             self.sample = _python_values(keys.take(pa.array(_evenly_spaced(len(keys)))))
         return keys
@@ -142,6 +148,15 @@ class ColumnProfile:
                 self.date_parts |= dict.fromkeys(parts.keys.to_pylist())
             except UNREADABLE:
                 self.date_parts = None
+
+    def _add_written_dates(self, keys_stage: Stage, keys: pa.Array) -> None:
+        """See whether distinct values that are no dates to the type of the column are dates that are written."""
+        if self.kind == "number" and self.are_integers:
+            self.written_dates.add_numbers(keys_stage, self.low, self.high)
+        elif self.kind == "text" and self.is_string and len(keys):
+            self.written_dates.add_texts(keys_stage, keys)
+        elif len(keys):
+            self.written_dates.give_up()
 
     def _are_codes(self, keys: pa.Array, numbers: Floats) -> bool:
         """Whether numbers are codes: as a float64, 00501 would lose its zeros, and 17 digits the last one."""
@@ -231,6 +246,8 @@ def profile_table(table: Table, stage_bytes: int = PROFILE_STAGE_BYTES) -> Table
 
 def _profile_columns(table: Table, names: Sequence[str], stage_bytes: int) -> list[ColumnProfile]:
     columns = [ColumnProfile(name, table.columns[name], table.typed) for name in names]
+    for column in columns:
+        column.coded_rows = min(CODED_ROWS, CODED_VALUES // len(columns))
     with tempfile.TemporaryDirectory(prefix="feat2vec-") as folder:
         counter = DistinctCounter(folder)
         for stage in stages(table, names, stage_bytes):

@@ -18,6 +18,7 @@ from feat2vec.table.sources.registry import describe_sources, object_kinds, sche
 from feat2vec.table.types import (
     BATCH_BYTES,
     BATCH_ROWS,
+    UNTYPED,
     TablePart,
     batch_rows,
     common_type,
@@ -259,8 +260,19 @@ def open_table(source: object) -> Table:
     for kind in object_kinds():
         part = kind.open(source)
         if part is not None:
-            return Table(part.source, [part])
+            return Table(part.source, [part], typed=part.typed)
     raise UserError(f"a table cannot be read from {type(source).__name__}: expected {describe_sources()}")
+
+
+def marked(rows: pa.Table, table: Table) -> pa.Table:
+    """Return rows that were taken from a table so that `open_table` reads them as it reads that table.
+
+    Args:
+        rows: with columns as the table's stages have them.
+        table: that they were taken from. Of one without types, text stays what may be a number.
+
+    """
+    return rows if table.typed else rows.replace_schema_metadata({UNTYPED: b"1"})
 
 
 def _open_name(name: str) -> Table:

@@ -54,6 +54,7 @@ BATCH_BYTES = 2**26
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, as days since 1970
 FLOAT_DIGITS = 15  # of decimals that stay distinct as float64
 DATES = "dates must be in the years 1 to 9999"
+UNTYPED = b"feat2vec: text without types"  # a key in the metadata of a file that was made of a CSV
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,14 @@ class TablePart:
         source: the file or the object, as messages call it.
         types: the type of each column, by name, before it is normalised.
         read: reads these columns, in this order, a batch at a time.
+        typed: whether columns have types; where they have none, text may stand for a number.
 
     """
 
     source: str
     types: Mapping[str, pa.DataType]
     read: Callable[[list[str]], Iterator[pa.RecordBatch]]
+    typed: bool = True
 
 
 def column_types(source: str, fields: Iterable[tuple[object, pa.DataType]]) -> dict[str, pa.DataType]:

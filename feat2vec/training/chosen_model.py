@@ -17,7 +17,7 @@ from feat2vec.arrays import Int64s
 from feat2vec.encode.columns import columns_of
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.hashing import row_order
-from feat2vec.table.table import Table, open_table, stages
+from feat2vec.table.table import Table, marked, open_table, stages
 from feat2vec.training.held_out import held_out_places
 from feat2vec.training.run_folder import TrainedRun
 
@@ -128,4 +128,4 @@ def raw_rows(table: Table, encoded: Encoded, places: Int64s) -> pa.Table:
         of_stage = pa.table({column: stage.column(column) for column in columns})
         parts.append(of_stage.take(pa.array(in_stage)))
         first += stage.rows
-    return pa.concat_tables(parts, promote_options="permissive")
+    return marked(pa.concat_tables(parts, promote_options="permissive"), table)

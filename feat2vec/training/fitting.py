@@ -102,7 +102,7 @@ class Fitting:
         """Make the callbacks in the order in which Keras calls them."""
         self.progress = Progress(self.batches, began)
         self.patience = Patience(
-            self.model, self.options.patience, checkpoint.with_name(BEST_WEIGHTS), self.reporter.say
+            self.model, self.model.schema.patience, checkpoint.with_name(BEST_WEIGHTS), self.reporter.say
         )
         averaging = [EpochAveraging(self.model, self.options.averaging)] if self.options.averaging else []
         stateful: list[Resumable] = [self.patience, *averaging]

@@ -14,6 +14,8 @@ from feat2vec.encode.hashing import row_order
 
 LEAST_ROWS = 200  # of a table that rows are split off: the loss of a tenth of fewer says little
 MOST_HELD_OUT = 20_000
+LEAST_DRAWS = 4_000  # held-out rows that are compared with noise, each of them anew as often as that takes
+MOST_REPEATS = 16  # of a held-out row
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,9 @@ class Split:
 
     Args:
         learnt: The rows that are learnt from; the others are left out of them.
-        held_out: The rows that the loss is measured on, in memory.
-        places: Their numbers in the table, ascending.
+        held_out: The rows that the loss is measured on, in memory. Where noise is drawn, few rows stand there several
+            times: each time another group of theirs is compared with other values, so that chance counts less.
+        places: Their numbers in the table, ascending, each once.
 
     """
 
@@ -46,7 +49,8 @@ def split_off(rows: Encoded, path: Path) -> Split | None:
         return None
     options = rows.encoder.schema.training
     places = held_out_places(rows, options.validation, options.seed)
-    return Split(rows.without(places, path), rows.only(places), places)
+    repeats = min(-(-LEAST_DRAWS // len(places)), MOST_REPEATS) if rows.encoder.schema.objective.needs_noise else 1
+    return Split(rows.without(places, path), rows.only(np.tile(places, repeats)), places)
 
 
 def why_none_is_held_out(rows: Encoded) -> str | None:

@@ -29,6 +29,7 @@ from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
 from feat2vec.training.fitting import Fitting
 from feat2vec.training.held_out import split_off, why_none_is_held_out
 from feat2vec.training.memory_estimate import release_memory
+from feat2vec.training.reporting import Reporter
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.training.trained_rows import TRAINED_ROWS, hashes_of_encoded, trained_rows
 from feat2vec.training.warm_start import WarmStart
@@ -80,6 +81,7 @@ class Learnt:
         metrics: What metrics.json says.
         history: The numbers of each epoch, in the first training if there were two.
         files: Further files of the run's folder.
+        lines: What is said once the training has ended.
 
     """
 
@@ -87,6 +89,7 @@ class Learnt:
     metrics: dict[str, float | str]
     history: list[dict[str, float]]
     files: dict[str, bytes] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,8 @@ class Learning:
         if is_refitted:
             self._refit(learnt)
         learnt.files[TRAINED_ROWS] = trained_rows(hashes_of_encoded(learnt_rows)).as_file()
+        for line in learnt.lines:
+            Reporter(1, 1, quiet=self.request.quiet).say(line)
         return learnt
 
     def _first_training(
@@ -148,10 +153,12 @@ class Learning:
             say(self.rows.summary())
         say_left_out(say, self.rows)
         if self.validation_rows is None:
-            say_held_out(say, self.rows, measured)
-        is_complete = (self.folder / REFIT_CHECKPOINT).exists()
+            say_held_out(say, self.rows, 0 if places is None else len(places))
+        is_complete = all((self.folder / name).exists() for name in (CHECKPOINT, REFIT_CHECKPOINT))
         fitting.fit(self.request.callbacks, keeps_end=is_refitted, is_complete=is_complete)
         learnt = Learnt(fitting.model, {**fitting.metrics()}, fitting.progress.history)
+        if len(self.rows.left_out):
+            learnt.metrics["without_target"] = len(self.rows.left_out)
         if places is not None:
             held_out = len(places)
             learnt.metrics |= {"held_out": held_out, "held_out_loss": fitting.kept_loss}
@@ -183,8 +190,7 @@ class Learning:
             additions = function(chosen)
             learnt.metrics |= additions.metrics
             learnt.files |= additions.files
-            for line in additions.lines:
-                fitting.reporter.say(line)
+            learnt.lines += additions.lines
 
     def _refit(self, learnt: Learnt) -> None:
         """Learn from all rows for as many epochs as were kept, by the learning rates of these epochs."""
@@ -238,10 +244,9 @@ def say_left_out(say: Callable[[str], None], rows: Encoded) -> None:
         say(f"{count:,} {'row' if count == 1 else 'rows'} without {rows.encoder.schema.target} are left out")
 
 
-def say_held_out(say: Callable[[str], None], rows: Encoded, measured: Encoded | None) -> None:
+def say_held_out(say: Callable[[str], None], rows: Encoded, count: int) -> None:
     """Say how many rows are held out, or why none are if the schema asks for some."""
-    if measured is not None:
-        count = len(measured)
+    if count:
         say(f"{rows.learnt_rows - count:,} rows to learn from, {count:,} held out to choose the epoch by their loss")
     elif rows.encoder.schema.training.validation:
         say(f"no rows are held out to choose the epoch by: {why_none_is_held_out(rows)}")

@@ -14,11 +14,14 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
+from feat2vec.evaluation.baselines import BASELINES, BaselineRequest
 from feat2vec.evaluation.ranking import nearest, rank, ranked
+from feat2vec.evaluation.tasks import evaluate
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.recipes.baselines import BASELINES, BaselineRequest
 from feat2vec.run import Run, train
+from feat2vec.space.completer import Completer
 from feat2vec.space.geometry import candidates, dense, extract, similarities
+from feat2vec.space.run_completion import completion_of_run
 from feat2vec.table.table import open_table
 from tests.evaluation.tables import films
 from tests.reference import ranks_of_true_values
@@ -36,6 +39,9 @@ def expected_ranks(
     cast = set(actors.keys.to_pylist())
     (batch,) = encoder.entries(table)
     found = candidates(run.model, encoder, "director")
+    by_probability = None
+    if similarity == "probability":
+        by_probability = Completer(encoder, run.model, "director", completion_of_run(run).get("director"), given)
     ranks, unseen, empty = [], 0, 0
     for i, row in enumerate(table.to_pylist()):
         truth = [index[d] for d in row["director"] if d in index]
@@ -44,14 +50,16 @@ def expected_ranks(
             empty += len(truth)
             continue
         entries = {name: dense(batch[name])[i : i + 1] for name in given}
-        scores = similarities(extract(run.model, entries), found, similarity)[0]
+        scores = similarities(extract(run.model, entries), found, "cosine" if by_probability else similarity)[0]
+        if by_probability:
+            scores = np.exp(by_probability.log_probabilities(by_probability.queries(entries))[0])
         for t in truth:
             rest = np.delete(scores, [u for u in truth if u != t])
             ranks.append((rest > scores[t]).sum() + ((rest == scores[t]).sum() - 1) / 2)
     return ranks, unseen, empty
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "probability"])
 @pytest.mark.parametrize("given", [["cast"], ["cast", "year", "score", "both", "title"]])
 def test_ranks_are_those_of_a_loop(run: feat2vec.Run, given: list[str], similarity: Any) -> None:
     test = films(150, 1)
@@ -68,6 +76,22 @@ def test_ranks_are_those_of_a_loop(run: feat2vec.Run, given: list[str], similari
         assert facts["top1"] == pytest.approx(np.mean(np.array(ranks) == 0), abs=0.01)
         assert facts["recall_at_10"] == pytest.approx(np.mean(np.array(ranks) < 10), abs=0.01)
         assert facts["median_rank"] == pytest.approx(np.median(ranks), abs=0.5)
+
+
+def test_the_default_is_what_the_run_was_trained_for(run: feat2vec.Run) -> None:
+    test = films(60, 1)
+    assert rank(run, test, "director", ["cast"]) == rank(run, test, "director", ["cast"], "probability")
+    groups = {"director": {"column": "director", "extractor": {"type": "lookup", "multi": True}}}
+    schema = {
+        "version": 1, "groups": {**groups, "title": {"column": "title"}},
+        "objective": {"type": "regression", "target": "score"},
+    }  # fmt: skip
+    labelled = Run.of_model(Feat2Vec.from_encoder(feat2vec.fit(schema, films(60, 0)).encoder))
+    assert rank(labelled, test, "director")["similarity"] == "cosine"
+    with pytest.raises(UserError, match="the run predicts 'score'"):
+        rank(labelled, test, "director", similarity="probability")
+    with pytest.raises(UserError, match="--similarity: probability is for --task rank; nearest takes cosine or dot"):
+        evaluate(run, test, "nearest", target="score", similarity="probability")
 
 
 def test_a_value_that_a_row_repeats_is_one_query(run: feat2vec.Run) -> None:
@@ -176,7 +200,7 @@ def test_a_number_is_read_off_the_nearest_value(run: feat2vec.Run) -> None:
 def test_whole_texts_and_numbers_are_ranked(run: feat2vec.Run, target: str) -> None:
     test = films(60, 1)
     texts = {str(value) for value in films(400, 0)[target].to_pylist()}
-    facts = rank(run, test, target, ["director"])
+    facts = rank(run, test, target, ["director"], "cosine")
     assert facts["candidates"] == len(texts)
     assert facts["skipped_unseen"] == sum(str(value) not in texts for value in test[target].to_pylist())
     assert facts["n"] + facts["skipped_unseen"] + facts["skipped_empty"] == 60

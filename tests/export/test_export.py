@@ -70,7 +70,7 @@ def test_an_export_is_whole_or_not_there(
 
 def test_what_is_in_the_way(run: feat2vec.Run, tmp_path: Path) -> None:
     run.export("parquet", tmp_path / "out", ["who"])
-    with pytest.raises(UserError, match=r"out: exists already; choose another folder, or add --force to replace it$"):
+    with pytest.raises(UserError, match=r"out: exists already; choose another folder, or add force=True to"):
         run.export("npz", tmp_path / "out", ["who"])
     run.export("npz", tmp_path / "out", ["who"], force=True)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [MARK, "manifest.json", "who.npz"]
@@ -78,7 +78,7 @@ def test_what_is_in_the_way(run: feat2vec.Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     run.export("npz", tmp_path / "empty", ["who"], force=True)
     for mine in (tmp_path, run.folder):
-        with pytest.raises(UserError, match=r"is no export, and --force replaces nothing else; choose another folder"):
+        with pytest.raises(UserError, match=r"is no export, and force=True replaces nothing else"):
             run.export("npz", mine, ["who"], force=True)
 
 

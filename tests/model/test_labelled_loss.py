@@ -254,10 +254,12 @@ def test_each_member_of_a_head_has_a_loss_of_its_own(objective: str) -> None:
     model = Feat2Vec.from_encoder(rows.encoder)
     model.learn_from(rows)
     rng = np.random.default_rng(0)
+    assert model.head is not None
     for weight in model.head.weights:
         weight.assign(rng.normal(size=weight.shape))
     inputs, labels = one_batch(model, rows)
     scores = model.score(model.extract(inputs, training=True), training=True)
+    assert scores.members is not None
     assert scores.members.shape[:2] == (len(rows), 3)
     np.testing.assert_allclose(tf.reduce_mean(scores.members, axis=1), scores.scores[-1], rtol=1e-4, atol=1e-4)
     labels = model.standardized(labels).numpy()

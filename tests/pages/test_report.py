@@ -17,6 +17,7 @@ from feat2vec.errors import UserError
 from feat2vec.pages.charts import number
 from feat2vec.pages.report import report
 from feat2vec.run import train
+from feat2vec.space.run_completion import completion_of_run
 from tests.commands import feat2vec as command
 
 EVIL = "<script>alert('who')</script> & \"co\""
@@ -117,9 +118,20 @@ def facts_and_page(folder: Path) -> tuple[dict[str, Any], str]:
 def test_every_chart_and_table_is_there(facts_and_page: tuple[dict[str, Any], str]) -> None:
     page = Page(facts_and_page[1])
     groups = list(SCHEMA["groups"])
-    assert page.titles == ["loss by epoch", *(f"norms of {name} by count" for name in groups)]
+    reliability = [f"reliability of {name}" for name in groups]
+    assert page.titles == ["loss by epoch", *reliability, *(f"norms of {name} by count" for name in groups)]
     both = [f"{what} {name}" for name in groups for what in ("norms of", "neighbours in")]
-    assert list(page.tables) == ["metrics", "history", "bound", "isotropy", "levels", "stability", *both]
+    assert list(page.tables) == [
+        "metrics",
+        "history",
+        "held-out rows",
+        "completion",
+        "bound",
+        "isotropy",
+        "levels",
+        "stability",
+        *both,
+    ]
     assert all(len(rows) > 1 for rows in page.tables.values())
     assert "polyline" in page.tags
 
@@ -157,6 +169,10 @@ def test_its_numbers_are_those_of_the_run(facts_and_page: tuple[dict[str, Any], 
     assert (first["key"], first["place"]) == (vectors.index_to_key[0], "often")
     assert [(hit["key"], hit["score"]) for hit in first["near"]] == vectors.most_similar(first["key"], topn=5)
     assert who["neighbours"][-1]["key"] == vectors.index_to_key[-1]
+    stored = completion_of_run(run)
+    errors = [calibration.reliability.error for calibration in stored.values() if calibration.reliability]
+    assert [row[4] for row in page.tables["completion"][1:]] == [number(error) for error in errors]
+    assert [row[0] for row in page.tables["completion"][1:]] == list(stored) == list(SCHEMA["groups"])
     assert facts["stability"]["seeds"] == [0, 1]
     for one in facts["bounds"]:
         assert one["bound"]["mean_classifier"] <= one["bound"]["bound"]

@@ -66,6 +66,9 @@ ONE_COLUMN = st.one_of(
     mapping({"type": st.just("lookup"), "multi": st.just(True)}, weights=NAMES, **VOCABULARY),
     typed("lookup", bins=st.integers(2, 10_000)),
     typed("lookup", parts=PARTS),
+    mapping(
+        {"type": st.just("lookup"), "parts": st.just(["year"])}, dates=st.sampled_from(["seconds", "%d.%m.%Y %H:%M"])
+    ),
     st.just("text_cnn"),
     typed(
         "text_cnn",

@@ -32,6 +32,12 @@ column: x, extractor: {bins: 3, split: ','}
 column: x, extractor: {bins: 3, parts: [year]}
     ! extractor.parts: cannot be combined with `bins`; keep one of them
 
+column: x, extractor: {dates: seconds}
+    ! extractor.dates: says how dates are written, for `parts` of them; add `parts`, or remove it
+
+column: x, extractor: {parts: [day], dates: hours}
+    ! extractor.dates: is `seconds`, `milliseconds`, or a pattern of %Y %m %d %H %M %S and the like
+
 column: x, extractor: {split: ',', parts: [day]}
     ! extractor.parts: cannot be combined with `split`; keep one of them
 

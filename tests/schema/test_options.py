@@ -86,7 +86,7 @@ def test_every_default() -> None:
             "averaging": 0.0,
             "validation": 0.1,
             "refit": True,
-            "patience": 5,
+            "patience": None,
             "checkpoint_minutes": 10.0,
             "seed": 0,
         },
@@ -186,3 +186,12 @@ def test_resolved_leaves_out_what_does_not_apply() -> None:
     ranked = read(f"{BASE}model: {{ranks: [4, 8]}}\n").resolved()
     assert "  ranks: [4, 8]\n" in ranked
     assert "dim" not in yaml.safe_load(ranked)["model"]
+
+
+@pytest.mark.parametrize(
+    ("objective", "given", "expected"), [("nce", {}, 5), ("contrastive", {}, 0), ("contrastive", {"patience": 3}, 3)]
+)
+def test_patience_follows_from_the_objective(objective: str, given: dict[str, int], expected: int) -> None:
+    groups = {"a": {"column": "a"}, "b": {"column": "b"}}
+    schema = read_schema({"version": 1, "groups": groups, "objective": objective, "training": given})
+    assert schema.patience == expected

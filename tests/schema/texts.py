@@ -44,6 +44,7 @@ EXTRACTOR_DEFAULTS: dict[str, dict[str, Any]] = {
         "weights": None,
         "bins": None,
         "parts": [],
+        "dates": None,
         "combiner": "sum",
         "item_dropout": 0.0,
     },

@@ -6,7 +6,7 @@ import pytest
 
 import feat2vec
 from feat2vec.run import train
-from tests.space import keras_tables, tables
+from tests.space import completed_films, keras_tables, tables
 
 
 @pytest.fixture(
@@ -35,3 +35,10 @@ def keras_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         "training": {"validation": 0, "epochs": 1},
     }
     return train(schema, keras_tables.table(300, 0), tmp_path_factory.mktemp("runs") / "run", quiet=True)
+
+
+@pytest.fixture(scope="session")
+def completed_run(tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
+    """A run of lookups whose rows can be completed."""
+    schema, out = completed_films.SCHEMA, tmp_path_factory.mktemp("runs") / "films"
+    return feat2vec.load(train(schema, completed_films.films(), out, quiet=True).folder)

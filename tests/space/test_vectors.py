@@ -148,7 +148,7 @@ def test_what_is_no_group_and_no_level_is_named(run: feat2vec.Run, wrong: Any, t
         v.most_similar(v.index_to_key[0], similarity=wrong)
     with pytest.raises(UserError, match="format is one of"):
         run.export(wrong, tmp_path / "out")
-    with pytest.raises(UserError, match=r"--target: .* has no column"):
+    with pytest.raises(UserError, match=r"^target: .* has no column"):
         run.finetune(table(20), wrong)
     levels: list[Any] = ["1", True, 1.0, wrong]
     for level in levels:

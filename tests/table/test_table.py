@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from feat2vec.errors import UserError
-from feat2vec.table.table import Batch, Table, open_table, stages
+from feat2vec.table.table import Batch, Table, marked, open_table, stages
 from tests.table.tables import ARROW, S, refuse, rows, write
 
 
@@ -103,3 +103,12 @@ def test_a_value_is_refused_with_its_place(folder: Path) -> None:
     (stage,) = stages(open_table(folder), ["a"])
     with pytest.raises(UserError, match=r"2\.csv: row 1: column 'a': received '2'; a date is needed$"):
         stage.refuse(4, "a", "2", "a date is needed")
+
+
+def test_rows_of_a_file_without_types_are_read_as_the_file_is(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("size,who\n1.5,a\nNA,b\n", encoding="utf-8")
+    file = open_table(tmp_path / "t.csv")
+    rows = pa.table({"size": ["1.5", "NA"]})
+    assert open_table(rows).typed
+    assert not open_table(marked(rows, file).slice(1)).typed
+    assert open_table(marked(rows, open_table(rows))).typed

@@ -55,7 +55,7 @@ def test_resuming_another_schema_or_other_data_is_refused(tmp_path: Path) -> Non
     quick = ["training.epochs=2", "training.batch_size=512"]
     with pytest.raises(StopError):
         train(SCHEMA, table(300), tmp_path / "run", settings=quick, quiet=True, callbacks=[StopAt(2)])
-    with pytest.raises(UserError, match=r"run\.partial: holds a run that was not finished; add --resume"):
+    with pytest.raises(UserError, match=r"run\.partial: holds a run that was not finished; add resume=True"):
         train(SCHEMA, table(300), tmp_path / "run", settings=quick, quiet=True)
     with pytest.raises(UserError, match=r"training\.epochs: 2 before, 3 now"):
         train(SCHEMA, table(300), tmp_path / "run", settings=["training.epochs=3"], resume=True, quiet=True)
@@ -70,7 +70,7 @@ def test_resuming_another_schema_or_other_data_is_refused(tmp_path: Path) -> Non
     with pytest.raises(UserError, match="validation: none before, given now"):
         train(SCHEMA, table(300), tmp_path / "run", table(50), settings=quick, resume=True, quiet=True)
     run = train(SCHEMA, table(300), tmp_path / "run", settings=quick, resume=True, quiet=True)
-    with pytest.raises(UserError, match=r"run: exists already; choose another folder, or add --force"):
+    with pytest.raises(UserError, match=r"run: exists already; choose another folder, or add force=True"):
         train(SCHEMA, table(300), run.folder, settings=quick, quiet=True)
     with pytest.raises(UserError, match=r"data\.rows: 300 before, 299 now"):
         train(SCHEMA, table(300)[:299], run.folder, settings=quick, resume=True, quiet=True)

@@ -231,12 +231,12 @@ def test_mistakes_are_said(plain: feat2vec.Run, tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"target": "god"}, "has no column 'god'; did you mean 'good'"),
         ({"target": "tags"}, "column 'tags' of .* holds lists"),
-        ({"target": "good", "groups": ["tag"]}, "--groups: the run has no group 'tag'; did you mean 'tags'"),
-        ({"target": "kind", "groups": ["kind"]}, "each of --groups holds 'kind' itself"),
-        ({"target": "good", "head": "cnn"}, "--head: is one of fm, mlp; received 'cnn'"),
+        ({"target": "good", "groups": ["tag"]}, "groups: the run has no group 'tag'; did you mean 'tags'"),
+        ({"target": "kind", "groups": ["kind"]}, "each of groups holds 'kind' itself"),
+        ({"target": "good", "head": "cnn"}, "head: is one of fm, mlp; received 'cnn'"),
         ({"target": "kind", "objective": "logistic"}, "column 'kind': received 'kind"),
-        ({"target": "good", "settings": ["model.dim=9"]}, r"--set model\.dim: the run's vectors have 8; received 9"),
-        ({"target": "good", "settings": ["groups.place.extractor.bins=3"]}, r"--set groups\.place: .*of another kind"),
+        ({"target": "good", "settings": ["model.dim=9"]}, r"settings model\.dim: the run's vectors have 8; received 9"),
+        ({"target": "good", "settings": ["groups.place.extractor.bins=3"]}, r"settings groups\.place: .* another kind"),
         ({"target": "good", "out": plain.folder}, "is the run to begin with"),
     ]
     for options, message in cases:

@@ -84,6 +84,7 @@ def test_no_batch_has_a_row_that_is_held_out(tmp_path: Path) -> None:
     assert split is not None
     model = Feat2Vec.from_encoder(rows.encoder)
     model.learn_from(split.learnt)
+    assert split.held_out.rows.tolist() == 16 * rows.rows[split.places].tolist()  # compared with noise 16 times
     batches = model.batches(split.learnt)
     batches.block, batches.chunk = 64, 16  # a table of several blocks
     seen = np.concatenate([value_ids for _, value_ids in batches.dataset()])

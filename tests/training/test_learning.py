@@ -76,7 +76,7 @@ def test_it_says_what_was_held_out_and_which_epoch_was_kept(capfd: pytest.Captur
     assert "2 rows without good are left out" in lines
     assert "232 rows to learn from, 26 held out to choose the epoch by their loss" in lines
     assert f"kept epoch 1 of 1, loss {run.metrics['held_out_loss']:.4g} on 26 held-out rows" in lines
-    assert run.metrics["rows"] == 232
+    assert (run.metrics["rows"], run.metrics["without_target"]) == (232, 2)
     assert "refit_epochs" not in run.metrics
 
 
@@ -157,6 +157,7 @@ def test_functions_measure_the_chosen_model_on_rows_that_it_has_not_learnt(tmp_p
     assert {key: count for key, count in counts.items() if count} == {row["values"]: row["counts"] for row in expected}
 
 
+@pytest.mark.slow
 def test_functions_measure_validation_rows_too_and_nothing_where_there_are_none(tmp_path: Path) -> None:
     seen: list[pa.Table] = []
 
@@ -174,6 +175,7 @@ def test_functions_measure_validation_rows_too_and_nothing_where_there_are_none(
     assert len(seen) == 1
 
 
+@pytest.mark.slow
 def test_a_table_that_can_be_read_once_is_trained_on_and_not_measured(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,8 +188,31 @@ def test_a_table_that_can_be_read_once_is_trained_on_and_not_measured(
     assert "nothing is measured on held-out rows" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_fine_tuning_holds_rows_out_too(whole: feat2vec.Run) -> None:
     tuned = finetune(whole, noisy(ROWS, 1), "row", settings=["training.epochs=2"], quiet=True)
     assert tuned.metrics["held_out"] == 26
     assert tuned.metrics["rows"] == ROWS
     assert tuned.metrics["refit_epochs"] == tuned.metrics["kept_epoch"]
+
+
+def test_held_out_rows_of_a_csv_are_text_as_the_file_is(tmp_path: Path) -> None:
+    lines = [f"p{i % 9},{i % 40 / 10}" for i in range(420)]
+    (tmp_path / "rows.csv").write_text("\n".join(["place,height", *lines]), encoding="utf-8")
+    groups = {"place": {"column": "place"}, "height": {"column": "height", "extractor": "numeric"}}
+    schema = {"version": 1, "model": {"dim": 2}, "groups": groups, "training": {"epochs": 1}}
+    run = train(schema, str(tmp_path / "rows.csv"), tmp_path / "run", quiet=True)
+    assert {"completion.json", "held_out.json"} <= {path.name for path in run.folder.iterdir()}
+
+
+@pytest.mark.slow
+def test_validation_rows_without_a_target_are_not_measured() -> None:
+    held = noisy(50, 2)
+    good = [None if i % 3 == 0 else value for i, value in enumerate(held["good"].to_pylist())]
+    partly = held.set_column(2, "good", pa.array(good, pa.int64()))
+    labelled = held.take(pa.array([i for i in range(50) if i % 3]))
+    settings = ["training.epochs=1"]
+    runs = [train(SCHEMA, noisy(60), None, rows, settings=settings, quiet=True) for rows in (partly, labelled)]
+    assert runs[0].history[0]["val_loss"] == pytest.approx(runs[1].history[0]["val_loss"], rel=1e-6)
+    with pytest.raises(UserError, match="no row has a value of 'good'"):
+        train(SCHEMA, noisy(60), None, held.set_column(2, "good", pa.nulls(50, pa.int64())), quiet=True)

@@ -94,7 +94,7 @@ class Appear(keras.callbacks.Callback):
 @pytest.mark.parametrize("force", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_folder_that_appears_while_training_runs_stays_and_the_run_is_kept(force: bool, tmp_path: Path) -> None:
     out, quick = tmp_path / "run", ["training.epochs=1"]
-    with pytest.raises(FailedError, match=r"run: appeared while .*\nthe run is kept in .*--resume gives it its name"):
+    with pytest.raises(FailedError, match=r"run: appeared while .*\nthe run is kept in .*resume=True gives it its"):
         train(SCHEMA, table(100), out, settings=quick, quiet=True, force=force, callbacks=[Appear(out)])
     assert (out / "mine").read_text() == "mine"
     out.rename(tmp_path / "mine")
@@ -107,7 +107,7 @@ def test_a_run_that_is_to_be_replaced_and_has_got_a_file_keeps_it_and_the_new_ru
     out, quick = tmp_path / "run", ["training.epochs=1"]
     train(SCHEMA, table(100), out, settings=quick, quiet=True)
     longer: dict[str, Any] = {"settings": ["training.epochs=2"], "quiet": True}
-    with pytest.raises(FailedError, match=r"run: holds mine, which feat2vec did not write.*\n.*--resume gives it its"):
+    with pytest.raises(FailedError, match=r"run: holds mine, which feat2vec did not write.*\n.*resume=True gives it"):
         train(SCHEMA, table(100), out, force=True, callbacks=[Appear(out)], **longer)
     (out / "mine").rename(tmp_path / "mine")
     run = train(SCHEMA, table(100), out, resume=True, **longer)

@@ -1,6 +1,6 @@
 """feat2vec untuned, as a new user has it: the schema that `init` writes, trained as written on the table's file.
 
-This is all that the benchmark knows of feat2vec; when `run.complete` is there, change it here.
+This is all that the benchmark knows of feat2vec; when `init --target` is there, change it here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def train_untuned(frame: Frame, folder: Path, name: str, file_format: str, seed:
 
 
 class Complete:
-    """The untuned run, which ranks values as `feat2vec evaluate --task rank` does: by the cosine with the given groups.
+    """The untuned run, which ranks values by their probability as `feat2vec complete` gives it.
 
     Args:
         table: The table.
@@ -56,33 +56,41 @@ class Complete:
         self.run = train_untuned(split.train, folder, "complete", table.file_format, split.seed)
 
     def scores_of(self, question: CompleteQuestion) -> ScoresOfRows:
-        """Cosines of the rows without the hidden columns with the values; a value that it lacks comes last."""
+        """Log probabilities of the values in rows without the hidden columns; a value that it lacks comes last."""
         group_of_column = {group.columns[0]: name for name, group in self.run.schema.groups.items()}
         # `init` makes one group of columns that say the same: it may have that of another hidden column.
         columns = [column for column in question.hidden if column in group_of_column]
         if not columns:
             self.notes.append(f"{question.column}: init proposes no group of it")
             return lambda rows: np.zeros((len(rows), len(question.values)), np.float32)
-        value_rows = self._as_rows(question, columns[0])
-        values = _normalised(self._embed(value_rows, [group_of_column[columns[0]]]))  # [values, dim]
-        absent = np.linalg.norm(values, axis=1) == 0
+        completer = self.run.completer(group_of_column[columns[0]])
+        rows_of_values = self._write(self._as_rows(question, columns[0]))
+        parts = _candidates_of_values(completer, rows_of_values)
+        absent = np.array([not len(part) for part in parts])
         if absent.any():
             self.notes.append(
-                f"{question.column}: the run has nothing of {np.count_nonzero(absent)} of {len(values)} values"
+                f"{question.column}: the run has nothing of {np.count_nonzero(absent)} of {len(absent)} values"
             )
         given = self.split.test.drop(columns=list(question.hidden))
-        queries = _normalised(self._embed(given))  # [test rows, dim]
+        queries = completer.queries_of_table(self._write(given))
+        shares = _shares_of_candidates(parts, question.counts)  # [values]
+        flat = np.array([place for part in parts for place in (part or [0])])
+        starts = np.cumsum([0] + [max(len(part), 1) for part in parts[:-1]])
 
         def scores(rows: Ints) -> Floats:
-            cosines = queries[rows] @ values.T
-            cosines[:, absent] = -2
-            return np.asarray(cosines)
+            log_probabilities = completer.log_probabilities(queries.take(rows))[:, flat]
+            if len(flat) > len(parts):
+                lengths = np.diff(np.append(starts, len(flat)))
+                log_probabilities = np.add.reduceat(log_probabilities, starts, axis=1) / lengths
+            log_probabilities = log_probabilities + shares
+            log_probabilities[:, absent] = -np.inf
+            return np.asarray(log_probabilities)
 
         return scores
 
-    def _embed(self, rows: Frame, groups: Sequence[str] | None = None) -> Floats:
-        """The vectors of rows, by way of a file such as the run was trained on."""
-        return np.asarray(self.run.embed(write_rows(rows, self.folder, "rows", self.table.file_format), groups))
+    def _write(self, rows: Frame) -> str:
+        """A file such as the run was trained on."""
+        return write_rows(rows, self.folder, "rows", self.table.file_format)
 
     def _as_rows(self, question: CompleteQuestion, column: str) -> Frame:
         """A row for each candidate that holds nothing else, whatever `init` made of the column.
@@ -91,18 +99,39 @@ class Complete:
         """
         import pandas
 
-        if column != question.column:
+        group = next(group for group in self.table.groups if group.column == question.column)
+        if column != question.column or group.kind != "list":
             keys = self.split.train[question.column].map(key_text)
             beside = self.split.train[column].groupby(keys).first()
             return pandas.DataFrame({column: beside.reindex(question.values).to_numpy()})
-        group = next(group for group in self.table.groups if group.column == question.column)
-        as_lists = group.kind == "list" and group.separator is None
+        as_lists = group.separator is None
         return pandas.DataFrame({question.column: [[value] if as_lists else value for value in question.values]})
 
 
-def _normalised(vectors: Any) -> Floats:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
+def _candidates_of_values(completer: Any, rows_of_values: str) -> list[list[int]]:
+    """The candidates that each value is for the run: one, or the words of a text; none if it has nothing of it."""
+    from feat2vec.space.geometry import dense
+
+    hidden, name = completer.hidden, completer.group
+    encoder = completer.encoder.only([name])
+    entries = np.concatenate([dense(batch[name]) for batch in encoder.entries(rows_of_values)])
+    if hidden.entries is None:
+        return [[int(id_) - 2 for id_ in row if id_ >= 2] for row in entries.tolist()]
+    if entries.dtype == np.float32:
+        distances = [np.abs(np.asarray(hidden.entries) - entry).sum(axis=1) for entry in entries]
+        return [[] if np.isnan(distance[0]) else [int(distance.argmin())] for distance in distances]
+    place_of_entry = {tuple(row[row > 0].tolist()): i for i, row in enumerate(np.asarray(hidden.entries))}
+    places = [place_of_entry.get(tuple(row[row > 0].tolist())) for row in entries]
+    return [[] if place is None else [place] for place in places]
+
+
+def _shares_of_candidates(parts: Sequence[list[int]], counts: Floats) -> Floats:
+    """Log of a value's share of its candidate, where several values are one candidate, such as a bin: [values]."""
+    totals: dict[tuple[int, ...], float] = {}
+    for part, count in zip(parts, counts, strict=True):
+        totals[tuple(part)] = totals.get(tuple(part), 0.0) + float(count)
+    shares = [float(count) / totals[tuple(part)] for part, count in zip(parts, counts, strict=True)]
+    return np.log(np.maximum(shares, 1e-12))
 
 
 class Predict:

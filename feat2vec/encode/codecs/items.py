@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -24,6 +25,7 @@ from feat2vec.table.table import Stage
 from feat2vec.table.types import Kind, kind_of_keys
 
 LARGEST_ID = np.iinfo(np.int32).max
+MEAN_UNIT = 2.0**64  # numbers are divided by it before they are added up, so that no sum overflows
 
 
 def parse_items(stage: Stage, group: Group, edges: Sequence[float] = (), kind: Kind | None = None) -> Items:
@@ -41,10 +43,19 @@ def parse_items(stage: Stage, group: Group, edges: Sequence[float] = (), kind: K
 def binned(numbers: Floats, edges: Sequence[float]) -> Items:
     """Numbers as the bin they fall into, `[low, high)`; missing ones have none."""
     present = ~np.isnan(numbers)
+    codes = bins_of(numbers[present], edges)
+    return Items(present.astype(np.int32), codes, pa.array(bin_names(edges), pa.string()), None, 0)
+
+
+def bins_of(numbers: Floats, edges: Sequence[float]) -> Ints:
+    """The bin of each number, counted from 0, [numbers]."""
+    return np.searchsorted(np.array(edges), numbers, side="right").astype(np.int32)
+
+
+def bin_names(edges: Sequence[float]) -> list[str]:
+    """The keys of the bins between edges, in ascending order."""
     ends = ["-inf", *(f"{edge:g}" if float(f"{edge:g}") == edge else repr(edge) for edge in edges), "inf"]
-    keys = [f"[{low}, {high})" for low, high in pairwise(ends)]
-    codes = np.searchsorted(np.array(edges), numbers[present], side="right").astype(np.int32)
-    return Items(present.astype(np.int32), codes, pa.array(keys, pa.string()), None, 0)
+    return [f"[{low}, {high})" for low, high in pairwise(ends)]
 
 
 def pack(items: Items, ids: Ints, width: int, *, ordered: bool) -> Entries:
@@ -120,6 +131,7 @@ class ItemsCodec:
     weighted: bool = False
     edges: tuple[float, ...] = ()  # of the bins of numbers
     kind: Kind | None = None  # what text is read as before it is binned
+    means: tuple[float, ...] = ()  # of the training numbers in each bin, NaN for an empty one; of a run of before none
     dtype: ClassVar[type[np.generic]] = np.int32
 
     @property
@@ -174,6 +186,7 @@ class ItemsCodec:
             "most": self.max_items,
             "weighted": self.weighted,
             "edges": list(self.edges),
+            "means": [None if np.isnan(mean) else mean for mean in self.means],
             "kind": self.kind,
             "unseen": self.vocabulary.unseen,
             "spelling": self.vocabulary.kind,
@@ -186,7 +199,8 @@ class ItemsCodec:
             raise ValueError("the vocabulary is missing")
         vocabulary = Vocabulary.from_table(keys, facts["unseen"], facts["spelling"], facts["too_frequent"])
         edges = tuple(facts["edges"])
-        codec = cls(vocabulary, facts["items"], facts["most"], facts["weighted"], edges, facts["kind"])
+        means = tuple(math.nan if mean is None else mean for mean in facts.get("means", ()))
+        codec = cls(vocabulary, facts["items"], facts["most"], facts["weighted"], edges, facts["kind"], means)
         codec._check_facts(group.extractor)
         return codec
 
@@ -208,6 +222,9 @@ class ItemsCodec:
         are_finite = all(isinstance(edge, float) and np.isfinite(edge) for edge in self.edges)
         if not are_finite or list(self.edges) != sorted(set(self.edges)):
             raise ValueError("the edges of bins are no ascending numbers")
+        are_numbers = all(isinstance(mean, float) and not np.isinf(mean) for mean in self.means)
+        if not are_numbers or len(self.means) not in (0, len(self.edges) + 1):
+            raise ValueError("the means of bins are no numbers")
 
     def check(self, entries: Array) -> None:
         ids = entries[:, : self.items]
@@ -288,8 +305,10 @@ class ItemsFit:
     def _spilled(self, part: str, array: Array) -> SpilledArray:
         return SpilledArray(array, self.workspace.staging / f"{self.name}_{part}_{len(self.staged)}")
 
-    def finish(self, edges: tuple[float, ...] = (), kind: Kind | None = None) -> ItemsCodec:
-        """The codec; `edges` and `kind` are those of bins."""
+    def finish(
+        self, edges: tuple[float, ...] = (), kind: Kind | None = None, means: tuple[float, ...] = ()
+    ) -> ItemsCodec:
+        """The codec; `edges`, `kind` and `means` are those of bins."""
         spec = self.group.extractor
         assert isinstance(spec, (ItemsSpec, TokensSpec))
         is_untyped = self.kind is None and isinstance(spec, ItemsSpec) and not edges
@@ -305,7 +324,8 @@ class ItemsFit:
         # New rows may have more items than training rows in a bag. The layer of a text, or of a bag with weights, is
         # built for one width.
         max_items = spec.max_items if isinstance(spec, ItemsSpec) and is_bag and not weighted else self.most_items
-        self.codec = ItemsCodec(vocabulary, self.most_items, max(max_items, self.most_items), weighted, edges, kind)
+        width = max(max_items, self.most_items)
+        self.codec = ItemsCodec(vocabulary, self.most_items, width, weighted, edges, kind, means)
         return self.codec
 
     def entries(self) -> Iterator[Entries]:
@@ -343,9 +363,16 @@ class BinsFit:
         bins = self.group.extractor.bins or 1
         inner_quantiles = quantiles(self.workspace.connection, numbers, bins + 1)[1:-1]
         edges = tuple((np.unique(inner_quantiles) + 0.0).tolist())  # + 0.0: no edge is -0
+        sums, counts = np.zeros(len(edges) + 1), np.zeros(len(edges) + 1)
         for piece in numbers():
             self.items_fit.add(binned(piece, edges))
-        return self.items_fit.finish(edges, self.kind)
+            present = piece[~np.isnan(piece)]
+            bins_of_piece = bins_of(present, edges)
+            sums += np.bincount(bins_of_piece, present / MEAN_UNIT, len(sums))
+            counts += np.bincount(bins_of_piece, minlength=len(sums))
+        with np.errstate(invalid="ignore"):
+            means = sums / counts * MEAN_UNIT  # of an empty bin NaN
+        return self.items_fit.finish(edges, self.kind, tuple(means.tolist()))
 
     def entries(self) -> Iterator[Entries]:
         return self.items_fit.entries()

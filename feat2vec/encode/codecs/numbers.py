@@ -284,6 +284,16 @@ def _date(days: float) -> datetime:
     return datetime(1970, 1, 1) + timedelta(days=max(days, FIRST_DAY))
 
 
+def date_text(days: float) -> str:
+    """Days since 1970 as a date, with the time unless it is midnight.
+
+    >>> date_text(1.5), date_text(0.0)
+    ('1970-01-02 12:00:00', '1970-01-01')
+    """
+    date = _date(round(days * 86_400) / 86_400)
+    return str(date).removesuffix(" 00:00:00")[:19]
+
+
 def numbers_checked(stage: Stage, column: str, spec: NumbersSpec, kind: Kind | None) -> tuple[Floats, Kind]:
     """A column's numbers, all of which its scale can take."""
     numbers, kind = numbers_of(stage, column, kind, spec.nan)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import keras
 
 from feat2vec.errors import FailedError, UserError
+from feat2vec.evaluation.beside import TaskOptions, evaluate_beside
 from feat2vec.evaluation.tasks import evaluate
 from feat2vec.recipes.ranges import Measure
 from feat2vec.table.table import Table
@@ -56,7 +57,11 @@ class PruningCallback(keras.callbacks.Callback):
 
 
 def measured(run: TrainedRun, data: Table, measure: Measure) -> float:
-    """The number that a run is judged by."""
+    """The number that a run is judged by; of a rank without a target, the mean over all lookup groups."""
+    if measure.task == "rank" and measure.target is None:
+        groups = evaluate_beside(run, data, "rank", options=TaskOptions(similarity=measure.similarity))["groups"]
+        values = [facts[measure.metric] for facts in groups.values() if facts[measure.metric] is not None]
+        return finite(measure.metric, sum(values) / len(values) if values else None)
     facts = evaluate(
         run,
         data,

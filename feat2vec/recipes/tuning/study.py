@@ -357,12 +357,16 @@ def _is_finite(value: object) -> TypeGuard[float]:
 
 @dataclass(frozen=True)
 class BestRecipe:
-    """The recipe's text, what stands in it instead of the name of a schema, and where the best recipe is written."""
+    """A recipe's text, what stands in it instead of the name of a schema, and where the best recipe is written.
+
+    Of a schema alone it is the schema's text, and the best schema.
+    """
 
     text: str
     below: Mapping[str, str] | None
     settings: Sequence[str]
     path: Path
+    keys_above: tuple[str, ...] = ("schema",)  # of the schema in the text
 
     def write(self, head: str, values: Mapping[str, object]) -> None:
         """Write it whole, with the settings of the command line and the values of a trial."""
@@ -370,5 +374,5 @@ class BestRecipe:
         for setting in self.settings:
             key, _, value = setting.partition("=")
             set_values[key] = parse_document(f"_: {value}").data["_"]
-        values_by_path = {("schema", *key.split(".")): value for key, value in {**set_values, **values}.items()}
+        values_by_path = {(*self.keys_above, *key.split(".")): value for key, value in {**set_values, **values}.items()}
         write_text(self.path, head + edited(self.text, values_by_path, self.below), force=True)

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import json
 import logging
-import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import keras
 
 from feat2vec.errors import FailedError, UserError
 from feat2vec.recipes.ranges import Range, Tune
-from feat2vec.recipes.reading import read_recipe, schema_document
-from feat2vec.recipes.recipe import Recipe
-from feat2vec.recipes.rows import learning_parts, sources_of
+from feat2vec.recipes.rows import learning_parts
 from feat2vec.recipes.running import PrintLines, Results, print_nothing
+from feat2vec.recipes.tuning.plan import Plan, plan_of_recipe, plan_of_schema
 from feat2vec.recipes.tuning.pruning import PrunedError, PruningCallback, finite, measured
 from feat2vec.recipes.tuning.study import (
-    BEST,
     PRUNING,
-    BestRecipe,
     Pruning,
     ended_trials,
     is_complete,
@@ -42,15 +38,41 @@ from feat2vec.recipes.tuning.study import (
     suggested_value,
 )
 from feat2vec.run import train
-from feat2vec.schema.document import Document
 from feat2vec.schema.reading import read_schema
-from feat2vec.schema.yaml_text import read_document
 from feat2vec.table.table import Table, open_table
-from feat2vec.terminal import printable
+from feat2vec.terminal import printable, shortened
 from feat2vec.writing import refuse_inputs_inside, remove_inside
 
 if TYPE_CHECKING:
     import optuna
+
+
+# What is said before the command that uses the best recipe or schema.
+NEXT = {"recipe": "measure it on rows that chose nothing", "schema": "train it on all rows"}
+
+
+class StudyOptions(NamedTuple):
+    """How a study is run.
+
+    Attributes:
+        settings: Such as "training.epochs=5"; they replace what the schema says.
+        rows: For a first try: no part has more rows.
+        force: Start anew if the study is there.
+        quiet: Print nothing.
+        print_lines: What prints.
+        pruning: When a trial is stopped.
+
+    """
+
+    settings: Sequence[str] = ()
+    rows: int | None = None
+    force: bool = False
+    quiet: bool = False
+    print_lines: PrintLines = print
+    pruning: Pruning = PRUNING
+
+
+DEFAULT_OPTIONS = StudyOptions()
 
 
 def tune(
@@ -73,47 +95,43 @@ def tune(
     for `run_recipe`.
     """
     require_optuna()
-    path = Path(path)
-    recipe, schema = read_recipe(path, settings)
-    tuning = _checked_tune(path, recipe, settings)
-    sources = sources_of(recipe, data)
-    out = Path("runs", f"{recipe.name}-tune") if out is None else Path(out)
-    source = schema_document(read_document(path), recipe)
-    _refuse_inputs(out, sources, [path, Path(source.name)], force=force)
-    inputs = study_inputs(recipe, tuning, schema, sources, rows)
-    with locked_folder(out), opened_study(out, tuning, inputs, pruning, force=force) as study:
-        best = _best_recipe(path, source, settings, out)
-        tables = learning_parts(recipe, sources, out / "data", rows)
-        first_values = schema_values(tuning, schema)
-        if quiet:
-            print_lines = print_nothing
-        trial_runner = _Trials(study, tuning, source, settings, first_values, tables, out, best, print_lines)
+    plan, folder = plan_of_recipe(Path(path), None if out is None else Path(out), data, settings)
+    options = StudyOptions(settings, rows, force=force, quiet=quiet, print_lines=print_lines, pruning=pruning)
+    return _run_plan(plan, folder, trials, options)
+
+
+def tune_schema(
+    path: str | Path,
+    trials: int,
+    data: Sequence[str],
+    out: str | Path | None = None,
+    *,
+    target: str | None = None,
+    group: str | None = None,
+    options: StudyOptions = DEFAULT_OPTIONS,
+) -> Results:
+    """`tune` for a schema without a recipe: ranges around its own values, judged on a part that is split off.
+
+    The first trial is the schema itself. Trials are judged by the mean reciprocal rank of `group`, or of all lookup
+    groups, or by the loss of the target. `best.yaml` is the best schema.
+    """
+    require_optuna()
+    folder = None if out is None else Path(out)
+    plan, folder = plan_of_schema(Path(path), folder, data, options.settings, target, group)
+    return _run_plan(plan, folder, trials, options)
+
+
+def _run_plan(plan: Plan, out: Path, trials: int, options: StudyOptions) -> Results:
+    _refuse_inputs(out, plan.sources, plan.files, force=options.force)
+    inputs = study_inputs(plan.recipe, plan.tune, plan.schema, plan.sources, options.rows)
+    with locked_folder(out), opened_study(out, plan.tune, inputs, options.pruning, force=options.force) as study:
+        tables = learning_parts(plan.recipe, plan.sources, out / "data", options.rows)
+        first_values = schema_values(plan.tune, plan.schema)
+        print_lines = print_nothing if options.quiet else options.print_lines
+        trial_runner = _Trials(study, plan, options.settings, first_values, tables, out, print_lines)
         with _without_retracing_warnings():
             trial_runner.run_until(trials)
-        module_folder = path.parent if schema.plugins else None
-        return trial_runner.results(recipe.name, _command_of_run(best.path, data, f"{out}-run", module_folder))
-
-
-def _best_recipe(path: Path, source: Document, settings: Sequence[str], out: Path) -> BestRecipe:
-    """The recipe at `path` with the best values; its schema may be a file of its own, `source`."""
-    below = {"schema": Path(source.name).read_text(encoding="utf-8-sig")} if source.name != str(path) else None
-    return BestRecipe(path.read_text(encoding="utf-8-sig"), below, settings, out / BEST)
-
-
-def _command_of_run(recipe: Path, data: Sequence[str], out: str, module_folder: Path | None) -> str:
-    """The command that runs the best recipe; plugins are imported from `module_folder`, if there are any."""
-    options = [word for source in data for word in ("--data", source)]
-    command = shlex.join(["feat2vec", "run", str(recipe), *options, "--out", out])
-    return command if module_folder is None else f"PYTHONPATH={shlex.quote(str(module_folder))} {command}"
-
-
-def _checked_tune(path: Path, recipe: Recipe, settings: Sequence[str]) -> Tune:
-    """What the recipe says of tuning; the settings have nothing that is tuned."""
-    if recipe.tune is None:
-        example = "tune: {ranges: {training.optimizer.learning_rate: {log: [0.01, 1]}}}"
-        raise UserError(f"{path}: says nothing of what to tune; add it, such as `{example}`")
-    _refuse_settings_of_tuned_keys(recipe.tune, settings)
-    return recipe.tune
+        return trial_runner.results()
 
 
 def _refuse_inputs(out: Path, sources: Mapping[str, str], recipe_files: Sequence[Path], *, force: bool) -> None:
@@ -122,15 +140,6 @@ def _refuse_inputs(out: Path, sources: Mapping[str, str], recipe_files: Sequence
     refuse_inputs_inside([out], files)
     if force:
         refuse_inputs_inside([out], recipe_files)
-
-
-def _refuse_settings_of_tuned_keys(tune: Tune, settings: Sequence[str]) -> None:
-    """Raise for a setting of a tuned key, or of a key above or below one."""
-    for setting in settings:
-        key = setting.split("=")[0]
-        for tuned_key in tune.ranges:
-            if f"{key}.".startswith(f"{tuned_key}.") or f"{tuned_key}.".startswith(f"{key}."):
-                raise UserError(f"--set {setting}: is what the recipe tunes; remove one of the two")
 
 
 @contextmanager
@@ -153,23 +162,33 @@ class _Trials:
     """Runs the trials of a study."""
 
     study: optuna.Study
-    tune: Tune
-    source: Document
+    plan: Plan
     settings: Sequence[str]
-    first_values: Mapping[str, object] | None  # the recipe's own
+    first_values: Mapping[str, object] | None  # the recipe's or the schema's own
     tables: Mapping[str, Table]
     folder: Path
-    best: BestRecipe
     print_lines: PrintLines
 
     @property
+    def tune(self) -> Tune:
+        return self.plan.tune
+
+    @property
     def metric(self) -> str:
-        return "validation loss" if self.tune.measure is None else self.tune.measure.metric
+        measure = self.tune.measure
+        if measure is None:
+            return "validation loss"
+        is_mean = measure.task == "rank" and measure.target is None
+        return f"mean {measure.metric}" if is_mean else measure.metric
+
+    @property
+    def _own_values(self) -> str:
+        return f"the {self.plan.kind}'s own values"
 
     def run_until(self, trials: int) -> None:
         """Run trials until so many have ended."""
         if self.first_values is None:
-            self.print_lines("the recipe's own values are not all within the ranges, so that they are not tried")
+            self.print_lines(f"{self._own_values} are not all within the ranges, so that they are not tried")
         heads = "  ".join(f"{_heading(key, self.tune.ranges):6}" for key in self.tune.ranges)
         self.print_lines(f"trial  {self.metric:>16}  seconds  {heads}".rstrip())
         for trial in ended_trials(self.study):
@@ -179,7 +198,7 @@ class _Trials:
             self.print_lines(self._line(ended_trials(self.study)[-1]))
             self._write()
 
-    def results(self, name: str, command: str) -> Results:
+    def results(self) -> Results:
         """The best trial and all others; prints the best, and the command that runs it."""
         trials = ended_trials(self.study)
         if not any(map(is_complete, trials)):
@@ -187,17 +206,22 @@ class _Trials:
         self._write()
         best = self.study.best_trial
         self.print_lines(f"\nthe best: trial {self._number_and_value(best)}")
-        path = printable(str(self.best.path))
-        self.print_lines(f"{path}: the recipe with its values; measure it on rows that chose nothing:")
+        first_trial = self._own_trial()
+        is_better = first_trial is None or best.value != first_trial.value
+        if not is_better:
+            self.print_lines(f"no trial beat the {self.plan.kind} itself")
+        path, command = printable(str(self.plan.best.path)), self.plan.command
+        self.print_lines(f"{path}: the {self.plan.kind} with its values; {NEXT[self.plan.kind]}:")
         self.print_lines(f"  {printable(command)}")
         return {
-            "name": name,
+            "name": self.plan.recipe.name,
             "folder": str(self.folder),
             "measure": self.metric,
             "better": "lower" if is_lower_better(self.tune) else "higher",
             "best": _trial_results(best),
+            "beats_own_values": is_better,
             "trials": [_trial_results(trial) for trial in trials],
-            "recipe": str(self.best.path),
+            self.plan.kind: str(self.plan.best.path),
             "next": command,
         }
 
@@ -239,7 +263,7 @@ class _Trials:
         """Train and measure."""
         settings = [*self.settings, *(f"{key}={json.dumps(value)}" for key, value in values.items())]
         try:
-            schema = read_schema(self.source, settings=settings)
+            schema = read_schema(self.plan.source, settings=settings)
         except UserError as error:  # values that are right by themselves
             raise FailedError(*error.problems) from None
         keras.utils.clear_session()
@@ -255,23 +279,23 @@ class _Trials:
 
     def _line(self, trial: optuna.trial.FrozenTrial) -> str:
         facts, heads = trial.user_attrs, [_heading(key, self.tune.ranges) for key in self.tune.ranges]
-        pairs = zip(facts["values"].values(), heads, strict=True)
-        cells = "  ".join(f"{_value_text(value):{max(len(head), 6)}}" for value, head in pairs)
-        remark = facts.get("stopped") or ("the recipe's own values" if facts.get("own") else "")
+        cells = "  ".join(
+            f"{_value_text(value, tried_range):{max(len(head), 6)}}"
+            for value, tried_range, head in zip(facts["values"].values(), self.tune.ranges.values(), heads, strict=True)
+        )
+        remark = facts.get("stopped") or (self._own_values if facts.get("own") else "")
         value = "-" if facts.get("stopped") else f"{trial.value:.4g}"
         return printable(f"{facts['number']:5}  {value:>16}  {facts['seconds']:7.1f}  {cells}  {remark}".rstrip())
 
+    def _own_trial(self) -> optuna.trial.FrozenTrial | None:
+        """The trial of the own values, if it came to its end."""
+        own_trials = (trial for trial in ended_trials(self.study) if trial.user_attrs.get("own") and is_complete(trial))
+        return next(own_trials, None)
+
     def _number_and_value(self, best: optuna.trial.FrozenTrial) -> str:
-        """The best one's number and value, beside that of the recipe's own values."""
-        own_trial = next(
-            (
-                ended_trial
-                for ended_trial in ended_trials(self.study)
-                if ended_trial.user_attrs.get("own") and is_complete(ended_trial)
-            ),
-            None,
-        )
-        comparison = "" if own_trial is None else f"; {own_trial.value:.4g} with the recipe's own values"
+        """The best one's number and value, beside that of the own values."""
+        own_trial = self._own_trial()
+        comparison = "" if own_trial is None else f"; {own_trial.value:.4g} with {self._own_values}"
         return f"{best.user_attrs['number']}, {self.metric} {best.value:.4g} on validation{comparison}"
 
     def _write(self) -> None:
@@ -280,7 +304,7 @@ class _Trials:
             best = self.study.best_trial
             count = len(ended_trials(self.study))
             comment = f"# The best of {count} trials of `feat2vec tune`: trial {self._number_and_value(best)}.\n"
-            self.best.write(comment, best.user_attrs["values"])
+            self.plan.best.write(comment, best.user_attrs["values"])
 
 
 def _heading(key: str, keys: Mapping[str, Range]) -> str:
@@ -289,7 +313,12 @@ def _heading(key: str, keys: Mapping[str, Range]) -> str:
     return last if sum(other_key.rsplit(".", 1)[-1] == last for other_key in keys) == 1 else key
 
 
-def _value_text(value: object) -> str:
+def _value_text(value: object, tried_range: Range) -> str:
+    """A value in a line of the table; of a mapping, what differs among those that are tried."""
+    if isinstance(value, dict):
+        choices = tried_range.choice or ()
+        different = [key for key in value if any(choice.get(key) != value[key] for choice in choices)]
+        return shortened(" ".join(f"{key} {_value_text(value[key], tried_range)}" for key in different), 40)
     return f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 

@@ -84,6 +84,36 @@ class ObjectiveSpec(Spec):
         """Whether the vectors of a row's candidates are scaled to length 1."""
         return False
 
+    # --- scores as probabilities ---
+
+    @property
+    def completes_rows(self) -> bool:
+        """Whether a score tells how probable a value is beside the rest of its row."""
+        return False
+
+    @property
+    def score_scale(self) -> float:
+        """What scores are divided by in the loss."""
+        return 1.0
+
+    @property
+    def default_patience(self) -> int:
+        """After how many epochs without a lower validation loss training stops by default; 0 is never."""
+        return 5
+
+    def missing_popularity(self, alpha_values: float) -> float:
+        """Return which power of a value's count its score lacks to be the logarithm of its probability in the row.
+
+        Args:
+            alpha_values: The exponent of counts in the noise.
+
+        Returns:
+            The power.
+
+        """
+        del alpha_values
+        return 0.0
+
     # --- schema ---
 
     def conflicts(self, schema: Schema, findings: Findings, groups: Sequence[str]) -> Iterator[Problem]:
@@ -346,6 +376,10 @@ class NoiseObjective(ObjectiveSpec):
 
     @property
     def needs_noise(self) -> bool:
+        return True
+
+    @property
+    def completes_rows(self) -> bool:
         return True
 
 

@@ -33,6 +33,17 @@ class Contrastive(NoiseObjective):
     def unit_candidates(self) -> bool:
         return self.unit
 
+    @property
+    def score_scale(self) -> float:
+        return self.temperature
+
+    @property
+    def default_patience(self) -> int:
+        return 0  # its loss on other rows rises with the scores' confidence, while ranks still get better
+
+    def missing_popularity(self, alpha_values: float) -> float:
+        return 0.0 if self.correction else alpha_values  # without it scores are learnt as log p / Q2
+
     def noise_loss(
         self, scores: Noisy, log_q: Noisy, hits: Tensor, offset: Tensor, above: Noisy | None = None
     ) -> Tensor:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 else:
     Array = Any  # reading a schema does without NumPy
 
+UNIT_EPSILON = 1e-6  # the least square of a norm that a candidate's vector is divided by
 Tensor = Any  # a tensor of Keras' backend, which has no static type, or a NumPy array
 
 

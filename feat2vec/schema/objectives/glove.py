@@ -23,6 +23,10 @@ class Glove(SupervisedObjective):
     n_max: Annotated[float, Field(gt=0)] = 100.0
     alpha: NotNegative = 0.75
 
+    @property
+    def completes_rows(self) -> bool:
+        return True
+
     def is_valid_target(self, numbers: Array) -> Array:
         return numbers > 0
 

@@ -15,6 +15,9 @@ class NegativeSampling(NoiseObjective):
 
     type: Literal["negative_sampling"] = "negative_sampling"
 
+    def missing_popularity(self, alpha_values: float) -> float:
+        return alpha_values  # scores are learnt as log p / (k Q2)
+
     def noise_loss(
         self, scores: Noisy, log_q: Noisy, hits: Tensor, offset: Tensor, above: Noisy | None = None
     ) -> Tensor:

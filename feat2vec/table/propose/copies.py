@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 
@@ -14,6 +14,7 @@ FEWEST_ROWS = 20
 FIRST_ROWS = 500  # that most pairs of columns differ in
 SAME = 0.95  # of the pairs of values are one to one
 FEWEST_REPEATS = 20  # rows whose pair has come before
+MOST_COMPARISONS = 20_000  # of pairs of columns: a table of 200 columns of keys has as many
 LONGEST_NAME = 80
 HARDLY_MISSING = 0.01
 
@@ -33,18 +34,26 @@ def find_copies(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choic
     for group, choice in groups.items():
         column = columns[choice.columns[0]]
         comes_again = column.distinct > 2 and column.distinct_share <= 0.9 and column.rows >= FEWEST_ROWS
-        if len(choice.columns) == 1 and comes_again and not column.is_list:
+        if len(choice.columns) == 1 and comes_again and _has_single_values(choice):
             comparable[group] = column
-    originals: dict[str, str] = {group: group for group in comparable}
-    for first, second in combinations(comparable, 2):
-        if originals[second] == second and _say_the_same(comparable, groups, first, second):
-            originals[second] = originals[first]
+    originals = _originals(comparable, [group for group in comparable if _are_keys(groups[group])])
     copies: dict[str, str] = {}
-    for first in set(originals.values()):
+    for first in dict.fromkeys(originals.values()):
         members = [group for group in comparable if originals[group] == first]
         kept = max(members, key=lambda group: _readability(comparable[group]))  # of equals the first
         copies |= {group: comparable[kept].name for group in members if group != kept}
     return copies if len(groups) - len(copies) > 1 else {}
+
+
+def _originals(columns: Mapping[str, ColumnProfile], keys: Sequence[str]) -> dict[str, str]:
+    """For each group the first one that says the same, exactly or, of keys, nearly."""
+    first_of_rows: dict[tuple[bytes, int], str] = {}
+    originals = {group: first_of_rows.setdefault(_rows_told(column), group) for group, column in columns.items()}
+    several = [group for group in keys if originals[group] == group]
+    for first, second in islice(combinations(several, 2), MOST_COMPARISONS):
+        if originals[second] == second and _name_the_same(columns[first], columns[second]):
+            originals[second] = originals[first]
+    return {group: originals[original] for group, original in originals.items()}
 
 
 def find_copies_of(target: ColumnProfile, columns: Sequence[ColumnProfile]) -> list[str]:
@@ -58,12 +67,15 @@ def find_copies_of(target: ColumnProfile, columns: Sequence[ColumnProfile]) -> l
     if target.rows < FEWEST_ROWS or target.distinct_share > 0.9:
         return []
     candidates = [column for column in columns if not column.is_list and not column.refusal]
-    return [column.name for column in candidates if _have_same_rows(target, column) or _name_the_same(target, column)]
+    rows_of_target = _rows_told(target)
+    return [
+        column.name for column in candidates if _rows_told(column) == rows_of_target or _name_the_same(target, column)
+    ]
 
 
-def _have_same_rows(left: ColumnProfile, right: ColumnProfile) -> bool:
-    """Whether two columns differ in the same rows, all over the table."""
-    return (left.fingerprint.digest(), left.distinct) == (right.fingerprint.digest(), right.distinct)
+def _rows_told(column: ColumnProfile) -> tuple[bytes, int]:
+    """What is equal for columns that differ in the same rows, all over the table."""
+    return column.fingerprint.digest(), column.distinct
 
 
 def _name_the_same(left: ColumnProfile, right: ColumnProfile) -> bool:
@@ -76,15 +88,14 @@ def _name_the_same(left: ColumnProfile, right: ColumnProfile) -> bool:
     return all(_are_one_to_one(left.codes[:rows], right.codes[:rows]) for rows in (FIRST_ROWS, len(left.codes)))
 
 
-def _say_the_same(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choice], first: str, second: str) -> bool:
-    left, right = columns[first], columns[second]
-    are_keys = _are_keys(groups[first]) and _are_keys(groups[second])
-    return _have_same_rows(left, right) or (are_keys and _name_the_same(left, right))
+def _has_single_values(choice: Choice) -> bool:
+    """Whether a group is one of keys or numbers; the items of lists and the words of texts say more than names do."""
+    extractor = choice.extractor or {}
+    return extractor["type"] in ("lookup", "numeric") and not {"split", "multi", "parts"} & set(extractor)
 
 
 def _are_keys(choice: Choice) -> bool:
-    extractor = choice.extractor or {}
-    return extractor["type"] == "lookup" and not {"split", "multi", "parts"} & set(extractor)
+    return _has_single_values(choice) and (choice.extractor or {})["type"] == "lookup"
 
 
 def _are_one_to_one(left: np.ndarray, right: np.ndarray) -> bool:

@@ -43,7 +43,10 @@ def group_facts(columns: Sequence[ColumnProfile], choice: Choice) -> GroupFacts:
     elif first.list_lengths is not None:
         items_per_row = float(first.list_lengths.mean())
     elif extractor.get("parts"):
-        distinct, items_per_row = len(first.date_parts or ()), float(len(_as_list(extractor["parts"])))
+        parts = _as_list(extractor["parts"])
+        dates = first.written_dates.best
+        keys = (first.date_parts or {}) if dates is None else dates.parts
+        distinct, items_per_row = sum(key.split("=")[0] in parts for key in keys), float(len(parts))
     return GroupFacts(
         kind=_kind(extractor),
         present=first.present,

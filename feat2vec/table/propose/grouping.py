@@ -84,12 +84,20 @@ def choose_row_names(columns: Sequence[ColumnProfile], left_out: Mapping[str, st
         has_no_name = not is_named and column.kind != "text"
         return counts_rows(column), not is_named, column.name not in left_out, has_no_name
 
-    best = min(filter(_names_every_row, columns), key=rank, default=None)
+    candidates = [column for column in columns if _names_every_row(column, is_left_out=column.name in left_out)]
+    best = min(candidates, key=rank, default=None)
     return None if best is None else best.name
 
 
-def _names_every_row(column: ColumnProfile) -> bool:
+def _has_hours(column: ColumnProfile) -> bool:
+    return column.kind == "date" and sum(part.startswith("hour=") for part in column.date_parts or ()) > 1
+
+
+def _names_every_row(column: ColumnProfile, *, is_left_out: bool) -> bool:
     if column.refusal or column.absent or not column.sample or not column.distinct == column.rows > 2:
         return False
-    has_names = column.kind in ("text", "date") or (column.kind == "number" and column.are_integers)
-    return has_names and max(len(str(value)) for value in column.sample) <= LONGEST_ROW_NAME
+    if column.kind == "number" and not (column.are_integers and is_left_out):
+        return False  # quantities differ by chance, and so do times
+    if column.kind not in ("number", "text", "date") or column.written_dates.best is not None or _has_hours(column):
+        return False
+    return max(len(str(value)) for value in column.sample) <= LONGEST_ROW_NAME

@@ -112,7 +112,7 @@ def _with_quantities(columns: Mapping[str, ColumnProfile], groups: Mapping[str, 
     for name, choice in groups.items():
         column = columns[choice.columns[0]]
         quantity = as_quantity(column) if len(choice.columns) == 1 else None
-        if column.kind == "date":
+        if "parts" in (choice.extractor or {}):
             result[name] = choice
             if quantity is not None and f"{name}{DAYS}" not in groups:
                 result[f"{name}{DAYS}"] = quantity

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -19,16 +19,18 @@ from feat2vec.table.propose.defaults import ExtractorOptions
 from feat2vec.table.types import MISSING_NUMBERS
 
 NAMED_AS_KEY = re.compile(
-    r"(?:^|[^A-Za-z])(?i:ids?|keys?|codes?|zip|zipcode|postcode|plz|uuid|guid|isbn|ean|upc|sku|fips|rownames|nr|no|num"
+    r"(?:^|[^A-Za-z])(?i:ids?|keys?|codes?|zip|zipcode|postcode|plz|uuid|guid|(?:isbn|ean)(?:_?1[03])?|upc|sku|fips|rownames|nr|no|num"
     r"|number)$|[a-z](?:Id|ID|Key|Code|Nr|No|Num|Number)$|(?i:^(?:row_?)?index$)|^Unnamed: \d+$"
 )
 ENDS_IN_ID = re.compile(r"(?i)id$")
+OTHER_WORDS = re.compile(r"(?i)(?:paid|aid|bid|mid|raid|void|solid|fluid|liquid|humid|acid|valid|grid|hybrid|covid)$")
 COUNTS_ROWS = re.compile(r"(?i)^(?:unnamed: \d+|(?:row_?)?(?:index|names?|nr|no|num|number)|row|rows?_?id|x\.?1?)$")
 FEW_NUMBERS = 20
 FEW_IN_ORDER, MOST_IN_ORDER = 32, 100  # integers from the first to the last, where 98 % of the rows are, and in all
 VERY_FEW, ROWS_PER_VERY_FEW, ROWS_PER_FEW = 5, 2, 10
 MANY_YEARS = 150
 FEWEST_IDS = 200
+FEWEST_DATES = 5
 IDENTIFIER_SHARE = 0.95
 HEAVY_TAIL = 3.0  # quartiles from the median to the 99th percentile: 1.7 of normal numbers, 3.6 of exponential ones
 LARGEST_SCALED = 1e150  # the square of a larger number is not a float64
@@ -40,15 +42,31 @@ def parts_of_dates(column: ColumnProfile) -> Choice | None:
     """Dates of which the year, the month, the weekday or the hour differs."""
     if column.kind != "date":
         return None
-    values = Counter(part.split("=")[0] for part in column.date_parts or ())  # distinct values of each part
+    parts = _useful_parts(column.date_parts or {}, column.high - column.low)
+    return make_group(column, {"type": "lookup", "parts": parts}, _date_span(column)) if parts else None
+
+
+def written_dates(column: ColumnProfile) -> Choice | None:
+    """The same of dates that are written in another way than 2024-01-31, and of times of day."""
+    dates = column.written_dates.best
+    if dates is None or column.present < FEWEST_DATES or is_named_as_key(column) or has_nan(column):
+        return None
+    parts = _useful_parts(dates.parts, dates.high - dates.low)
+    if not parts:
+        return None
+    extractor: ExtractorOptions = {"type": "lookup", "parts": parts, "dates": dates.form}
+    return make_group(column, extractor, _span_of_days(dates.low, dates.high) if dates.has_days else "times of day")
+
+
+def _useful_parts(parts: Iterable[str], days: float) -> list[str]:
+    values = Counter(part.split("=")[0] for part in parts)  # distinct values of each part
     is_useful = {
-        "year": column.high - column.low > 2 * 365,
+        "year": days > 2 * 365,
         "month": values["month"] > 1,
         "weekday": values["day"] > 1 and values["weekday"] > 1,
         "hour": values["hour"] > 1,
     }
-    parts = [part for part, useful in is_useful.items() if useful and values[part] > 1]
-    return make_group(column, {"type": "lookup", "parts": parts}, _date_span(column)) if parts else None
+    return [part for part, useful in is_useful.items() if useful and values[part] > 1]
 
 
 def dates_as_numbers(column: ColumnProfile) -> Choice | None:
@@ -59,7 +77,11 @@ def dates_as_numbers(column: ColumnProfile) -> Choice | None:
 
 
 def _date_span(column: ColumnProfile) -> str:
-    first, last = (str(np.datetime64(int(days * 86_400e6), "us"))[:10] for days in (column.low, column.high))
+    return _span_of_days(column.low, column.high)
+
+
+def _span_of_days(low: float, high: float) -> str:
+    first, last = (str(np.datetime64(int(days * 86_400e6), "us"))[:10] for days in (low, high))
     return f"{first} to {last}" if first != last else f"times on {first}"
 
 
@@ -80,7 +102,8 @@ def numbers_that_identify(column: ColumnProfile) -> Choice | None:
     is_named = is_named_as_key(column)
     is_dense = column.high - column.low < 2 * column.distinct and not are_years(column)
     is_counted = is_dense and (column.low in (0, 1) or is_named)
-    is_no_quantity = column.present >= 1000 and (not _has_heavy_tail(column) or ENDS_IN_ID.search(column.name))
+    ends_in_id = ENDS_IN_ID.search(column.name) is not None and OTHER_WORDS.search(column.name) is None
+    is_no_quantity = ends_in_id or (column.present >= 1000 and not _has_heavy_tail(column))
     is_unique = column.distinct == column.present and (is_counted or is_no_quantity)
     if not is_unique and not (is_named and column.distinct_share >= IDENTIFIER_SHARE):
         return None
@@ -162,8 +185,8 @@ def _are_few(column: ColumnProfile) -> bool:
 
 def _are_ids(column: ColumnProfile) -> bool:
     """Whether integers are counted from 0 or 1, with few gaps, and used evenly, each again and again."""
-    is_counted = column.low in (0, 1) and 2 * column.distinct >= column.high - column.low
-    return is_counted and FEWEST_IDS <= column.distinct <= column.present / 5 and _are_even(column)
+    is_counted = 0 <= column.low <= max(1.0, column.high / 100) and 2 * column.distinct >= column.high - column.low
+    return is_counted and FEWEST_IDS <= column.distinct <= column.present / 2 and _are_even(column)
 
 
 def _are_even(column: ColumnProfile) -> bool:
@@ -202,6 +225,7 @@ def missing_word(column: ColumnProfile) -> str:
 RULES: Sequence[Callable[[ColumnProfile], Choice | None]] = (
     parts_of_dates,
     dates_as_numbers,
+    written_dates,
     numbers_too_far_apart,
     numbers_that_identify,
     numbers_as_keys,

@@ -16,7 +16,7 @@ DELIMITERS_OF_LISTS = "|;,/"
 AMOUNT = re.compile(r"\W*\d{1,3}(,\d{3})*([.,]\d+)?\W*")  # 1,234 or 3,5
 WORD = re.compile(r"[^\W\d_]{2,}")  # that begins with two letters
 ADDRESS = re.compile(r"\s*(?:[\w.+-]+@[\w-]+\.[\w.-]+|\w+://\S+)\s*")  # of mail, or in the web
-DATE = re.compile(r"\s*\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}.*")
+DATE = re.compile(r"\s*\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:[ T,].*)?")
 
 
 def find_delimiter(texts: Sequence[str]) -> str | None:
@@ -86,7 +86,8 @@ def is_prose(texts: Sequence[str], distinct_share: float) -> bool:
     share_with_letters = np.mean([any(map(str.isalpha, text)) for text in texts])
     are_addresses = np.mean([ADDRESS.fullmatch(text) is not None for text in texts]) >= 0.9
     has_several_words = (
-        (words_per_text >= 5 and distinct_share >= 0.2)
+        (words_per_text >= 15 and distinct_share >= 0.2)
+        or (words_per_text >= 5 and distinct_share >= 0.4)
         or (words_per_text >= 3 and distinct_share >= 0.5)
         or (words_per_text >= 2 and distinct_share >= 0.8)
         or (parts_per_text >= 1.25 and distinct_share >= 0.9)

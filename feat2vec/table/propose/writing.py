@@ -176,7 +176,16 @@ def _section_lines(name: str, section: Section) -> list[str]:
         return [line]
     if len(line) + len(section.reason) <= COMMENTED_LINE:
         return [f"{line}  # {section.reason}"]
-    if len(line) > LINE:
-        options = [f"  {to_yaml(key)}: {to_yaml(value)}" for key, value in section.options.items()]
-        return [*_comment(section.reason, "# "), f"{name}:", *options]  # of no reason there is no line
-    return [*_comment(section.reason, "# "), line]
+    reason = _comment(section.reason, "# ")  # of no reason there is no line
+    return [*reason, *([line] if len(line) <= LINE else [f"{name}:", *_option_lines(section.options)])]
+
+
+def _option_lines(options: Mapping[str, object]) -> list[str]:
+    lines: list[str] = []
+    for key, value in options.items():
+        line = f"  {to_yaml(key)}: {to_yaml(value)}"
+        if len(line) > LINE and isinstance(value, Mapping):
+            lines += [f"  {to_yaml(key)}:", *(f"    {to_yaml(name)}: {to_yaml(item)}" for name, item in value.items())]
+        else:
+            lines.append(line)
+    return lines

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from feat2vec.errors import UserError
 from feat2vec.table.sources.registry import ObjectKind, register
-from feat2vec.table.types import BATCH_ROWS, TablePart, column_types
+from feat2vec.table.types import BATCH_ROWS, UNTYPED, TablePart, column_types
 
 if TYPE_CHECKING:
     import pyarrow.dataset as arrow_dataset
@@ -38,7 +38,8 @@ def _open_table(table: pa.Table | pa.RecordBatch) -> TablePart:
         selected = table.select(columns)
         yield from selected.to_batches(max_chunksize=BATCH_ROWS) if isinstance(selected, pa.Table) else [selected]
 
-    return TablePart(source, column_types(source, _fields(table.schema)), read)
+    typed = UNTYPED not in (table.schema.metadata or {})
+    return TablePart(source, column_types(source, _fields(table.schema)), read, typed)
 
 
 def _open_dataset(dataset: arrow_dataset.Dataset) -> TablePart:

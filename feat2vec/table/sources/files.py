@@ -30,7 +30,7 @@ def open_files(source: str) -> tuple[list[TablePart], bool]:
     parts = []
     for path, (format_, compression) in zip(paths, formats, strict=True):
         parts.append(partitioned(format_.open(path, compression), source, path))
-    return parts, first_format.typed
+    return parts, first_format.typed and all(part.typed for part in parts)
 
 
 def find_files(source: str) -> list[str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from feat2vec.table.database import connect
 from feat2vec.table.integrity import damage_named
 from feat2vec.table.sources.registry import FileFormat, register
-from feat2vec.table.types import TablePart, batch_rows, column_types
+from feat2vec.table.types import UNTYPED, TablePart, batch_rows, column_types
 
 SMALL_FILE_BYTES = 2**16  # of a file whose columns are read as they come
 
@@ -40,7 +40,7 @@ def open_parquet(path: str) -> TablePart:
                     # `columns` are paths: `a.b` also selects the field b of a struct a.
                     yield batch.select(columns)
 
-    return TablePart(path, types, read)
+    return TablePart(path, types, read, typed=UNTYPED not in (schema.metadata or {}))
 
 
 def _repeated_strings(path: str, schema: pa.Schema) -> set[str]:

@@ -42,7 +42,7 @@ def partitioned(part: TablePart, source: str, path: str) -> TablePart:
                     arrays.append(batch.column(name))
             yield pa.RecordBatch.from_arrays(arrays, names=columns)
 
-    return TablePart(part.source, {**part.types, **dict.fromkeys(folder_values, pa.string())}, read)
+    return TablePart(part.source, {**part.types, **dict.fromkeys(folder_values, pa.string())}, read, part.typed)
 
 
 def _folders(source: str, path: str) -> list[str]:

@@ -14,6 +14,7 @@ from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
 from feat2vec.table.propose import propose
+from feat2vec.table.propose.defaults import GroupFacts, TableFacts, extractor_for
 
 ROWS = 120
 PAIR: dict[str, Any] = {"kind": ["a", "b", "c"] * 40, "size": [i % 7 / 4 for i in range(ROWS)]}
@@ -35,6 +36,14 @@ def fitted(table: object, folder: Path) -> tuple[str, Schema]:
     text, schema = proposed(table)
     feat2vec.fit(schema, table, folder)
     return text, schema
+
+
+def numbers_of(present: int, *, has_nan: bool = False) -> dict[str, Any]:
+    """The extractor of a column of numbers with so many values, as a schema has it, whatever the defaults are."""
+    options: dict[str, Any] = {"type": "numeric", "hidden": [32]} | ({"nan": "missing"} if has_nan else {})
+    group = GroupFacts("numbers", present, present, 1.0, 1.0, 1, has_nan=has_nan, extractor=options)
+    extractor = extractor_for(group, TableFacts(ROWS, {"it": group}))
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in extractor.items()}
 
 
 def column(values: list[Any], *, csv: bool, tmp_path: Path) -> tuple[str, dict[str, Any]]:

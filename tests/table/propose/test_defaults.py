@@ -32,25 +32,29 @@ def test_epochs_and_batches_follow_from_the_rows(rows: int, epochs: int, batch_s
     read_schema({"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}, **schema})
 
 
-@pytest.mark.parametrize(("present", "bins"), [(3, 2), (39, 3), (120, 12), (160, 16), (10**6, 16)])
-def test_a_bin_has_ten_rows_or_more(present: int, bins: int) -> None:
+@pytest.mark.parametrize(("present", "pieces"), [(3, 2), (39, 3), (120, 12), (160, 16), (10**6, 16)])
+def test_a_piece_has_ten_rows_or_more(present: int, pieces: int) -> None:
     table = TableFacts(10**6, {})
-    assert extractor_for(replace(NUMBERS, present=present), table) == {"type": "lookup", "bins": bins}
+    expected = {"type": "numeric", "scale": "quantile", "pieces": pieces}
+    assert extractor_for(replace(NUMBERS, present=present), table) == expected
+    assert extractor_for(replace(NUMBERS, present=present, has_nan=True), table) == {**expected, "nan": "missing"}
 
 
-def test_numbers_that_bins_cannot_take_stay_numbers() -> None:
-    table = TableFacts(10**6, {})
-    assert extractor_for(replace(NUMBERS, columns=2), table) == {"type": "numeric"}
-    assert extractor_for(replace(NUMBERS, has_nan=True), table) == {"type": "numeric"}
+def test_numbers_are_replaced_less_often_than_keys() -> None:
+    keys = replace(NUMBERS, kind="keys", extractor={"type": "lookup"})
+    noise = unlabelled_defaults(TableFacts(100, {"size": NUMBERS, "who": keys}))["noise"].options
+    assert noise["targets"] == {"size": 0.3, "who": 1}
+    assert "targets" not in unlabelled_defaults(TableFacts(100, {"size": NUMBERS}))["noise"].options
 
 
 def test_the_schema_has_the_defaults_and_says_why() -> None:
     text, schema = proposed(pa.table(PAIR))
-    sections = unlabelled_defaults(TableFacts(len(PAIR["kind"]), {}))
+    keys = replace(NUMBERS, kind="keys", extractor={"type": "lookup"})
+    sections = unlabelled_defaults(TableFacts(len(PAIR["kind"]), {"kind": keys, "size": NUMBERS}))
     for name, section in sections.items():
         given = getattr(schema, name).model_dump(exclude_unset=True)
         assert given == section.options | ({"type": given["type"]} if "type" in given else {})
-        assert f"# {section.reason}" in text
+        assert section.reason in " ".join(text.replace("#", "").split())
 
 
 def test_facts_of_each_kind_of_group() -> None:

@@ -32,7 +32,7 @@ def test_they_are_a_schema_of_few_steps(rows: int, objective: str) -> None:
     assert list(schema.groups) == list(GROUPS)
     training = schema.training
     assert 8 <= training.epochs <= 25
-    assert training.patience < training.epochs or training.epochs == 8
+    assert schema.patience < training.epochs or training.epochs == 8
     assert training.batch_size <= max(32, rows)
     assert schema.model.bias == (objective != "softmax")
     assert set(chosen.reasons) <= {*chosen.settings, *(f"groups.{name}" for name in GROUPS)}

@@ -7,28 +7,35 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.table.propose.columns import PAIR, ROWS, WORDS, bags, column, fitted, texts
+from feat2vec.table.profile import profile_table
+from feat2vec.table.propose.rules import choose
+from feat2vec.table.table import open_table
+from tests.table.propose.columns import PAIR, ROWS, WORDS, bags, column, fitted, numbers_of, texts
 
-BINS = {"type": "lookup", "bins": 12}  # of ten rows each
+NUMBERS = numbers_of(ROWS)
 LOOKUP = {"type": "lookup"}
+WORDS_OF_TEXTS = {
+    "type": "lookup", "split": "words", "max_items": 64, "min_count": 2, "combiner": "sqrtn", "item_dropout": 0.3,
+}  # fmt: skip
 DAYS = [date(2015, 1, 1) + timedelta(days=11 * i) for i in range(ROWS)]
 TIMES = [datetime(2015, 1, 1) + timedelta(hours=271 * i) for i in range(ROWS)]
 CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
-    "fractions": ([i / 8 for i in range(ROWS)], BINS),
-    "many whole numbers": ([i * i % 1009 for i in range(ROWS)], BINS),
+    "fractions": ([i / 8 for i in range(ROWS)], NUMBERS),
+    "many whole numbers": ([i * i % 1009 for i in range(ROWS)], NUMBERS),
     "few whole numbers": ([i % 5 for i in range(ROWS)], LOOKUP),
     "zeros and ones": ([i % 2 for i in range(ROWS)], LOOKUP),
     "years": ([1950 + i % 40 for i in range(ROWS)], LOOKUP),
-    "each year once": ([1900 + i for i in range(ROWS)], BINS),
+    "each year once": ([1900 + i for i in range(ROWS)], NUMBERS),
     "booleans": ([i % 3 == 0 for i in range(ROWS)], LOOKUP),
-    "a long tail": ([1.6**i for i in range(60)] * 2, BINS),
+    "a long tail": ([1.6**i for i in range(60)] * 2, NUMBERS),
     "codes": ([f"0{i % 30}" for i in range(ROWS)], LOOKUP),
     "words": ([WORDS[i % 12] for i in range(ROWS)], LOOKUP),
     "names with a comma": ([f"{WORDS[i % 12].title()}, {WORDS[i % 7]}n" for i in range(ROWS)], LOOKUP),
-    "prose": (texts(1), {"type": "text_cnn", "max_tokens": 4}),
+    "prose": (texts(1), WORDS_OF_TEXTS),
     "bars": (bags("|"), {"type": "lookup", "split": "|", "max_items": 4}),
     "semicolons": (bags("; "), {"type": "lookup", "split": ";", "max_items": 4}),
     "commas": (bags(","), {"type": "lookup", "split": ",", "max_items": 4}),
@@ -39,9 +46,16 @@ CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "firsts of January": (
         [date(1900 + i % 40, 1, 1) for i in range(ROWS)], {"type": "lookup", "parts": ("year",)},
     ),
-    "two days": ([date(2020, 1, 6 + 7 * (i % 2)) for i in range(ROWS)], BINS),
+    "days in another form": (
+        [f"{1 + i % 28}.{1 + i // 28}.{2015 + i % 5}" for i in range(ROWS)],
+        {"type": "lookup", "parts": ("year", "month", "weekday"), "dates": "%d.%m.%Y"},
+    ),
+    "times of day": (
+        [f"{i % 24:02}:{i % 60:02}" for i in range(ROWS)], {"type": "lookup", "parts": ("hour",), "dates": "%H:%M"},
+    ),
+    "two days": ([date(2020, 1, 6 + 7 * (i % 2)) for i in range(ROWS)], NUMBERS),
     "one or none": (["x", None] * 60, LOOKUP),
-    "gaps": ([None if i % 4 else i / 8 for i in range(ROWS)], {"type": "lookup", "bins": 3}),
+    "gaps": ([None if i % 4 else i / 8 for i in range(ROWS)], numbers_of(ROWS // 4)),
 }  # fmt: skip
 
 
@@ -66,7 +80,7 @@ LISTS: dict[str, tuple[pa.Array, dict[str, Any]]] = {
     "loose vectors": (pa.array([[i / 8, 1.0] if i else None for i in range(ROWS)]), {"type": "vector"}),
     "NaN": (
         pa.array([float("nan") if i % 4 else float(i) for i in range(ROWS)], from_pandas=False),
-        {"type": "numeric", "hidden": (32,), "nan": "missing"},
+        numbers_of(ROWS // 4, has_nan=True),
     ),
 }
 
@@ -102,7 +116,7 @@ LEFT_OUT: dict[str, tuple[Any, str]] = {
     "huge": ([2**60 + i for i in range(ROWS)], "it: an identifier: 120"),
     "bytes": ([b"\xff\xfe%d" % i for i in range(ROWS)], "cannot be read as string"),
     "numbers as text": ([str(i * i) for i in range(ROWS)], "120 values in 120 rows; cast it if these are numbers"),
-    "dates of another kind": ([f"{1 + i % 28}.{1 + i // 28}.2020" for i in range(ROWS)], "write dates as 2024-01-31"),
+    "dates of another kind": ([f"{1 + i % 28}.{1 + i // 28}.20" for i in range(ROWS)], "write dates as 2024-01-31"),
 }
 
 
@@ -129,7 +143,7 @@ def test_one_bad_value_in_the_last_row_decides(tmp_path: Path) -> None:
 @pytest.mark.parametrize("absent", ["NA", "NaN", "null", ""])
 def test_the_missing_numbers_of_a_text_file(absent: str, tmp_path: Path) -> None:
     text, extractor = column([absent, *(str(i / 8) for i in range(1, ROWS))], csv=True, tmp_path=tmp_path)
-    assert extractor == {"type": "lookup", "bins": 11}
+    assert extractor == numbers_of(ROWS - 1)
     assert "# 0.125 to 14.88, under 1 % missing" in text
 
 
@@ -156,3 +170,36 @@ def test_numbers_that_are_called_keys_are_keys(tmp_path: Path) -> None:
 def test_facts_stand_beside_the_groups(tmp_path: Path) -> None:
     text, _ = column([WORDS[i % 12] if i % 3 else None for i in range(ROWS)], csv=False, tmp_path=tmp_path)
     assert "# 8 keys in 120 rows, 33 % missing" in text
+
+
+def rule_for(values: Any, name: str = "it") -> tuple[str | None, object]:
+    """The type and the scale that the rules give to a column, before the defaults; no type if it is left out."""
+    profile = profile_table(open_table(pa.table({name: values}))).columns[0]
+    extractor = choose(profile).extractor
+    return (None, None) if extractor is None else (str(extractor["type"]), extractor.get("scale"))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("rows", [400, 5000])
+def test_heavy_tails_are_scaled_by_quantiles_whatever_the_largest_number_is(rows: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    assert rule_for(1e7 * np.exp(1.4 * rng.normal(size=rows))) == ("numeric", "quantile")
+    assert rule_for(rng.normal(size=rows)) == rule_for(rng.uniform(size=rows)) == ("numeric", None)
+
+
+def test_amounts_that_are_all_distinct_are_no_identifiers() -> None:
+    rng = np.random.default_rng(0)
+    gross = (1e7 * np.exp(1.6 * rng.normal(size=1500))).astype(np.int64)
+    gross = np.unique(gross)
+    assert len(gross) > 1400
+    assert rule_for(rng.permutation(gross), "gross") == ("numeric", "quantile")
+    assert rule_for(rng.permutation(gross), "geonameid") == (None, None)
+    assert rule_for(rng.permutation(gross), "paid") == ("numeric", "quantile")
+    assert rule_for(rng.permutation(1500) * 7919) == (None, None)
+
+
+def test_integers_that_are_counted_and_used_evenly_are_keys() -> None:
+    rng = np.random.default_rng(0)
+    assert rule_for(rng.integers(1, 600, 6000), "s") == ("lookup", None)
+    assert rule_for((600 * rng.beta(2, 5, 6000)).astype(np.int64), "s")[0] == "numeric"  # as delays are
+    assert rule_for(rng.integers(1, 60_000, 6000), "s")[0] == "numeric"  # hardly one comes again

@@ -62,10 +62,19 @@ def test_what_tells_the_target_is_left_out() -> None:
 
 def test_quantities_are_numbers_to_a_prediction() -> None:
     days = np.datetime64("2015-01-01") + np.arange(ROWS)
-    table = {"stars": [i % 5 for i in range(ROWS)], "zip": [100 + i % 9 for i in range(ROWS)], "day": days, **PAIR}
+    epochs = [1_500_000_000 + 7919 * i for i in range(ROWS)]
+    table = {
+        "stars": [i % 5 for i in range(ROWS)],
+        "created_at": epochs,
+        "zip": [100 + i % 9 for i in range(ROWS)],
+        "day": days,
+        **PAIR,
+    }
     schema = _proposed_for(pa.table(table), "kind")
     assert {name: group.extractor.type for name, group in schema.groups.items()} == {
         "stars": "numeric",
+        "created_at": "lookup",
+        "created_at_days": "numeric",
         "zip": "lookup",
         "day": "lookup",
         "day_days": "numeric",

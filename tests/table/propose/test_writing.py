@@ -7,14 +7,38 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
+import pytest
 
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
-from feat2vec.table.propose import propose
+from feat2vec.table.propose import learning, propose
+from feat2vec.table.propose.defaults import GroupFacts, Section, TableFacts
 from tests.table.propose.columns import HOSTILE, PAIR, ROWS, WORDS, fitted, proposed
 
+SECTIONS = {
+    "model": Section({"dim": 8}, "dimensions"),
+    "noise": Section({"negatives": 9}, ""),
+    "objective": Section(
+        {"type": "contrastive", "temperature": 0.5},
+        "a reason that does not stand behind the options, as the line would be longer than a terminal is wide",
+    ),
+    "training": Section(
+        {
+            "epochs": 2, "batch_size": 512, "optimizer": {"type": "adagrad", "learning_rate": 0.1}, "patience": 0,
+            "seed": 0, "checkpoint_minutes": 7,
+        },
+        "many options",
+    ),
+}  # fmt: skip
 
-def test_the_whole_text(tmp_path: Path) -> None:
+
+def _bins_of_numbers(group: GroupFacts, facts: TableFacts) -> dict[str, object]:
+    del facts
+    return {"type": "lookup", "bins": 9} if group.kind == "numbers" else group.extractor
+
+
+def test_the_whole_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With defaults of its own, as those are what the benchmark chooses."""
     films = pa.table(
         {
             "film": [f"f{i:03}" for i in range(2000)],
@@ -27,6 +51,8 @@ def test_the_whole_text(tmp_path: Path) -> None:
     )
     path = tmp_path / "my films.csv"
     arrow_csv.write_csv(films, path)
+    monkeypatch.setattr(learning, "unlabelled_defaults", lambda _: SECTIONS)
+    monkeypatch.setattr(learning, "extractor_for", _bins_of_numbers)
     expected = """\
 # Written by `feat2vec init` from my films.csv: 2,000 rows, 6 columns.
 # Next: feat2vec check schema.yaml --data 'my films.csv'
@@ -34,33 +60,43 @@ def test_the_whole_text(tmp_path: Path) -> None:
 version: 1
 name: my_films
 id: film  # names every row
-model: {dim: 64}  # dimensions of every vector
+model: {dim: 8}  # dimensions
 groups:
   title:  {column: title, extractor: {type: text_cnn, max_tokens: 4}}  # 2,000 texts, 4.0 words on average
   genres: {column: genres, extractor: {type: lookup, split: "|", max_items: 3}}  # lists, 99 % of them of 3 or fewer
   year:   {column: year, extractor: lookup}  # 70 numbers, 1950 to 2019
-  score:  {column: score, extractor: {type: lookup, bins: 16}}  # 0 to 9.6, 2 % missing
+  score:  {column: score, extractor: {type: lookup, bins: 9}}  # 0 to 9.6, 2 % missing
 
 # Left out:
 #   film: an identifier: 2,000 values in 2,000 rows; it names the rows
 #   language: one value in every row
 
-noise: {sharing: batch, negatives: 256}  # values that the row's own are told from, shared by a batch
-# candidates are compared by cosine, so they are learnt so
-objective: {type: contrastive, unit: true, temperature: 0.2, correction: true}
+noise: {negatives: 9}
+# a reason that does not stand behind the options, as the line would be longer than a terminal is wide
+objective: {type: contrastive, temperature: 0.5}
 # To predict a column from labels instead: feat2vec init 'my films.csv' --target COLUMN
-# 2,000 rows: fewer rows need more epochs, in smaller batches
+# many options
 training:
-  epochs: 80
+  epochs: 2
   batch_size: 512
   optimizer: {type: adagrad, learning_rate: 0.1}
-  group_dropout: 0.1
-  l2: 0
+  patience: 0
   seed: 0
+  checkpoint_minutes: 7
 """
     text, schema = fitted(str(path), tmp_path / "encoded")
     assert text == expected
-    assert (schema.objective.type, schema.noise.sharing) == ("contrastive", "batch")
+    assert (schema.model.dim, schema.training.checkpoint_minutes) == (8, 7)
+
+
+def test_an_option_that_is_too_long_for_a_line_is_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"a_group_of_numbers_{i}" for i in range(12)]
+    sections = {**SECTIONS, "noise": Section({"negatives": 9, "targets": dict.fromkeys(names, 1.5)}, "a reason")}
+    monkeypatch.setattr(learning, "unlabelled_defaults", lambda _: sections)
+    text, schema = proposed(pa.table({name: np.arange(ROWS) % 7 for name in names}))
+    assert schema.noise.targets == dict.fromkeys(names, 1.5)
+    assert "\n  targets:\n    a_group_of_numbers_0: 1.5\n" in text
+    assert max(map(len, text.splitlines())) <= 120
 
 
 def test_hostile_names(tmp_path: Path) -> None:

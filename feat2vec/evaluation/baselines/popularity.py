@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from feat2vec.arrays import Array
-from feat2vec.recipes.baselines.base import Baseline, BaselineRequest, Metrics
+from feat2vec.evaluation.baselines.base import Baseline, BaselineRequest, Metrics
 
 if TYPE_CHECKING:
     from feat2vec.evaluation.metrics import ScoresOfRows
@@ -16,14 +16,10 @@ if TYPE_CHECKING:
 
 def popularity(request: BaselineRequest) -> Metrics:
     """Rank the target's values by how often training has seen them, whatever is given."""
-    from feat2vec.evaluation.ranking import ranked
-    from feat2vec.space.geometry import is_keyed
+    from feat2vec.evaluation.ranking import candidate_counts, ranked
 
     run, target = request.run, str(request.target)
-    has_keys = is_keyed(run.model, target)
-    vocabulary = run.fitted.codecs[target].vocabulary if has_keys else None
-    value_counts = run.fitted.values[target].counts if vocabulary is None else vocabulary.counts
-    counts = np.asarray(value_counts, np.float64)  # [values]
+    counts = candidate_counts(run, target)  # [values]
 
     def scores_of_batch(entries: Mapping[str, Array]) -> ScoresOfRows:
         del entries
@@ -32,4 +28,4 @@ def popularity(request: BaselineRequest) -> Metrics:
     return ranked(run, request.test, target, request.given, len(counts), scores_of_batch)
 
 
-POPULARITY = Baseline("popularity", "rank", popularity)
+POPULARITY = Baseline("popularity", "rank", popularity, needs_rows=False)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from feat2vec.errors import UserError
 from feat2vec.writing.files import JsonObject
 
 if TYPE_CHECKING:
-    from feat2vec.recipes.corpus import Corpus
+    from feat2vec.evaluation.task_names import TaskName
     from feat2vec.table.table import Table
     from feat2vec.training.run_folder import TrainedRun
 
 Metrics = JsonObject  # numbers by their names, as `evaluate` returns them
+ROWS_LEARNT_FROM = 100_000  # training rows that `tfidf` and `linear` hold; more are sampled
+
+
+class Sentences(Protocol):
+    """A corpus, such as that of a recipe."""
+
+    def sentences(self) -> Iterator[list[str]]:
+        """Each sentence as its words."""
 
 
 @dataclass(frozen=True)
@@ -22,24 +31,31 @@ class BaselineRequest:
 
     Attributes:
         run: The run that the baseline is compared with; it has the schema.
-        train: The rows that the run has learnt from.
+        train: The rows that the run has learnt from, or None if they are not known.
         test: The rows to measure on.
         target: The group to rank, or None.
         given: The groups to rank it by; None means all others.
-        corpus: The sentences that `train` was made from, or None if the recipe has no corpus.
+        corpus: The sentences that `train` was made from, or None if there are none.
         window: How far apart two words of a pair may be.
         subsample: The threshold of frequent words, as in `Corpus.pairs`.
 
     """
 
     run: TrainedRun
-    train: Table
+    train: Table | None
     test: Table
     target: str | None = None
     given: Sequence[str] | None = None
-    corpus: Corpus | None = None
+    corpus: Sentences | None = None
     window: int = 5
     subsample: float = 0.0
+
+    @property
+    def training_rows(self) -> Table:
+        """The rows that the run has learnt from; `UserError` if they are not known."""
+        if self.train is None:
+            raise UserError("--train: a run keeps no rows; name those that it was trained on, which the others learn")
+        return self.train
 
 
 @dataclass(frozen=True)
@@ -47,14 +63,21 @@ class Baseline:
     """A method that users would try instead of feat2vec.
 
     Attributes:
-        name: What recipes call it.
+        name: What recipes and `--beside` call it.
         task: The only task of `evaluate` that it is for.
         measure: Learns from the request's rows and returns the metrics of the task.
         needs_corpus: Whether it learns from sentences.
+        needs_rows: Whether it learns from the training rows, and not only from what the run knows of them.
 
     """
 
     name: str
-    task: str
+    task: TaskName
     measure: Callable[[BaselineRequest], Metrics]
     needs_corpus: bool = False
+    needs_rows: bool = True
+
+
+def missing_package(baseline: str, package: str) -> UserError:
+    """The error of a baseline whose library is not installed."""
+    return UserError(f"beside {baseline}: needs {package}: pip install 'feat2vec[recipes]'")

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.arrays import Array, Bools, Floats
+from feat2vec.arrays import Array, Floats
+from feat2vec.encode.encoder import Encoder
+from feat2vec.encode.targets import targets_of
 from feat2vec.errors import UserError
-from feat2vec.evaluation.metrics import auc, log_loss
-from feat2vec.recipes.baselines.base import Baseline, BaselineRequest, Metrics
+from feat2vec.evaluation.baselines.base import Baseline, BaselineRequest, Metrics, missing_package
+from feat2vec.evaluation.baselines.targets import (
+    check_target,
+    labels_of,
+    metrics_of_numbers,
+    metrics_of_probabilities,
+    probabilities_of_all_classes,
+)
 from feat2vec.schema.extractor_options import TokensSpec
 from feat2vec.schema.options import Schema
 from feat2vec.table.table import Table, stages
@@ -20,17 +28,6 @@ from feat2vec.table.types import is_list, is_text
 
 CATEGORIES = 254  # that scikit-learn's trees can tell apart, with one for all others
 SEED = 0
-LEAST_PROBABILITY = 1e-15
-
-Targets = Array  # [rows] numbers, or the names of classes
-
-
-class _Classifier(Protocol):
-    """What is used of scikit-learn's classifier after `fit`."""
-
-    classes_: Targets
-
-    def predict_proba(self, features: Floats) -> Floats: ...
 
 
 class _Features(NamedTuple):
@@ -41,7 +38,7 @@ class _Features(NamedTuple):
     categorical: list[bool]  # [columns]
 
 
-def gradient_boosting(request: BaselineRequest) -> Metrics:
+def boosting(request: BaselineRequest) -> Metrics:
     """scikit-learn's histogram gradient boosting on the schema's columns.
 
     Texts and lists are left out; of a column of keys the 254 most frequent are told apart. A tenth of the training rows
@@ -50,19 +47,15 @@ def gradient_boosting(request: BaselineRequest) -> Metrics:
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     except ImportError:
-        raise UserError("beside gradient_boosting: needs scikit-learn: pip install 'feat2vec[recipes]'") from None
-    schema = request.run.schema
-    objective = schema.objective
+        raise missing_package("boosting", "scikit-learn") from None
+    check_target(request)
+    encoder, objective = request.run.fitted, request.run.schema.objective
     is_regression = not objective.has_classes and not objective.is_binary
-    columns = _feature_columns(schema, request.train)
-    target = str(schema.target)
-    train_rows = _read(request.train, [*columns, target])
-    test_rows = _read(request.test, [*columns, target])
-    features = _features(train_rows, test_rows, columns)
-    train_targets = _target_values(train_rows[target], numbers=not objective.has_classes)
-    test_targets = _target_values(test_rows[target], numbers=not objective.has_classes)
-    if is_regression:  # errors are measured on the link's scale
-        train_targets, test_targets = objective.link(train_targets), objective.link(test_targets)
+    columns = _feature_columns(request.run.schema, request.training_rows)
+    if not columns:
+        raise UserError("beside boosting: the schema has no column but texts and lists, which its trees do not take")
+    train, test = (_read(encoder, table, columns) for table in (request.training_rows, request.test))
+    features = _features(train.columns, test.columns, columns)
     method = HistGradientBoostingRegressor if is_regression else HistGradientBoostingClassifier
     model = method(
         max_iter=1000,
@@ -71,39 +64,14 @@ def gradient_boosting(request: BaselineRequest) -> Metrics:
         categorical_features=features.categorical,
         random_state=SEED,
     )
-    model.fit(features.train, train_targets)
-    metrics: Metrics = {"n": len(test_targets), "columns": columns, "trees": int(model.n_iter_)}
+    model.fit(features.train, train.targets)
+    metrics: Metrics = {"columns": columns, "trees": int(model.n_iter_)}
     if is_regression:
-        return metrics | _regression_metrics(model.predict(features.test), test_targets)
-    if objective.is_binary:
-        return metrics | _binary_metrics(model, features.test, test_targets)
-    return metrics | _class_metrics(model, features.test, test_targets)
-
-
-def _regression_metrics(predictions: Floats, targets: Targets) -> Metrics:
-    errors = predictions - targets
-    return {"rmse": float(np.sqrt(np.square(errors).mean())), "mae": float(np.abs(errors).mean())}
-
-
-def _binary_metrics(model: _Classifier, features: Floats, targets: Targets) -> Metrics:
-    probabilities = model.predict_proba(features)[:, 1]
-    probabilities = np.clip(probabilities, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
-    scores = np.log(probabilities) - np.log1p(-probabilities)
-    return {"log_loss": log_loss(scores, targets), "auc": auc(scores, targets)}
-
-
-def _class_metrics(model: _Classifier, features: Floats, targets: Targets) -> Metrics:
-    """Of the rows whose class the training rows have."""
-    is_known: Bools = np.isin(targets, model.classes_)
-    true_classes = np.searchsorted(model.classes_, targets[is_known])  # [known rows]
-    probabilities = model.predict_proba(features)[is_known]  # [known rows, classes]
-    true_probabilities = probabilities[np.arange(len(true_classes)), true_classes]
-    loss = -np.log(np.maximum(true_probabilities, LEAST_PROBABILITY)).mean()
-    return {
-        "n": int(is_known.sum()),
-        "accuracy": float((probabilities.argmax(axis=1) == true_classes).mean()),
-        "log_loss": float(loss),
-    }
+        return metrics_of_numbers(model.predict(features.test), test.targets) | metrics
+    classes = 2 if encoder.classes is None else len(encoder.classes.keys)
+    probabilities = probabilities_of_all_classes(model.predict_proba(features.test), model.classes_, classes)
+    of_target = probabilities[:, 1] if objective.is_binary else probabilities
+    return metrics_of_probabilities(objective, of_target, test.targets) | metrics
 
 
 def _feature_columns(schema: Schema, train: Table) -> list[str]:
@@ -119,17 +87,21 @@ def _feature_columns(schema: Schema, train: Table) -> list[str]:
     ]
 
 
-def _read(table: Table, columns: Sequence[str]) -> pa.Table:
-    tables = []
-    for stage in stages(table, columns):
-        tables.append(pa.Table.from_arrays([stage.column(name) for name in columns], list(columns)))
-    return pa.concat_tables(tables, promote_options="permissive")
+class _Rows(NamedTuple):
+    """The rows of a table that have a target."""
+
+    columns: pa.Table
+    targets: Array  # [rows] numbers on the scale of scores, or the ids of classes
 
 
-def _target_values(values: pa.ChunkedArray, *, numbers: bool) -> Targets:
-    if not numbers:
-        return np.asarray(values.cast(pa.string()).to_pylist())
-    return np.asarray(values.cast(pa.float64()).to_numpy())
+def _read(encoder: Encoder, table: Table, columns: Sequence[str]) -> _Rows:
+    schema, tables, targets = encoder.schema, [], []
+    for stage in stages(table, [*columns, str(schema.target)]):
+        labels = labels_of(encoder, targets_of(schema, stage, encoder.classes)[0])
+        rows = pa.Table.from_arrays([stage.column(name) for name in columns], list(columns))
+        tables.append(rows.filter(pa.array(labels.has_target)))
+        targets.append(labels.targets)
+    return _Rows(pa.concat_tables(tables, promote_options="permissive"), np.concatenate(targets))
 
 
 def _features(train_rows: pa.Table, test_rows: pa.Table, columns: Sequence[str]) -> _Features:
@@ -166,4 +138,4 @@ def _feature(values: pa.Array, known_keys: pa.StringArray | None) -> Floats:
     return numbers
 
 
-GRADIENT_BOOSTING = Baseline("gradient_boosting", "predict", gradient_boosting)
+BOOSTING = Baseline("boosting", "predict", boosting)

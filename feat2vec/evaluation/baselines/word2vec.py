@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from feat2vec.errors import UserError
-from feat2vec.recipes.baselines.base import Baseline, BaselineRequest, Metrics
+from feat2vec.evaluation.baselines.base import Baseline, BaselineRequest, Metrics, missing_package
 
 DEFAULT_NEGATIVES = 5  # where the noise of the run is shared by a batch, and so has no number for a pair
 
@@ -13,7 +12,7 @@ def word2vec(request: BaselineRequest) -> Metrics:
     try:
         from gensim.models import Word2Vec
     except ImportError:
-        raise UserError("beside word2vec: needs gensim: pip install 'feat2vec[recipes]'") from None
+        raise missing_package("word2vec", "gensim") from None
     from feat2vec.evaluation.key_pairs import pair_similarities
 
     assert request.corpus is not None

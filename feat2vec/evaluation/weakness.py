@@ -1,0 +1,243 @@
+"""Whether a run is worse than what needs no training, on rows that were held out: popularity, or a constant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from feat2vec.arrays import Array, Bools, Floats
+from feat2vec.encode.encoder import Encoder
+from feat2vec.encode.vocabulary import FIRST
+from feat2vec.evaluation import prediction
+from feat2vec.evaluation.baselines import BASELINES, BaselineRequest
+from feat2vec.evaluation.metrics import ScoresOfRows, rank_scores
+from feat2vec.evaluation.queries import query_batches
+from feat2vec.space.completer import Completer, groups_beside, has_groups_beside, rows_with_known
+from feat2vec.space.geometry import Candidates, Queries, candidates, extract, is_keyed, similarities
+from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
+from feat2vec.table.table import open_table
+from feat2vec.training.run_folder import TrainedRun
+from feat2vec.writing.digests import PARTS, check_parts
+
+MOST_ROWS = 1_000  # held-out rows that are ranked
+MOST_CANDIDATES = 100_000  # of a group that is ranked
+SCORES_AT_MOST = 30_000_000  # of all groups
+FEWEST_QUERIES = 30  # from which a mean says something
+NOISE = 2.0  # standard errors by which a baseline has to be better
+LOSS_NOISE = 1.01  # times the constant's loss that a loss has to be higher than
+ROWS_OF_CONSTANT = 20_000  # training rows whose mean or shares the constant is
+DIGITS = 4
+WORTHS = "held_out.json"  # of a run's folder
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What a run reaches on held-out rows, beside what needs no training.
+
+    Attributes:
+        target: The group or the column.
+        metric: Its name: mrr for a group.
+        n: Of how many true values or rows.
+        value: What the run reaches; of a group the best of cosine, dot and probability.
+        baseline: The name of what is beside it: popularity or constant.
+        baseline_value: What that reaches.
+        is_weak: Whether the run is worse, by more than noise.
+
+    """
+
+    target: str
+    metric: str
+    n: int
+    value: float
+    baseline: str
+    baseline_value: float
+    is_weak: bool
+
+    def text(self) -> str:
+        """In words, such as `director 0.345, popularity 0.257`."""
+        return f"{self.target} {self.value:.3g}, {self.baseline} {self.baseline_value:.3g}"
+
+
+def held_out_worths(
+    run: TrainedRun, held_out: pa.Table, train: pa.Table | None = None, counts: Mapping[str, Array] | None = None
+) -> list[Worth]:
+    """What a run reaches on rows that it was not trained on, of each lookup group or of its target.
+
+    Args:
+        run: The run.
+        held_out: The rows, with the columns of the schema.
+        train: Rows that the run was trained on, of which the constant is taken; a run without a target needs none.
+        counts: Of each group how often training has seen each entry, [values]; by default as the encoder has it.
+
+    Returns:
+        One for each group that can be ranked, or for the target.
+
+    """
+    if run.schema.target is not None:
+        return [] if train is None else _worth_of_target(run, held_out, train)
+    schema, worths = run.schema, []
+    targets = list(schema.noise.targets) or list(schema.groups)
+    groups = [name for name in targets if is_keyed(run.vector_source, name) and has_groups_beside(schema, name)]
+    for group in groups:
+        seen = run.fitted.values[group].counts if counts is None else counts[group]
+        worth = _worth_of_group(
+            run, held_out, group, _key_counts(run.fitted, group, seen), SCORES_AT_MOST // len(groups)
+        )
+        if worth is not None:
+            worths.append(worth)
+    return worths
+
+
+class WeaknessFacts(NamedTuple):
+    """What a run's folder and its training's messages get from `measured_weakness`."""
+
+    metrics: Mapping[str, float | str]  # of metrics.json
+    files: Mapping[str, bytes]  # of the run's folder, by name
+    lines: tuple[str, ...]  # that are printed
+
+
+def measured_weakness(
+    run: TrainedRun, held_out: pa.Table, training_rows: Callable[[int], pa.Table], counts: Mapping[str, Array] | None
+) -> WeaknessFacts:
+    """Measure a model on held-out rows before its run gets its name.
+
+    Args:
+        run: The model, as a run without a folder.
+        held_out: Rows that it was not trained on.
+        training_rows: Gives at most so many rows that it was trained on.
+        counts: Of each group how often each entry occurs in the rows that it was trained on, [values].
+
+    Returns:
+        An entry `weak` for metrics.json if the run is worse than popularity or a constant, the same as a line, and the
+        file held_out.json with all that was measured.
+
+    """
+    train = None if run.schema.target is None else training_rows(ROWS_OF_CONSTANT)
+    worths = held_out_worths(run, held_out, train, counts)
+    if not worths:
+        return WeaknessFacts({}, {}, ())
+    text = weakness_text(run, worths)
+    file = (json.dumps([asdict(worth) for worth in worths], indent=1) + "\n").encode()
+    return WeaknessFacts(
+        {} if text is None else {"weak": text}, {WORTHS: file}, () if text is None else (f"weak: {text}",)
+    )
+
+
+def stored_worths(run: TrainedRun) -> list[Worth]:
+    """What was measured when the run was trained; nothing if no rows were held out."""
+    path = run.folder / WORTHS
+    if WORTHS not in run.manifest.get(PARTS, {}):
+        return []
+    check_parts(run.folder, run.manifest, [WORTHS])
+    return [Worth(**facts) for facts in json.loads(path.read_bytes())]
+
+
+def weakness_text(run: TrainedRun, worths: list[Worth]) -> str | None:
+    """What is weak, in words, and what to try; None if nothing is."""
+    weak = [worth for worth in worths if worth.is_weak]
+    if not weak:
+        return None
+    texts = "; ".join(worth.text() for worth in weak)
+    return f"{texts} ({weak[0].metric} on held-out rows); try {_remedy(run, weak)}"
+
+
+def _remedy(run: TrainedRun, weak: list[Worth]) -> str:
+    objective = run.schema.objective.type
+    if objective in ("nce", "negative_sampling"):
+        return "`objective: {type: contrastive}`"
+    option = f"--target {weak[0].target}" if run.schema.target is not None else f"--for {weak[0].target}"
+    return f"`feat2vec tune SCHEMA --data DATA {option}`"
+
+
+# --- a group ----------------------------------------------------------------------------------------------------------
+
+
+def _key_counts(encoder: Encoder, group: str, entry_counts: Array) -> Floats:
+    """How often each key of a group occurs in rows, given how often each entry does: [keys]."""
+    codec, entries = encoder.codecs[group], encoder.values[group].entries
+    ids = entries[:, : entries.shape[1] // 2] if getattr(codec, "weighted", False) else entries  # [values, items]
+    assert codec.vocabulary is not None
+    counts = np.zeros(len(codec.vocabulary), np.float64)
+    for i in range(ids.shape[1]):
+        counts += np.bincount(ids[:, i], weights=np.asarray(entry_counts, np.float64), minlength=len(counts))
+    return counts[FIRST:]
+
+
+def _worth_of_group(run: TrainedRun, held_out: pa.Table, group: str, counts: Floats, most_scores: int) -> Worth | None:
+    """The mean reciprocal rank of the true values of a group by its others; None where too few can be ranked."""
+    total = len(counts)
+    if not 1 < total <= MOST_CANDIDATES:
+        return None
+    rows = min(MOST_ROWS, max(most_scores // total, FEWEST_QUERIES), held_out.num_rows)
+    chosen = np.random.default_rng(run.schema.training.seed).choice(held_out.num_rows, rows, replace=False)
+    sample = held_out.take(pa.array(np.sort(chosen)))
+    given = groups_beside(run.schema, group)
+    reciprocals = _reciprocal_ranks(run, sample, group, given, counts)
+    n = len(reciprocals["popularity"])
+    if n < FEWEST_QUERIES:
+        return None
+    best = max(reciprocals.keys() - {"popularity"}, key=lambda name: (reciprocals[name].mean(), name))
+    behind = reciprocals["popularity"] - reciprocals[best]
+    is_weak = bool(behind.mean() > NOISE * behind.std() / np.sqrt(n))
+    value, popularity = (float(reciprocals[name].mean()) for name in (best, "popularity"))
+    return Worth(group, "mrr", n, round(value, DIGITS), "popularity", round(popularity, DIGITS), is_weak)
+
+
+def _reciprocal_ranks(
+    run: TrainedRun, rows: pa.Table, group: str, given: list[str], counts: Floats
+) -> dict[str, Floats]:
+    """1 / rank of each true value that training has seen, by each similarity and by popularity: [queries]."""
+    model, is_learnt = run.model_for_rows([*given, group]), counts > 0  # is_learnt: [candidates]
+    values = candidates(model, run.fitted, group)
+    completes = run.schema.objective.completes_rows
+    completer = Completer(run.fitted, model, group, given=given) if completes else None
+    parts: dict[str, list[Floats]] = {}
+    for batch in query_batches(run, open_table(rows), group, given):
+        is_query = rows_with_known(run.fitted, batch.entries, given)[batch.rows] & is_learnt[batch.true_candidates]
+        query_rows, true_candidates = batch.rows[is_query], batch.true_candidates[is_query]
+        queries = extract(model, batch.entries)
+        scores: dict[str, ScoresOfRows] = {"popularity": _popularity_scores(counts)}
+        for similarity in VECTOR_SIMILARITIES:
+            scores[similarity] = _scores_by(similarity, queries, values, is_learnt)
+        if completer is not None:
+            scores["probability"] = _probability_scores(completer, completer.queries(batch.entries), is_learnt)
+        for name, scores_of in scores.items():
+            ranks = rank_scores(scores_of, len(counts), query_rows, true_candidates)
+            parts.setdefault(name, [np.zeros(0)]).append(1 / (ranks + 1))
+    return {name: np.concatenate(of_name) for name, of_name in parts.items()}
+
+
+def _popularity_scores(counts: Floats) -> ScoresOfRows:
+    return lambda rows: np.broadcast_to(counts, (len(rows), len(counts)))
+
+
+def _scores_by(similarity: VectorSimilarity, queries: Queries, values: Candidates, is_learnt: Bools) -> ScoresOfRows:
+    """Similarities, the lowest for values that the model has not learnt."""
+    return lambda rows: np.where(is_learnt, similarities(queries.take(rows), values, similarity), -np.inf)
+
+
+def _probability_scores(completer: Completer, queries: Queries, is_learnt: Bools) -> ScoresOfRows:
+    """What ranks values by their probability, the lowest for values that the model has not learnt."""
+    return lambda rows: np.where(is_learnt, completer.scores(queries.take(rows)), -np.inf)
+
+
+# --- a target ---------------------------------------------------------------------------------------------------------
+
+
+def _worth_of_target(run: TrainedRun, held_out: pa.Table, train: pa.Table) -> list[Worth]:
+    """The loss of a run that predicts, beside that of a constant."""
+    facts = prediction.predict(run, held_out)
+    request = BaselineRequest(run, open_table(train.slice(0, ROWS_OF_CONSTANT)), open_table(held_out))
+    constant = BASELINES["constant"].measure(request)
+    metric = "rmse" if "rmse" in facts else "log_loss"
+    value, constant_value = facts.get(metric), constant.get(metric)
+    if value is None or constant_value is None or facts["n"] < FEWEST_QUERIES:
+        return []
+    is_weak = not value <= LOSS_NOISE * constant_value
+    target = str(run.schema.target)
+    return [Worth(target, metric, facts["n"], round(value, DIGITS), "constant", round(constant_value, DIGITS), is_weak)]

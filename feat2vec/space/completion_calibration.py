@@ -1,0 +1,359 @@
+"""Calibrating what completes rows: each group is hidden in held-out rows, and its numbers are fitted and checked.
+
+What is told of a fit (log loss, reliability) is measured in the half of the rows that it has not seen; of few rows each
+half is measured by a fit to the other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from feat2vec.arrays import Array, Bools, Float32s, Floats, Int64s
+from feat2vec.encode.codecs import NumbersCodec
+from feat2vec.encode.encoder import Encoder
+from feat2vec.encode.value_tables import padded
+from feat2vec.encode.vocabulary import FIRST
+from feat2vec.schema.levels import Levels
+from feat2vec.space.calibration import (
+    COMPLETION_FILE,
+    GroupCalibration,
+    Reliability,
+    completion_text,
+    default_calibration,
+    is_list,
+)
+from feat2vec.space.completer import Completer, groups_beside, log_softmax, rows_with_known
+from feat2vec.space.completion import in_list, top_places
+from feat2vec.space.completion_fit import (
+    CandidateSample,
+    Observations,
+    fitted_list_numbers,
+    fitted_numbers,
+    log_shares_of_rows,
+    sampled_candidates,
+)
+from feat2vec.space.geometry import Candidates, Model, Queries, blocks, dense, extract_groups
+from feat2vec.space.hidden_group import has_quantiles
+from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
+from feat2vec.training.chosen_model import Additions, ChosenModel
+from feat2vec.training.run_folder import TrainedRun
+
+MOST_ROWS = 2000
+MOST_VALUES = 1000  # that the numbers of a group are fitted to
+ROWS_OF_ONE_CHECK = 500  # from which half of them are enough to check a fit
+LEAST_ROWS = 20  # with a value of the group; of fewer nothing is fitted
+MOST_VECTOR_BYTES = 64 << 20  # of the rows' vectors of all groups
+SCORES_CHECKED = 1 << 23  # of the rows whose probabilities are compared with what is true
+SCORES_IN_MEMORY = 1 << 19
+MOST_LISTS = 500  # that the probability of being in a list is fitted to
+ANSWERS_OF_LIST = 5  # of each row that are compared
+DIGITS = 6  # that are stored of a number
+
+
+def fit_completion(
+    run: TrainedRun, rows: pa.Table, counts: Mapping[str, Int64s] | None = None
+) -> dict[str, GroupCalibration]:
+    """Fit the numbers of each group that can be completed.
+
+    Args:
+        run: A run, or a model in training.
+        rows: Rows that it was not trained on.
+        counts: How often each value of a group's value table occurs in the training rows, by group; by default what the
+            encoder says.
+
+    Returns:
+        The numbers by group; a group of which there are fewer than 20 rows is left out.
+
+    """
+    schema, encoder = run.schema, run.fitted
+    if not schema.objective.completes_rows:
+        return {}
+    rng = np.random.default_rng(schema.training.seed)
+    model = run.model_for_rows()
+    held_out = _read_held_out(encoder, model, rows)
+    fitted = {}
+    for group in schema.groups:
+        if len(schema.groups) < 2 or set(schema.groups) - set(held_out.vectors):
+            continue
+        counts_of_values = None if counts is None else counts[group]
+        calibration = _fit_group(encoder, model, held_out, group, counts_of_values, rng)
+        if calibration is not None:
+            fitted[group] = calibration
+    return fitted
+
+
+def calibrate_chosen(chosen: ChosenModel) -> Additions:
+    """What a training adds to its run so that rows are completed with calibrated probabilities.
+
+    Args:
+        chosen: The model that held-out rows chose, and these rows.
+
+    Returns:
+        The file `completion.json`; nothing for a run that completes no rows.
+
+    """
+    completion = fit_completion(chosen.run, chosen.held_out, chosen.counts)
+    if not completion:
+        return Additions()
+    return Additions(files={COMPLETION_FILE: completion_text(completion).encode()})
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Held-out rows: the entries of each group, and their vectors."""
+
+    entries: Mapping[str, Array]  # [rows, width] each
+    vectors: Mapping[str, Queries]  # [rows, D_p] each
+
+
+def _read_held_out(encoder: Encoder, model: Model, rows: pa.Table) -> HeldOut:
+    dims = sum(encoder.schema.model.levels.dims) * 4 * len(encoder.codecs)
+    rows = rows.slice(0, min(MOST_ROWS, max(MOST_VECTOR_BYTES // dims, LEAST_ROWS)))
+    batches = [{name: dense(entries) for name, entries in batch.items()} for batch in encoder.entries(rows)]
+    entries = {}
+    for name in encoder.codecs:
+        width = max(batch[name].shape[1] for batch in batches)
+        entries[name] = np.concatenate([padded(batch[name], width) for batch in batches])
+    return HeldOut(entries, extract_groups(model, entries))
+
+
+@dataclass(frozen=True)
+class _Truth:
+    """The true candidates of held-out rows: which of the rows, which of the candidates."""
+
+    rows: Int64s
+    places: Int64s
+
+
+def _fit_group(
+    encoder: Encoder,
+    model: Model,
+    held_out: HeldOut,
+    group: str,
+    counts_of_values: Int64s | None,
+    rng: np.random.Generator,
+) -> GroupCalibration | None:
+    """The numbers of a group; None if there is too little to fit them to."""
+    columns = set(encoder.schema.groups[group].columns)
+    if all(columns & set(options.columns) for options in encoder.schema.groups.values()):
+        return None
+    given = groups_beside(encoder.schema, group)
+    default = default_calibration(encoder, group)
+    completer = Completer(encoder, model, group, default, given)
+    counts = completer.hidden.counts
+    if counts_of_values is not None:
+        counts = _counts_of_candidates(encoder, completer, counts_of_values)
+    truth = _true_candidates(completer, held_out.entries[group])
+    findable = rows_with_known(encoder, held_out.entries, given)
+    kept = findable[truth.rows] & (counts[truth.places] > 0)
+    truth = _Truth(truth.rows[kept], truth.places[kept])
+    rows = np.unique(truth.rows)
+    if len(rows) < LEAST_ROWS or np.count_nonzero(counts) < 2:
+        return None
+    fit = _GroupFit(completer, held_out, counts, truth, sampled_candidates(counts, rng))
+    halves = rng.permutation(len(rows)) % 2 == 0
+    in_first = np.isin(truth.rows, rows[halves])  # [observations]
+    of_first, numbers = fit.calibration(in_first)
+    checks = [_Check(fit, of_first, ~in_first)]
+    if len(rows) < ROWS_OF_ONE_CHECK:
+        checks.append(_Check(fit, fit.calibration(~in_first, numbers)[0], in_first))
+    calibration, _ = fit.calibration(np.ones(len(truth.rows), np.bool_), numbers)
+    return _with_checks(calibration, checks)
+
+
+class _GroupFit:
+    """Fits the numbers of a group to some of its held-out values."""
+
+    def __init__(
+        self, completer: Completer, held_out: HeldOut, counts: Int64s, truth: _Truth, sample: CandidateSample
+    ) -> None:
+        self.completer, self.held_out, self.counts, self.truth, self.sample = completer, held_out, counts, truth, sample
+        levels = completer.encoder.schema.model.levels
+        vectors = [side_by_side(held_out.vectors[name], levels) * completer.scale for name in completer.given]
+        _, rows_per_value = np.unique(truth.rows, return_inverse=True)
+        prior = completer.scale * completer.hidden.linear
+        place_in_sample = np.full(len(counts), -1, np.int64)
+        place_in_sample[sample.places] = np.arange(len(sample.places))
+        log_counts = np.log(counts + 1.0)
+        self.observations = Observations(
+            np.stack(vectors, axis=1),
+            truth.rows,
+            vectors_of_candidates(completer.hidden.candidates, truth.places, levels),
+            prior[truth.places],
+            log_counts[truth.places],
+            place_in_sample[truth.places],
+            1 / np.bincount(rows_per_value)[rows_per_value],  # a row's values count as one
+            vectors_of_candidates(completer.hidden.candidates, sample.places, levels),
+            prior[sample.places] + sample.log_weights,
+            log_counts[sample.places],
+        )
+
+    def calibration(self, chosen: Bools, start: Floats | None = None) -> tuple[GroupCalibration, Floats]:
+        """The numbers fitted to some of the observations, also as they are to begin another fit with."""
+        default = self.completer.calibration
+        of_fit = np.flatnonzero(chosen)
+        of_fit = of_fit[np.unique(np.linspace(0, len(of_fit) - 1, MOST_VALUES).astype(np.int64))]
+        numbers = fitted_numbers(self.observations.take(of_fit), default.popularity, start)
+        weights = dict(zip(self.completer.given, map(_rounded, numbers[:-1]), strict=True))
+        calibration = replace(default, popularity=_rounded(numbers[-1]), weights=weights, values=int(chosen.sum()))
+        if not is_list(self.completer.encoder, self.completer.group):
+            return calibration, numbers
+        rows = np.unique(self.truth.rows[chosen])[:MOST_LISTS]
+        log_shares = log_shares_of_rows(self.observations, rows, numbers) - self.sample.log_weights
+        is_member = self._is_true(rows, self.observations.true_places, len(self.sample.places))
+        size, slope = fitted_list_numbers(log_shares, self.sample.log_weights, is_member, default.list_size)
+        return replace(calibration, list_size=_rounded(size), list_slope=_rounded(slope)), numbers
+
+    def log_probabilities(self, calibration: GroupCalibration, rows: Int64s) -> Floats:
+        """Log p of rows and all candidates that training has seen; -inf for others: [rows, candidates]."""
+        completer, total = self.completer, None
+        for name in completer.given:
+            weight = completer.scale * calibration.weight(name)
+            weighted = self.held_out.vectors[name].take(rows).times(weight)
+            total = weighted if total is None else total.plus(weighted)
+        assert total is not None
+        with np.errstate(divide="ignore"):
+            prior = completer.scale * completer.hidden.linear + np.where(self.counts > 0, 0, -np.inf)
+        prior = prior + calibration.popularity * np.log(self.counts + 1.0)
+        return log_softmax(completer.products(total).astype(np.float64) + prior)
+
+    def is_true(self, rows: Int64s) -> Bools:
+        """Which candidates each row has, [rows, candidates]."""
+        return self._is_true(rows, self.truth.places, len(self.counts))
+
+    def _is_true(self, rows: Int64s, places: Int64s, total: int) -> Bools:
+        """Which of so many places each row has; -1 is none: [rows, total]."""
+        of_rows = np.flatnonzero(np.isin(self.truth.rows, rows) & (places >= 0))
+        true = np.zeros((len(rows), total), np.bool_)
+        true[np.searchsorted(rows, self.truth.rows[of_rows]), places[of_rows]] = True
+        return true
+
+
+class _Check:
+    """What a fit says of rows that it has not seen, against what is true."""
+
+    def __init__(self, fit: _GroupFit, calibration: GroupCalibration, unseen: Bools) -> None:
+        completer, truth = fit.completer, fit.truth
+        rows = np.unique(truth.rows[unseen])
+        rows = rows[: max(SCORES_CHECKED // len(fit.counts), LEAST_ROWS)]
+        self.is_list = is_list(completer.encoder, completer.group)
+        self.has_ranks = has_quantiles(completer.encoder, completer.group)
+        log_shares = np.log(np.maximum(fit.counts, 1e-12) / fit.counts.sum())
+        losses, popularity_losses, said, true, ranks = [], [], [], [], []
+        for block in blocks(len(rows), max(SCORES_IN_MEMORY // len(fit.counts), 1)):
+            log_p = fit.log_probabilities(calibration, rows[block])
+            is_true = fit.is_true(rows[block])  # [rows, candidates]
+            values = is_true.sum(axis=1)
+            losses.append(-np.where(is_true, log_p, 0).sum(axis=1) / values)
+            popularity_losses.append(-(is_true @ log_shares) / values)
+            places = top_places(log_p, ANSWERS_OF_LIST if self.is_list else 1)
+            answers = np.exp(np.take_along_axis(log_p, places, axis=1))
+            said.append((in_list(answers, calibration) if self.is_list else answers).ravel())
+            true.append(np.take_along_axis(is_true, places, axis=1).ravel())
+            if self.has_ranks:
+                ranks.append(_ranks_of_numbers(completer, np.exp(log_p), is_true.argmax(axis=1)))
+        self.losses, self.popularity_losses = np.concatenate(losses), np.concatenate(popularity_losses)
+        self.said, self.true = np.concatenate(said), np.concatenate(true)
+        self.ranks = np.concatenate(ranks or [np.zeros(0)])
+
+
+def _with_checks(calibration: GroupCalibration, checks: list[_Check]) -> GroupCalibration:
+    reliability: Reliability
+    if checks[0].has_ranks:
+        reliability = reliability_of_ranks(np.concatenate([check.ranks for check in checks]))
+    else:
+        said, true = (np.concatenate(parts) for parts in zip(*((c.said, c.true) for c in checks), strict=True))
+        reliability = reliability_of_answers(said, true)
+    return replace(
+        calibration,
+        log_loss=_rounded(np.concatenate([check.losses for check in checks]).mean()),
+        popularity_log_loss=_rounded(np.concatenate([check.popularity_losses for check in checks]).mean()),
+        reliability=reliability,
+    )
+
+
+# --- candidates -----------------------------------------------------------------------------------------------------
+
+
+def _counts_of_candidates(encoder: Encoder, completer: Completer, counts_of_values: Int64s) -> Int64s:
+    """How often each candidate occurs in the training rows, given how often each value of the group does."""
+    hidden, values = completer.hidden, encoder.values[completer.group]
+    if hidden.entries is None:
+        codec = hidden.codec
+        entries = np.asarray(values.entries)
+        ids = entries[:, : entries.shape[1] // 2] if getattr(codec, "weighted", False) else entries
+        weights = np.repeat(np.asarray(counts_of_values, np.float64), ids.shape[1])
+        return np.bincount(ids.ravel(), weights, len(hidden) + FIRST)[FIRST:].round().astype(np.int64)
+    if len(hidden) == len(values.counts):
+        return np.asarray(counts_of_values, np.int64)
+    return hidden.counts  # quantiles of many numbers, each of which stands for many rows
+
+
+def _true_candidates(completer: Completer, entries: Array) -> _Truth:
+    """The candidates that rows have, given their entries [rows, width] of the group; of numbers the nearest ones."""
+    hidden, codec = completer.hidden, completer.hidden.codec
+    if hidden.entries is None:
+        ids = entries[:, : entries.shape[1] // 2] if getattr(codec, "weighted", False) else entries
+        rows, items = np.nonzero(ids >= FIRST)
+        pairs = np.unique(np.stack([rows, ids[rows, items] - FIRST], axis=1), axis=0)
+        return _Truth(pairs[:, 0], pairs[:, 1])
+    candidates = np.asarray(hidden.entries)
+    if isinstance(codec, NumbersCodec):
+        rows = np.flatnonzero(~np.isnan(entries[:, 0]))
+        nearest = [int(np.abs(candidates - entries[row]).sum(axis=1).argmin()) for row in rows]
+        return _Truth(rows, np.array(nearest, np.int64))
+    place_of_entry = {_trimmed(entry): place for place, entry in enumerate(candidates)}
+    places = np.array([place_of_entry.get(_trimmed(entry), -1) for entry in entries], np.int64)
+    rows = np.flatnonzero(places >= 0)
+    return _Truth(rows, places[rows])
+
+
+def _trimmed(entry: Array) -> bytes:
+    """An entry without its padding, which may be longer in new rows."""
+    if entry.dtype == np.float32:
+        return entry.tobytes()
+    return entry[: np.flatnonzero(entry).max(initial=-1) + 1].tobytes()
+
+
+def _ranks_of_numbers(completer: Completer, probabilities: Floats, true_places: Int64s) -> Floats:
+    """The probability of smaller numbers than the true one, and half of its own: [rows]."""
+    numbers = completer.hidden.columns[0].mean  # of the first column
+    order = np.argsort(np.where(np.isnan(numbers), np.inf, numbers), kind="stable")
+    place_in_order = np.empty(len(order), np.int64)
+    place_in_order[order] = np.arange(len(order))
+    ordered = probabilities[:, order]
+    rows, places = np.arange(len(ordered)), place_in_order[true_places]
+    return np.cumsum(ordered, axis=1)[rows, places] - ordered[rows, places] / 2
+
+
+# --- vectors of all levels side by side -----------------------------------------------------------------------------
+
+
+def side_by_side(queries: Queries, levels: Levels) -> Float32s:
+    """The free and the dependent parts of each level: [rows, E]."""
+    if levels.submodels == 1:
+        return np.concatenate([free + rest for free, rest in zip(*queries, strict=True)], axis=1)
+    return np.concatenate([*queries.free, *queries.dependent], axis=1)
+
+
+def vectors_of_candidates(candidates: Candidates, places: Int64s, levels: Levels) -> Floats:
+    """Vectors whose products with `side_by_side` are those of `similarities`: [places, E].
+
+    A candidate meets the free parts of a query at all of its levels, and the dependent part at its highest one.
+    """
+    free, dependent = [], []
+    for size_above, table in zip(candidates.sizes()[1:], candidates.tables, strict=True):
+        vectors = np.zeros((len(places), table.shape[1]))
+        has_level = places < len(table)
+        vectors[has_level] = table[places[has_level]]
+        free.append(vectors)
+        dependent.append(np.where((places < size_above)[:, None], 0, vectors))
+    return np.concatenate(free if levels.submodels == 1 else [*free, *dependent], axis=1)
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.{DIGITS}g}")

@@ -1,0 +1,276 @@
+"""Fitting the numbers of `calibration` to held-out rows, by maximum likelihood with a ridge towards the defaults.
+
+An observation is a held-out row with a true value of the target group. Its loss is -log p(value | row), as a function
+of the weights of the groups and of the popularity's power. Of very many candidates a sample stands for all: the most
+frequent ones, and others drawn by their counts with what each stands for as its weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from feat2vec.arrays import Array, Bools, Floats, Int64s, Integers
+from feat2vec.space.geometry import blocks
+
+MOST_CANDIDATES = 1000  # of a fit
+MOST_HESSIAN_WORK = 1 << 27  # products for the curvature where the fit begins
+RIDGE_OF_WEIGHTS = 4.0  # one over the variance of what is expected of w - 1, before any row is seen
+RIDGE_OF_POPULARITY = 16.0
+ROWS_PER_BLOCK = 256
+MOST_STEPS = 50
+TOLERANCE = 1e-4  # of the gradient, a nat per unit of a number
+
+
+@dataclass(frozen=True)
+class CandidateSample:
+    """Candidates of a fit.
+
+    Args:
+        places: Their places among all candidates, [sample].
+        log_weights: Log of how many candidates each stands for, [sample].
+
+    """
+
+    places: Int64s
+    log_weights: Floats
+
+
+def sampled_candidates(counts: Int64s, rng: np.random.Generator, most: int = MOST_CANDIDATES) -> CandidateSample:
+    """The candidates that training has seen, or a sample of them.
+
+    Args:
+        counts: How often each occurs in the training rows.
+        rng: Draws them.
+        most: How many are kept: half of them the most frequent ones, half drawn from the rest.
+
+    Returns:
+        The sample.
+
+    """
+    seen = np.flatnonzero(counts > 0)
+    if len(seen) <= most:
+        return CandidateSample(seen, np.zeros(len(seen)))
+    by_count = seen[np.argsort(-counts[seen], kind="stable")]
+    frequent, rest = by_count[: most // 2], by_count[most // 2 :]
+    shares = counts[rest] / counts[rest].sum()
+    draws = most - len(frequent)
+    drawn, times = np.unique(rng.choice(len(rest), draws, p=shares), return_counts=True)
+    log_weights = np.concatenate([np.zeros(len(frequent)), np.log(times / (draws * shares[drawn]))])
+    return CandidateSample(np.concatenate([frequent, rest[drawn]]), log_weights)
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Held-out values of a group, and what they are found by.
+
+    Args:
+        vectors: The vectors of the groups that they are found by, divided by the temperature: [rows, groups, E].
+        rows: The row of each observation.
+        true_vectors: The vector of the true candidate of each, [observations, E].
+        true_prior: What that candidate's score has beside products and popularity, [observations].
+        true_log_counts: log(count + 1) of it, [observations].
+        true_places: Its place in the sample, -1 where it is not there, [observations].
+        shares: What the loss of each is multiplied by.
+        candidates: The vectors of the sample, [sample, E].
+        prior: What their scores have beside products and popularity, with their log weights: [sample].
+        log_counts: log(count + 1) of them, [sample].
+
+    """
+
+    vectors: Array
+    rows: Int64s
+    true_vectors: Floats
+    true_prior: Floats
+    true_log_counts: Floats
+    true_places: Int64s
+    shares: Floats
+    candidates: Floats
+    prior: Floats
+    log_counts: Floats
+
+    def take(self, chosen: Bools | Integers) -> Observations:
+        """Some of the observations."""
+        return replace(
+            self,
+            rows=self.rows[chosen],
+            true_vectors=self.true_vectors[chosen],
+            true_prior=self.true_prior[chosen],
+            true_log_counts=self.true_log_counts[chosen],
+            true_places=self.true_places[chosen],
+            shares=self.shares[chosen],
+        )
+
+
+def fitted_numbers(observations: Observations, popularity: float, start: Floats | None = None) -> Floats:
+    """The weights of the groups, and then the popularity's power, that make held-out values most probable.
+
+    Args:
+        observations: The held-out values.
+        popularity: The default of the power.
+        start: Where to begin; the defaults by default.
+
+    Returns:
+        The numbers [groups + 1].
+
+    """
+    groups = observations.vectors.shape[1]
+    default = np.append(np.ones(groups), popularity)
+    ridge = np.append(np.full(groups, RIDGE_OF_WEIGHTS), RIDGE_OF_POPULARITY)
+
+    def penalised(numbers: Floats) -> tuple[float, Floats]:
+        value, gradient = loss_and_gradient(observations, numbers)
+        distance = numbers - default
+        return value + float(ridge @ np.square(distance)) / 2, gradient + ridge * distance
+
+    begin = default if start is None else start
+    curvature = curvature_of_loss(observations, begin) + np.diag(ridge)
+    inverse: Floats = np.asarray(np.linalg.inv(curvature), np.float64)
+    return minimum(penalised, begin, inverse)
+
+
+def loss_and_gradient(observations: Observations, numbers: Floats) -> tuple[float, Floats]:
+    """The sum of -log p of the true values, and its gradient [groups + 1]."""
+    value, gradient = 0.0, np.zeros(len(numbers))
+    for block in blocks(len(observations.rows), ROWS_PER_BLOCK):
+        part = observations.take(np.arange(block.start, block.stop))
+        vectors = part.vectors[part.rows].astype(np.float64)  # [block, groups, E]
+        probabilities, true_probability, log_p = _probabilities(part, vectors, numbers)
+        expected = probabilities @ part.candidates + true_probability[:, None] * part.true_vectors  # [block, E]
+        difference = (part.true_vectors - expected) * part.shares[:, None]
+        gradient[:-1] -= np.einsum("oge,oe->g", vectors, difference)
+        expected_count = probabilities @ part.log_counts + true_probability * part.true_log_counts
+        gradient[-1] -= part.shares @ (part.true_log_counts - expected_count)
+        value -= float(part.shares @ log_p)
+    return value, gradient
+
+
+def _probabilities(part: Observations, vectors: Floats, numbers: Floats) -> tuple[Floats, Floats, Floats]:
+    """Of observations the probabilities of the sample, that of a true value outside of it, and log p of the true one.
+
+    A true value that is in the sample has its probability there, and 0 beside it.
+    """
+    queries = np.einsum("oge,g->oe", vectors, numbers[:-1])  # [block, E]
+    logits = queries @ part.candidates.T + (part.prior + numbers[-1] * part.log_counts)  # [block, sample]
+    true_logits = np.einsum("oe,oe->o", queries, part.true_vectors) + part.true_prior
+    true_logits += numbers[-1] * part.true_log_counts
+    outside = np.where(part.true_places < 0, true_logits, -np.inf)
+    top = np.maximum(logits.max(axis=1), outside)
+    exponentials, of_outside = np.exp(logits - top[:, None]), np.exp(outside - top)
+    total = exponentials.sum(axis=1) + of_outside
+    return exponentials / total[:, None], of_outside / total, true_logits - top - np.log(total)
+
+
+def log_shares_of_rows(observations: Observations, rows: Int64s, numbers: Floats) -> Floats:
+    """Log p of some rows and the sample, [rows, sample]."""
+    queries = np.einsum("oge,g->oe", observations.vectors[rows].astype(np.float64), numbers[:-1])
+    logits = queries @ observations.candidates.T + observations.prior + numbers[-1] * observations.log_counts
+    top = logits.max(axis=1, keepdims=True)
+    return np.asarray(logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True)))
+
+
+def curvature_of_loss(observations: Observations, numbers: Floats) -> Floats:
+    """About the second derivatives of the loss, from a few of the observations: [groups + 1, groups + 1]."""
+    size = len(numbers)
+    work = observations.candidates.size * size + len(observations.candidates) * size**2  # of one observation
+    few = int(np.clip(MOST_HESSIAN_WORK // max(work, 1), 10, 200))
+    chosen = np.unique(np.linspace(0, len(observations.rows) - 1, few).astype(np.int64))
+    part = observations.take(chosen)
+    vectors = part.vectors[part.rows].astype(np.float64)
+    probabilities, _, _ = _probabilities(part, vectors, numbers)
+    curvature = np.zeros((size, size))
+    for of_observation, p, share in zip(vectors, probabilities, part.shares, strict=True):
+        features = np.column_stack([part.candidates @ of_observation.T, part.log_counts])  # [sample, groups + 1]
+        mean = p @ features
+        curvature += share * ((features * p[:, None]).T @ features - np.outer(mean, mean))
+    scaled: Floats = curvature * (observations.shares.sum() / part.shares.sum())
+    return scaled
+
+
+ValueAndGradient: TypeAlias = Callable[[Floats], tuple[float, Floats]]
+
+
+def minimum(value_and_gradient: ValueAndGradient, start: Floats, inverse_curvature: Floats) -> Floats:
+    """Where a convex function is smallest, by the method of Broyden, Fletcher, Goldfarb and Shanno (1970).
+
+    Args:
+        value_and_gradient: The function and its gradient.
+        start: Where to begin.
+        inverse_curvature: About the inverse of the second derivatives there.
+
+    Returns:
+        The numbers.
+
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # a step too far is taken back
+        return _minimum(value_and_gradient, start.copy(), inverse_curvature)
+
+
+def _minimum(value_and_gradient: ValueAndGradient, numbers: Floats, inverse: Floats) -> Floats:
+    value, gradient = value_and_gradient(numbers)
+    for _ in range(MOST_STEPS):
+        if np.abs(gradient).max() < TOLERANCE:
+            break
+        direction = -inverse @ gradient
+        slope = float(gradient @ direction)
+        length = 1.0
+        new_value, new_gradient = value_and_gradient(numbers + direction)
+        while not new_value <= value + 1e-4 * length * slope and length > 1e-6:
+            length /= 2
+            new_value, new_gradient = value_and_gradient(numbers + length * direction)
+        if length <= 1e-6 or value - new_value < 1e-9 * (1 + abs(value)):
+            break
+        step, change = length * direction, new_gradient - gradient
+        numbers, value, gradient = numbers + step, new_value, new_gradient
+        along = float(step @ change)
+        if along > 0:
+            shrink = np.eye(len(numbers)) - np.outer(step, change) / along
+            inverse = shrink @ inverse @ shrink.T + np.outer(step, step) / along
+    return numbers
+
+
+# --- lists ----------------------------------------------------------------------------------------------------------
+
+RIDGE_OF_LISTS = 4.0
+
+
+def fitted_list_numbers(
+    log_shares: Floats, log_weights: Floats, is_member: Bools, default_size: float
+) -> tuple[float, float]:
+    """The size a and the slope s in the probability 1 - exp(-exp(a) p^s) that a list holds a candidate.
+
+    Args:
+        log_shares: log p of each row and candidate, [rows, sample].
+        log_weights: Log of how many candidates each stands for, [sample].
+        is_member: Which are in the row's list, [rows, sample].
+        default_size: The default of a; that of s is 1.
+
+    Returns:
+        The two numbers.
+
+    """
+    row_of_member, place_of_member = np.nonzero(is_member)
+    log_p_of_members = log_shares[row_of_member, place_of_member]
+    weights = np.exp(log_weights)
+    default = np.array([default_size, 1.0])
+
+    def penalised(numbers: Floats) -> tuple[float, Floats]:
+        value, gradient = 0.0, np.zeros(2)
+        for block in blocks(len(log_shares), ROWS_PER_BLOCK):
+            log_p = log_shares[block]
+            expected = np.exp(numbers[0] + numbers[1] * log_p) * weights * ~is_member[block]
+            value += float(expected.sum())
+            gradient += [expected.sum(), (expected * log_p).sum()]
+        of_members = np.maximum(np.exp(numbers[0] + numbers[1] * log_p_of_members), 1e-300)
+        value -= float(np.log(-np.expm1(-of_members)).sum())
+        factor = of_members / np.expm1(np.minimum(of_members, 700.0))
+        gradient -= [factor.sum(), (factor * log_p_of_members).sum()]
+        distance = numbers - default
+        return value + RIDGE_OF_LISTS / 2 * float(distance @ distance), gradient + RIDGE_OF_LISTS * distance
+
+    scale = 1 / (RIDGE_OF_LISTS + max(len(row_of_member), 1))
+    size, slope = minimum(penalised, default, np.diag([scale, scale / 10])).tolist()
+    return size, max(slope, 0.05)

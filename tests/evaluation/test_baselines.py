@@ -1,0 +1,212 @@
+"""The baselines: their list, and what they measure, against loops and scikit-learn's own models."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, get_args
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import feat2vec
+from feat2vec.errors import UserError
+from feat2vec.evaluation.baselines import BASELINES, BaselineName, BaselineRequest
+from feat2vec.evaluation.baselines import items as items_module
+from feat2vec.evaluation.baselines import tfidf as tfidf_module
+from feat2vec.evaluation.baselines.items import ItemColumns
+from feat2vec.evaluation.options import METRICS
+from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.run import Run
+from feat2vec.space.geometry import dense
+from feat2vec.table.table import open_table
+from tests.reference import ranks_of_true_values, tfidf_scores
+
+GROUPS: dict[str, Any] = {
+    "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True}},
+    "kind": {"column": "kind"},
+    "size": {"column": "size", "extractor": "numeric"},
+    "words": {"column": "text", "extractor": {"type": "lookup", "split": "words"}},
+}
+
+
+def things(rows: int, seed: int) -> pa.Table:
+    """A kind tells of tags, size and words, and so of the labels."""
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(0, 5, rows)
+    return pa.table(
+        {
+            "tags": [[f"t{k}{x}" for x in rng.integers(0, 3, i % 4)] for i, k in enumerate(kinds)],
+            "kind": [f"k{k}" for k in kinds],
+            "size": [None if i % 9 == 0 else k + rng.normal() for i, k in enumerate(kinds)],
+            "text": [f"a {'red' if k > 2 else 'blue'} {rng.choice(['car', 'boat'])}" for k in kinds],
+            "price": kinds * 10 + rng.normal(size=rows),
+            "sold": (kinds + rng.normal(size=rows) > 2).astype(int),
+            "shop": [f"s{k % 3}" if rng.random() < 0.9 else "s0" for k in kinds],
+        }
+    )
+
+
+def request_for(target: str, objective: dict[str, Any] | None = None, rows: int = 300) -> BaselineRequest:
+    """A run that was not trained: baselines ask for its encoder and its schema."""
+    schema: dict[str, Any] = {"version": 1, "groups": GROUPS}
+    if objective is not None:
+        schema["objective"] = {**objective, "target": target}
+    train = things(rows, 0)
+    run = Run.of_model(Feat2Vec.from_encoder(feat2vec.fit(schema, train).encoder))
+    return BaselineRequest(run, open_table(train), open_table(things(80, 1)), target if objective is None else None)
+
+
+def test_recipes_know_every_baseline_by_its_name() -> None:
+    assert get_args(BaselineName) == tuple(BASELINES)
+    for name, baseline in BASELINES.items():
+        assert baseline.name == name
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_baseline_is_for_a_task(name: str) -> None:
+    assert BASELINES[name].task in METRICS
+
+
+def items_of(table: pa.Table, groups: list[str]) -> list[list[str]]:
+    """The items of each row by a loop; the numbers of `size` are left out."""
+    rows = []
+    for row in table.to_pylist():
+        items = [f"tags {tag}" for tag in dict.fromkeys(row["tags"])] if "tags" in groups else []
+        items += [f"kind {row['kind']}"] if "kind" in groups else []
+        items += [f"words {word}" for word in row["text"].split()] if "words" in groups else []
+        rows.append(items)
+    return rows
+
+
+@pytest.mark.parametrize(("target", "given"), [("kind", ["words", "tags"]), ("tags", ["kind", "words"])])
+def test_tfidf_ranks_as_a_loop_does(target: str, given: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tfidf_module, "NEIGHBOURS", 7)
+    monkeypatch.setattr(tfidf_module, "SIMILARITIES_IN_MEMORY", 1000)
+    request = BaselineRequest(**{**vars(request_for(target)), "given": given})
+    facts = BASELINES["tfidf"].measure(request)
+    train, test = things(300, 0), things(80, 1)
+    vocabulary = request.run.fitted.codecs[target].vocabulary
+    assert vocabulary is not None
+    names = vocabulary.keys.to_pylist()
+
+    def values(table: pa.Table) -> list[list[int]]:
+        lists = [value if isinstance(value, list) else [value] for value in table[target].to_pylist()]
+        return [sorted({names.index(key) for key in row if key in names}) for row in lists]
+
+    popularity = vocabulary.counts / (vocabulary.counts.sum() + 1) * 1e-6
+    expected = []
+    for items, true_values in zip(items_of(test, given), values(test), strict=True):
+        scores = np.array(tfidf_scores(items_of(train, given), values(train), items, len(names), 7)) + popularity
+        expected += ranks_of_true_values(np.round(scores, 9).tolist(), true_values)
+    assert facts["n"] == len(expected)
+    assert facts["mpr"] == pytest.approx(np.mean(expected) / len(names), abs=2e-3)  # ties of cosines may be rounded
+    assert facts["mrr"] > BASELINES["popularity"].measure(request)["mrr"]
+
+
+def test_items_are_keys_words_and_bins_of_numbers() -> None:
+    encoder = request_for("kind").run.fitted
+    (entries,) = encoder.entries(things(300, 0))
+    columns = ItemColumns(encoder, ["tags", "size", "words"])
+    matrix = columns.matrix({name: dense(entries[name]) for name in GROUPS}).toarray()
+    bins = matrix[:, columns.groups["size"].first :][:, :10]
+    sizes = things(300, 0)["size"].to_numpy()
+    assert (bins.sum(axis=1) == ~np.isnan(sizes)).all()
+    assert bins.sum(axis=0).min() >= 25  # of 266 numbers
+    order = np.argsort(sizes)[: int(bins.sum())]
+    assert (np.diff(bins[order].argmax(axis=1)) >= 0).all()
+    assert matrix[:, columns.groups["words"].first :].sum() == 3 * 300
+
+
+def test_of_many_rows_some_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (tfidf_module, sys.modules["feat2vec.evaluation.baselines.linear"]):
+        monkeypatch.setattr(module, "sampled_rows", lambda table: items_module.sampled_rows(table, 50))
+    assert items_module.sampled_rows(open_table(things(300, 0)), 50).sum() == 50
+    assert BASELINES["tfidf"].measure(request_for("kind"))["mrr"] > 0.5
+    assert BASELINES["linear"].measure(request_for("price", {"type": "regression"}))["rmse"] < 8
+
+
+def test_the_constant_is_the_mean_or_the_share_of_each_class() -> None:
+    train, test = things(300, 0), things(80, 1)
+    facts = BASELINES["constant"].measure(request_for("price", {"type": "regression"}))
+    errors = test["price"].to_numpy() - train["price"].to_numpy().mean()
+    assert facts["rmse"] == pytest.approx(np.sqrt((errors**2).mean()), rel=1e-5)
+    assert facts["mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-5)
+    facts = BASELINES["constant"].measure(request_for("sold", {"type": "logistic"}))
+    share, sold = train["sold"].to_numpy().mean(), test["sold"].to_numpy()
+    assert facts["log_loss"] == pytest.approx(-np.log(np.where(sold, share, 1 - share)).mean(), rel=1e-5)
+    assert facts["auc"] == 0.5
+    facts = BASELINES["constant"].measure(request_for("shop", {"type": "softmax"}))
+    counts = {shop: (np.array(train["shop"]) == shop).sum() + 1 for shop in ("s0", "s1", "s2")}
+    shares = [counts[shop] / sum(counts.values()) for shop in test["shop"].to_pylist()]
+    assert facts["log_loss"] == pytest.approx(-np.log(shares).mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["linear", "boosting"])
+@pytest.mark.parametrize(("target", "objective"), [("price", "regression"), ("sold", "logistic"), ("shop", "softmax")])
+def test_what_learns_is_better_than_a_constant(name: str, target: str, objective: str) -> None:
+    request = request_for(target, {"type": objective}, rows=600)
+    facts, of_constant = BASELINES[name].measure(request), BASELINES["constant"].measure(request)
+    metric = "rmse" if target == "price" else "log_loss"
+    assert facts["n"] == of_constant["n"] == 80
+    assert facts[metric] < 0.8 * of_constant[metric]
+    assert set(request.run.schema.objective.metrics) <= set(facts)
+
+
+@pytest.mark.parametrize("scale", ["standard", "quantile"])
+def test_the_linear_model_is_that_of_scikit_learn(scale: str) -> None:
+    """It learns the numbers of the table, however the run scales them."""
+    from sklearn.linear_model import Ridge
+
+    schema = {
+        "version": 1,
+        "groups": {
+            "size": {"column": "size", "extractor": {"type": "numeric", "scale": scale}},
+            "kind": GROUPS["kind"],
+        },
+        "objective": {"type": "regression", "target": "price"},
+    }
+    train, test = (table.filter(table["size"].is_valid()) for table in (things(300, 0), things(80, 1)))
+    run = Run.of_model(Feat2Vec.from_encoder(feat2vec.fit(schema, train).encoder))
+    facts = BASELINES["linear"].measure(BaselineRequest(run, open_table(train), open_table(test)))
+    kinds = [f"k{k}" for k in range(5)]
+    sizes = train["size"].to_numpy()
+
+    def features(table: pa.Table) -> Any:
+        one_hot = np.array([[kind == name for name in kinds] for kind in table["kind"].to_pylist()], float)
+        return np.column_stack([(table["size"].to_numpy() - sizes.mean()) / sizes.std(), one_hot])
+
+    prices = train["price"].to_numpy()
+    model = Ridge().fit(features(train), (prices - prices.mean()) / prices.std())
+    errors = model.predict(features(test)) * prices.std() + prices.mean() - test["price"].to_numpy()
+    assert facts["rmse"] == pytest.approx(np.sqrt((errors**2).mean()), rel=1e-2 if scale == "quantile" else 1e-3)
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = request_for("kind")
+    with pytest.raises(UserError, match="--train: a run keeps no rows"):
+        BASELINES["tfidf"].measure(BaselineRequest(request.run, None, request.test, "kind"))
+    with pytest.raises(UserError, match="the run has no target to predict"):
+        BASELINES["constant"].measure(request)
+    labelled = request_for("price", {"type": "regression"})
+    with pytest.raises(UserError, match="has no column 'price', the target"):
+        BASELINES["constant"].measure(
+            BaselineRequest(labelled.run, open_table(things(9, 0).drop("price")), labelled.test)
+        )
+    for name in ("sklearn", "sklearn.ensemble", "sklearn.feature_extraction.text"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name, asked in (("tfidf", request), ("linear", labelled), ("boosting", labelled)):
+        with pytest.raises(UserError, match=rf"beside {name}: needs scikit-learn: pip install 'feat2vec\[recipes\]'"):
+            BASELINES[name].measure(asked)
+
+
+def test_boosting_needs_a_column_that_is_no_text() -> None:
+    schema = {
+        "version": 1,
+        "groups": {"words": GROUPS["words"], "tags": GROUPS["tags"]},
+        "objective": {"type": "regression", "target": "price"},
+    }
+    table = things(50, 0)
+    run = Run.of_model(Feat2Vec.from_encoder(feat2vec.fit(schema, table).encoder))
+    with pytest.raises(UserError, match="the schema has no column but texts and lists"):
+        BASELINES["boosting"].measure(BaselineRequest(run, open_table(table), open_table(table)))

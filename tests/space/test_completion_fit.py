@@ -1,0 +1,240 @@
+"""The numbers that make held-out values probable, against loops, finite differences and what rows were drawn by."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import feat2vec
+from feat2vec.errors import UserError
+from feat2vec.schema.levels import Levels
+from feat2vec.space import calibration
+from feat2vec.space.calibration import (
+    GroupCalibration,
+    Reliability,
+    completion_text,
+    default_calibration,
+    read_completion,
+)
+from feat2vec.space.completer import Completer
+from feat2vec.space.completion_calibration import calibrate_chosen, fit_completion, side_by_side, vectors_of_candidates
+from feat2vec.space.completion_fit import (
+    Observations,
+    curvature_of_loss,
+    fitted_list_numbers,
+    fitted_numbers,
+    loss_and_gradient,
+    minimum,
+    sampled_candidates,
+)
+from feat2vec.space.geometry import Candidates, Queries, similarities
+from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
+from feat2vec.space.run_completion import completion_of_run
+from feat2vec.training.chosen_model import ChosenModel
+from tests import reference
+from tests.space.completed_films import SCHEMA, films
+
+NUMBERS = np.array([0.6, 1.7, -0.4, 0.9])  # of three groups, and the power of counts
+
+
+def drawn_observations(total: int, candidates: int = 30, outside: int = 0, seed: int = 0) -> Observations:
+    """Rows whose true candidates are drawn by `NUMBERS`; the last `outside` candidates are not in the sample."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(total, 3, 4)).astype(np.float32)
+    of_candidates, log_counts = rng.normal(size=(candidates, 4)), np.log(1 + rng.integers(1, 50, candidates))
+    prior = rng.normal(size=candidates) / 2
+    queries = np.einsum("oge,g->oe", vectors, NUMBERS[:3])
+    logits = queries @ of_candidates.T + prior + NUMBERS[3] * log_counts
+    probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    true = np.array([rng.choice(candidates, p=p) for p in probabilities])
+    sample = candidates - outside
+    return Observations(
+        vectors, np.arange(total), of_candidates[true], prior[true], log_counts[true],
+        np.where(true < sample, true, -1), rng.choice([0.5, 1.0], total),
+        of_candidates[:sample], prior[:sample], log_counts[:sample],
+    )  # fmt: skip
+
+
+def loss_loop(observations: Observations, numbers: Any) -> float:
+    """The sum over observations, one by one: a true candidate that is not in the sample is added to it."""
+    total = 0.0
+    for i, row in enumerate(observations.rows):
+        candidates, prior = observations.candidates.tolist(), observations.prior.tolist()
+        log_counts, true = observations.log_counts.tolist(), int(observations.true_places[i])
+        if true < 0:
+            true = len(candidates)
+            candidates.append(observations.true_vectors[i].tolist())
+            prior.append(float(observations.true_prior[i]))
+            log_counts.append(float(observations.true_log_counts[i]))
+        contexts = observations.vectors[row].astype(float)  # [groups, E]
+        products = [[float(context @ np.array(v)) for context in contexts] for v in candidates]
+        one = [(true, float(observations.shares[i]), products)]
+        total += reference.completion_loss(one, prior, log_counts, list(numbers[:-1]), float(numbers[-1]))
+    return total
+
+
+@pytest.mark.parametrize("outside", [0, 12])
+def test_loss_and_gradient_are_those_of_a_loop(outside: int) -> None:
+    observations = drawn_observations(300, outside=outside)  # of two blocks
+    assert (observations.true_places < 0).any() == bool(outside)
+    value, gradient = loss_and_gradient(observations, NUMBERS)
+    assert value == pytest.approx(loss_loop(observations, NUMBERS), rel=1e-9)
+    for i in range(4):
+        step = np.eye(4)[i] * 1e-5
+        slope = loss_and_gradient(observations, NUMBERS + step)[0] - loss_and_gradient(observations, NUMBERS - step)[0]
+        assert gradient[i] == pytest.approx(slope / 2e-5, rel=1e-5, abs=1e-5)
+
+
+def test_curvature_is_that_of_finite_differences() -> None:
+    observations = drawn_observations(150)
+    curvature = curvature_of_loss(observations, NUMBERS)  # of so few all are used
+    for i in range(4):
+        step = np.eye(4)[i] * 1e-5
+        change = loss_and_gradient(observations, NUMBERS + step)[1] - loss_and_gradient(observations, NUMBERS - step)[1]
+        np.testing.assert_allclose(curvature[i], change / 2e-5, rtol=1e-3, atol=1e-3)
+
+
+def test_many_rows_give_the_numbers_that_drew_them_and_few_the_defaults() -> None:
+    np.testing.assert_allclose(fitted_numbers(drawn_observations(4000), 0.5), NUMBERS, atol=0.12)
+    few = fitted_numbers(drawn_observations(2), 0.5)
+    np.testing.assert_allclose(few, [1, 1, 1, 0.5], atol=0.6)
+
+
+def test_minimum_of_a_function_that_is_steep_far_away() -> None:
+    def steep(x: Any) -> tuple[float, Any]:
+        return float(np.exp(5 * x[0]) + np.exp(-x[0]) + x[1] ** 4 + x[1] ** 2), np.array(
+            [5 * np.exp(5 * x[0]) - np.exp(-x[0]), 4 * x[1] ** 3 + 2 * x[1]]
+        )
+
+    found = minimum(steep, np.array([-3.0, 9.0]), np.eye(2) * 100)  # whose first step would be far too long
+    np.testing.assert_allclose(found, [-np.log(5) / 6, 0], atol=1e-4)
+
+
+def test_a_sample_stands_for_all_candidates() -> None:
+    rng = np.random.default_rng(0)
+    counts = np.sort(rng.zipf(1.5, 5000).clip(max=10**6))[::-1].copy()
+    counts[4000:] = 0  # which training has not seen
+    scores = np.exp(rng.normal(size=5000)) * counts
+    totals = []
+    for seed in range(20):
+        sample = sampled_candidates(counts, np.random.default_rng(seed), 1000)
+        assert len(sample.places) <= 1000
+        assert counts[sample.places].min() > 0
+        totals.append((scores[sample.places] * np.exp(sample.log_weights)).sum())
+    assert np.mean(totals) == pytest.approx(scores.sum(), rel=0.02)
+    few = sampled_candidates(counts[:900], rng, 1000)
+    assert few.places.tolist() == list(range(900))
+    assert not few.log_weights.any()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_vectors_of_levels_side_by_side(nested: bool) -> None:
+    rng = np.random.default_rng(0)
+    levels = Levels((2, 5), nested)
+    values = Candidates([rng.normal(size=(9, 2)).astype("f"), rng.normal(size=(4, levels.dims[1])).astype("f")])
+    free = [rng.normal(size=(6, dim)).astype("f") for dim in levels.dims]
+    dependent = [np.zeros_like(part) if nested or i else part[::-1] for i, part in enumerate(free)]
+    queries = Queries(free, dependent)
+    products = side_by_side(queries, levels) @ vectors_of_candidates(values, np.arange(9), levels).T
+    np.testing.assert_allclose(products, similarities(queries, values, "dot"), rtol=1e-5, atol=1e-6)
+
+
+def test_probability_of_being_in_a_list() -> None:
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.full(40, 0.3), 800)
+    probability = 1 - np.exp(-3.0 * shares**0.8)
+    is_member = rng.random(shares.shape) < probability
+    with np.errstate(divide="ignore"):
+        log_shares = np.maximum(np.log(shares), -700)
+    size, slope = fitted_list_numbers(log_shares, np.zeros(40), is_member, 0.0)
+    np.testing.assert_allclose([np.exp(size), slope], [3.0, 0.8], rtol=0.1)
+
+
+def test_reliability() -> None:
+    said = np.array([0.1, 0.9, 0.5, 0.5])
+    told = reliability_of_answers(said, np.array([False, True, True, False]))
+    assert (sorted(told.said), told.counts) == ([0.1, 0.5, 0.5, 0.9], (1, 1, 1, 1))
+    assert told.error == pytest.approx((0.1 + 0.1 + 0.5 + 0.5) / 4)
+    spread = reliability_of_ranks((np.arange(1000) + 0.5) / 1000)
+    np.testing.assert_allclose([spread.said[0], spread.true[0], spread.error], [0.1, 0.1, 0], atol=1e-9)
+    assert reliability_of_ranks(np.full(10, 0.45)).error == pytest.approx(
+        2 * (0.1 + 0.2 + 0.3 + 0.4) / 9 + 0.1 * 0, abs=0.06
+    )
+
+
+def test_groups_of_a_run_are_calibrated(completed_run: feat2vec.Run) -> None:
+    held_out = films(300, seed=3)
+    fitted = fit_completion(completed_run, held_out)
+    assert set(fitted) == set(SCHEMA["groups"])
+    for group, numbers in fitted.items():
+        assert numbers.log_loss is not None
+        assert numbers.popularity_log_loss is not None
+        assert numbers.reliability is not None
+        assert numbers.log_loss < numbers.popularity_log_loss  # directors say the rest
+        assert numbers.reliability.error < 0.15, group
+        assert list(numbers.weights) == [name for name in SCHEMA["groups"] if name != group]
+    assert fit_completion(completed_run, held_out) == fitted  # a killed training fits the same again
+    test = films(400, seed=9)
+    losses = {}
+    default = default_calibration(completed_run.fitted, "genre")
+    for name, numbers in (("fitted", fitted["genre"]), ("default", default)):
+        completer = Completer(completed_run.fitted, completed_run.vector_source, "genre", numbers)
+        log_p = np.concatenate([batch.log_probabilities for batch in completer.batches(test)])
+        places = [completer.hidden.names(range(3)).index(genre) for genre in test["genre"].to_pylist()]
+        losses[name] = -log_p[np.arange(len(places)), places].mean()
+    assert losses["fitted"] < losses["default"]
+
+
+def test_values_that_training_has_not_seen_are_left_out(completed_run: feat2vec.Run) -> None:
+    counts = {name: np.asarray(values.counts).copy() for name, values in completed_run.fitted.values.items()}
+    keys = completed_run.fitted.codecs["director"].vocabulary
+    assert keys is not None
+    counts["director"][:2] = 0  # the most frequent ones
+    held_out = films(300, seed=3)
+    fitted = fit_completion(completed_run, held_out, counts)
+    gone = {str(key) for key in keys.keys.to_pylist()[:2]}
+    expected = sum(name is not None and name not in gone for name in held_out["director"].to_pylist())
+    assert fitted["director"].values == expected
+    assert fit_completion(completed_run, films(15, seed=3)) == {}  # too few to tell anything
+
+
+def test_training_stores_the_calibration(completed_run: feat2vec.Run, tmp_path: Path) -> None:
+    stored = completion_of_run(completed_run)
+    assert set(stored) == set(SCHEMA["groups"])
+    assert completed_run.completer("genre").calibration == stored["genre"]
+    assert calibration.COMPLETION_FILE in completed_run.manifest["parts"]
+    model = completed_run.model
+    chosen = ChosenModel(
+        feat2vec.Run.of_model(model), films(60, seed=4), {name: np.asarray(v.counts) for name, v in
+        completed_run.fitted.values.items()}, feat2vec.open_table(films(5)), feat2vec.fit(SCHEMA, films(60)),
+    )  # fmt: skip
+    additions = calibrate_chosen(chosen)
+    (tmp_path / calibration.COMPLETION_FILE).write_bytes(additions.files[calibration.COMPLETION_FILE])
+    assert read_completion(tmp_path, {})["director"].values > 20
+    too_few = calibrate_chosen(dataclasses.replace(chosen, held_out=films(9)))
+    assert (too_few.files, too_few.metrics) == ({}, {})
+
+
+def test_the_file_of_a_run(tmp_path: Path) -> None:
+    numbers = GroupCalibration(0.5, {"a": 1.5}, 0.1, 0.9, 40, 1.0, 2.0, Reliability((0.1,), (0.2,), (40,), 0.1))
+    path = tmp_path / calibration.COMPLETION_FILE
+    assert read_completion(tmp_path, {}) == {}
+    path.write_text(completion_text({"b": numbers, "c": GroupCalibration()}))
+    assert read_completion(tmp_path, {}) == {"b": numbers, "c": GroupCalibration()}
+    for text in (
+        "[]",
+        "{}",
+        '{"format": 2, "groups": {}}',
+        path.read_text().replace("1.5", "NaN"),
+        '{"format": 1, "groups": 3}',
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=r"completion.json: cannot be read .*; restore the run"):
+            read_completion(tmp_path, {})
+    assert json.loads(completion_text({}))["groups"] == {}
