@@ -718,7 +718,7 @@ def finetune(
     """Learn a column of labelled rows from a run's vectors and write a new run, for `predict` and `evaluate`.
 
     The new run encodes rows as the first one does. Its vectors begin as that one's and stay so with `freeze`; without
-    it they stay so for three tenths of the epochs, in which the head learns alone, and then learn at a fifth of the
+    it they stay so for a tenth of the epochs, in which the head learns alone, and then learn at half of the
     rate. The held-out rows choose the epoch. Linear terms, the head and the vectors of classes are new, and
     `item_dropout` is 0.
 

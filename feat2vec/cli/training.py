@@ -153,7 +153,7 @@ def finetune(
     """Learn to predict a column from a run's vectors, and write a run for `predict` and `evaluate --task predict`.
 
     Rows are encoded as the run encodes them, and its vectors are where learning begins: first the head learns alone,
-    then the vectors too, at a fifth of the rate. Groups that hold the target are left out.
+    then the vectors too, at half of the rate. Groups that hold the target are left out.
 
     \b
     feat2vec finetune runs/films --data labelled.parquet --target decade --out runs/decades

@@ -28,7 +28,7 @@ from feat2vec.training.warm_start import WarmStart
 BEST_WEIGHTS = "best"  # a file beside the checkpoint
 # Where vectors begin as another run's, the rest learns alone in this share of the epochs; then they do, at this share
 # of the learning rate. The epoch that the held-out rows choose says whether they should have.
-HEAD_ALONE, STARTED_RATE = 0.3, 0.2
+HEAD_ALONE, STARTED_RATE = 0.1, 0.5
 
 
 class Fitting:
