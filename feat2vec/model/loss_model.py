@@ -177,7 +177,7 @@ class LossModel(ScoreModel):
         if not self.schema.objective.standardizes:
             return labels
         shift, unit = self.answer_scale.value[0], self.answer_scale.value[1]
-        return (tf.cast(labels, tf.float32) - shift) / unit
+        return (tf.cast(labels, shift.dtype) - shift) / unit
 
     def unit_of_loss(self) -> Tensor | float:
         """What a loss is multiplied by to be in the target's unit.

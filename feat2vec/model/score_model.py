@@ -127,7 +127,7 @@ class ScoreModel(keras.Model):
         if self.schema.target is not None:
             self.answer_scale = self.add_weight(
                 shape=(len(AnswerScale._fields),),
-                initializer=lambda *_, **__: tf.constant(AnswerScale(), tf.float32),
+                initializer=lambda shape, dtype: tf.constant(AnswerScale(), dtype, shape),
                 trainable=False,
                 name="answer_scale",
                 autocast=False,
@@ -160,7 +160,7 @@ class ScoreModel(keras.Model):
         if self.schema.target is None:
             return scores
         shift, unit, low, high, temperature = tf.unstack(self.answer_scale.value)
-        answers = tf.clip_by_value(shift + unit * temperature * tf.cast(scores, tf.float32), low, high)
+        answers = tf.clip_by_value(shift + unit * temperature * tf.cast(scores, shift.dtype), low, high)
         return tf.cast(answers, scores.dtype)
 
     @property

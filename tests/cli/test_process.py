@@ -133,8 +133,9 @@ def test_a_terminated_command_is_143_whatever_a_library_makes_of_it(
 
 
 def test_the_choices_of_a_missing_option_stand_on_one_line(tmp_path: Path) -> None:
-    done = feat2vec("evaluate", tmp_path, "--data", "films.csv", code=2)
-    assert done.stderr.endswith("Error: Missing option '--task'. Choose from: rank, nearest, predict, pairs\n")
+    done = feat2vec("export", tmp_path, "--out", "vectors", code=2)
+    choices = "faiss, npz, parquet, projector, saved_model, sql, word2vec"
+    assert done.stderr.endswith(f"Error: Missing option '--format'. Choose from: {choices}\n")
 
 
 @pytest.mark.slow

@@ -88,8 +88,8 @@ def test_a_keyword_has_a_stroke() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("n" * 300, r"^sql: a table's name has up to 63 bytes, 'nnn+' has 300; leave the group out by --group, or use"),
-        ("é" * 150, r"^sql: a table's name has up to 63 bytes, 'é+' has 300; leave the group out by --group, or use"),
+        ("n" * 300, r"^sql: a table's name has up to 63 bytes, 'nnn+' has 300; leave the group out by groups, or use"),
+        ("é" * 150, r"^sql: a table's name has up to 63 bytes, 'é+' has 300; leave the group out by groups, or use"),
     ],
 )
 def test_what_postgresql_would_cut_is_refused(run: Run, name: str, message: str, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_scores_of_rows_are_those_of_the_model(models: tuple[Feat2Vec, StoredMod
     for level in (None, *levels):
         expected = np.concatenate([part.scores for part in Predictor(stored.encoder, model, level).batches(rows)])
         scores = np.concatenate([part.scores for part in Predictor(stored.encoder, stored, level).batches(rows)])
-        assert np.std(expected) > 1
+        assert np.std(expected) > 0.2  # answers stay within what training saw
         np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
 
 

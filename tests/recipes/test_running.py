@@ -147,8 +147,9 @@ def test_a_recipe_runs_at_small_size(name: str, tmp_path: Path) -> None:
         if entry["task"] == "predict" or entry["data"] != "test":
             continue
         again = evaluate(
-            run, str(run.folder / "data" / "test.parquet"), entry["task"], target=entry["target"], given=entry["given"]
-        )
+            run, str(run.folder / "data" / "test.parquet"), entry["task"], target=entry["target"], given=entry["given"],
+            similarity=entry["similarity"],
+        )  # fmt: skip
         assert {key: entry[key] for key in again} == again
     assert not list(tmp_path.glob("run.*"))
     assert any("feat2vec" in line for line in lines)

@@ -13,7 +13,6 @@ MOST_GROUP_DROPOUT, MOST_DROPOUT = 0.6, 0.5
 FEWEST_EPOCHS, LEAST_DIM, LEAST_UNITS = 2, 4, 8
 OTHER_OBJECTIVE: dict[str, Data] = {"type": "contrastive", "unit": True, "temperature": 0.5}  # where it is nce
 SHARED_NEGATIVES = (64, 256)
-OBJECTIVES_OF_PAIRS = ("nce", "negative_sampling")
 
 
 def ranges_around(schema: Schema) -> dict[str, Range]:
@@ -42,12 +41,12 @@ RangeAround = Callable[[Data], Range | None]
 def _keys(schema: Schema) -> Iterator[tuple[str, RangeAround]]:
     """The keys that are tried, and the range around each one's value."""
     if schema.target is None:
-        if schema.objective.type in OBJECTIVES_OF_PAIRS:
-            yield "objective", _other_objective
-            yield "noise", _other_noise
-        else:
+        if schema.objective.compares_candidates:
             yield "objective.temperature", lambda value: _factors(value, 3)
             yield "noise.negatives", _negatives
+        elif schema.objective.needs_noise:
+            yield "objective", _other_objective
+            yield "noise", _other_noise
     else:
         yield "head.hidden", _layers
         yield "head.dropout", lambda value: _share(value, MOST_DROPOUT)
