@@ -786,18 +786,18 @@ def chosen_functions() -> tuple[OnChosen, ...]:
         The functions, in the order in which they are called.
 
     """
-    from feat2vec.space.completion_calibration import calibrate_chosen
-
-    return calibrate_chosen, _measure_weakness
+    return (_measure_chosen,)
 
 
-def _measure_weakness(chosen: ChosenModel) -> Additions:
-    """Compare the chosen model with popularity, or a constant, on the held-out rows."""
+def _measure_chosen(chosen: ChosenModel) -> Additions:
+    """Calibrate what completes rows, and compare the chosen model with popularity or a constant, on held-out rows."""
     from feat2vec.evaluation.weakness import measured_weakness
+    from feat2vec.space.completion_calibration import files_of_completion, fit_completion
     from feat2vec.training.chosen_model import Additions
 
-    facts = measured_weakness(chosen.run, chosen.held_out, chosen.training_rows, chosen.counts)
-    return Additions(facts.metrics, facts.files, facts.lines)
+    completion = fit_completion(chosen.run, chosen.held_out, chosen.counts)
+    facts = measured_weakness(chosen.run, chosen.held_out, chosen.training_rows, chosen.counts, completion)
+    return Additions(facts.metrics, {**files_of_completion(completion), **facts.files}, facts.lines)
 
 
 def _run_in(out: str | Path | None, write: Callable[[Path], None]) -> Run:

@@ -96,6 +96,7 @@ def test_the_wheel_holds_the_package_alone(source: Path) -> None:
     assert {f"feat2vec/{name}" for name in data} <= held
 
 
+@pytest.mark.slow
 def test_quick_tests_run_from_the_source_distribution(unpacked: Path) -> None:
     where = subprocess.run(
         [sys.executable, "-c", "import feat2vec; print(feat2vec.__file__)"],

@@ -95,6 +95,7 @@ def test_a_target_is_for_a_training_without_a_schema(tmp_path: Path) -> None:
     assert "--target place` from" in (run.folder / "proposed.yaml").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [None, "good"])
 def test_a_file_without_types_is_measured_on_its_own_rows(target: str | None, tmp_path: Path) -> None:
     """The rows that are held out of a CSV hold text that may be numbers, as the file does."""

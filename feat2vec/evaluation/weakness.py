@@ -17,6 +17,8 @@ from feat2vec.evaluation import prediction
 from feat2vec.evaluation.baselines import BASELINES, BaselineRequest
 from feat2vec.evaluation.metrics import ScoresOfRows, rank_scores
 from feat2vec.evaluation.queries import query_batches
+from feat2vec.schema.extractor_options import ExtractorSpec, ItemsSpec
+from feat2vec.space.calibration import GroupCalibration
 from feat2vec.space.completer import Completer, groups_beside, has_groups_beside, rows_with_known
 from feat2vec.space.geometry import Candidates, Queries, candidates, extract, is_keyed, similarities
 from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
@@ -46,7 +48,8 @@ class Worth:
         value: What the run reaches; of a group the best of cosine, dot and probability.
         baseline: The name of what is beside it: popularity or constant.
         baseline_value: What that reaches.
-        is_weak: Whether the run is worse, by more than noise.
+        is_weak: Whether vectors alone are worse than popularity, and fitted probabilities no better, beyond noise;
+            of a target whether the run is worse.
 
     """
 
@@ -64,7 +67,11 @@ class Worth:
 
 
 def held_out_worths(
-    run: TrainedRun, held_out: pa.Table, train: pa.Table | None = None, counts: Mapping[str, Array] | None = None
+    run: TrainedRun,
+    held_out: pa.Table,
+    train: pa.Table | None = None,
+    counts: Mapping[str, Array] | None = None,
+    calibrations: Mapping[str, GroupCalibration] | None = None,
 ) -> list[Worth]:
     """What a run reaches on rows that it was not trained on, of each lookup group or of its target.
 
@@ -73,9 +80,10 @@ def held_out_worths(
         held_out: The rows, with the columns of the schema.
         train: Rows that the run was trained on, of which the constant is taken; a run without a target needs none.
         counts: Of each group how often training has seen each entry, [values]; by default as the encoder has it.
+        calibrations: What the probabilities of groups are fitted to; by default they are as the objective learns them.
 
     Returns:
-        One for each group that can be ranked, or for the target.
+        One for each group that can be ranked, without those of words or of parts of dates, or for the target.
 
     """
     if run.schema.target is not None:
@@ -83,10 +91,16 @@ def held_out_worths(
     schema, worths = run.schema, []
     targets = list(schema.noise.targets) or list(schema.groups)
     groups = [name for name in targets if is_keyed(run.vector_source, name) and has_groups_beside(schema, name)]
+    groups = [name for name in groups if not _has_parts(schema.groups[name].extractor)]
     for group in groups:
         seen = run.fitted.values[group].counts if counts is None else counts[group]
         worth = _worth_of_group(
-            run, held_out, group, _key_counts(run.fitted, group, seen), SCORES_AT_MOST // len(groups)
+            run,
+            held_out,
+            group,
+            _key_counts(run.fitted, group, seen),
+            SCORES_AT_MOST // len(groups),
+            (calibrations or {}).get(group),
         )
         if worth is not None:
             worths.append(worth)
@@ -102,7 +116,11 @@ class WeaknessFacts(NamedTuple):
 
 
 def measured_weakness(
-    run: TrainedRun, held_out: pa.Table, training_rows: Callable[[int], pa.Table], counts: Mapping[str, Array] | None
+    run: TrainedRun,
+    held_out: pa.Table,
+    training_rows: Callable[[int], pa.Table],
+    counts: Mapping[str, Array] | None,
+    calibrations: Mapping[str, GroupCalibration] | None = None,
 ) -> WeaknessFacts:
     """Measure a model on held-out rows before its run gets its name.
 
@@ -111,6 +129,8 @@ def measured_weakness(
         held_out: Rows that it was not trained on.
         training_rows: Gives at most so many rows that it was trained on.
         counts: Of each group how often each entry occurs in the rows that it was trained on, [values].
+        calibrations: What the probabilities of groups are fitted to. They may be fitted to the same rows: they have one
+            number for each group, which cannot fit two thousand rows by heart.
 
     Returns:
         An entry `weak` for metrics.json if the run is worse than popularity or a constant, the same as a line, and the
@@ -118,7 +138,7 @@ def measured_weakness(
 
     """
     train = None if run.schema.target is None else training_rows(ROWS_OF_CONSTANT)
-    worths = held_out_worths(run, held_out, train, counts)
+    worths = held_out_worths(run, held_out, train, counts, calibrations)
     if not worths:
         return WeaknessFacts({}, {}, ())
     text = weakness_text(run, worths)
@@ -168,7 +188,19 @@ def _key_counts(encoder: Encoder, group: str, entry_counts: Array) -> Floats:
     return counts[FIRST:]
 
 
-def _worth_of_group(run: TrainedRun, held_out: pa.Table, group: str, counts: Floats, most_scores: int) -> Worth | None:
+def _has_parts(extractor: ExtractorSpec) -> bool:
+    """Whether a group's keys are the words of a text or the parts of a date."""
+    return isinstance(extractor, ItemsSpec) and (extractor.split == "words" or bool(extractor.parts))
+
+
+def _worth_of_group(
+    run: TrainedRun,
+    held_out: pa.Table,
+    group: str,
+    counts: Floats,
+    most_scores: int,
+    calibration: GroupCalibration | None,
+) -> Worth | None:
     """The mean reciprocal rank of the true values of a group by its others; None where too few can be ranked."""
     total = len(counts)
     if not 1 < total <= MOST_CANDIDATES:
@@ -177,25 +209,37 @@ def _worth_of_group(run: TrainedRun, held_out: pa.Table, group: str, counts: Flo
     chosen = np.random.default_rng(run.schema.training.seed).choice(held_out.num_rows, rows, replace=False)
     sample = held_out.take(pa.array(np.sort(chosen)))
     given = groups_beside(run.schema, group)
-    reciprocals = _reciprocal_ranks(run, sample, group, given, counts)
+    reciprocals = _reciprocal_ranks(run, sample, group, given, counts, calibration)
     n = len(reciprocals["popularity"])
     if n < FEWEST_QUERIES:
         return None
     best = max(reciprocals.keys() - {"popularity"}, key=lambda name: (reciprocals[name].mean(), name))
-    behind = reciprocals["popularity"] - reciprocals[best]
-    is_weak = bool(behind.mean() > NOISE * behind.std() / np.sqrt(n))
+    best_vectors = max(VECTOR_SIMILARITIES, key=lambda name: reciprocals[name].mean())
+    tells_nothing = not _is_above(reciprocals[best], reciprocals["popularity"])
+    is_weak = tells_nothing and _is_above(reciprocals["popularity"], reciprocals[best_vectors])
     value, popularity = (float(reciprocals[name].mean()) for name in (best, "popularity"))
     return Worth(group, "mrr", n, round(value, DIGITS), "popularity", round(popularity, DIGITS), is_weak)
 
 
+def _is_above(values: Floats, other_values: Floats) -> bool:
+    """Whether the mean of values is greater than that of others of the same rows, by more than noise."""
+    differences = values - other_values
+    return bool(differences.mean() > NOISE * differences.std() / np.sqrt(len(differences)))
+
+
 def _reciprocal_ranks(
-    run: TrainedRun, rows: pa.Table, group: str, given: list[str], counts: Floats
+    run: TrainedRun,
+    rows: pa.Table,
+    group: str,
+    given: list[str],
+    counts: Floats,
+    calibration: GroupCalibration | None,
 ) -> dict[str, Floats]:
     """1 / rank of each true value that training has seen, by each similarity and by popularity: [queries]."""
     model, is_learnt = run.model_for_rows([*given, group]), counts > 0  # is_learnt: [candidates]
     values = candidates(model, run.fitted, group)
     completes = run.schema.objective.completes_rows
-    completer = Completer(run.fitted, model, group, given=given) if completes else None
+    completer = Completer(run.fitted, model, group, calibration, given) if completes else None
     parts: dict[str, list[Floats]] = {}
     for batch in query_batches(run, open_table(rows), group, given):
         is_query = rows_with_known(run.fitted, batch.entries, given)[batch.rows] & is_learnt[batch.true_candidates]

@@ -39,7 +39,6 @@ from feat2vec.space.completion_fit import (
 from feat2vec.space.geometry import Candidates, Model, Queries, blocks, dense, extract_groups
 from feat2vec.space.hidden_group import has_quantiles
 from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
-from feat2vec.training.chosen_model import Additions, ChosenModel
 from feat2vec.training.run_folder import TrainedRun
 
 MOST_ROWS = 2000
@@ -86,20 +85,17 @@ def fit_completion(
     return fitted
 
 
-def calibrate_chosen(chosen: ChosenModel) -> Additions:
+def files_of_completion(completion: Mapping[str, GroupCalibration]) -> dict[str, bytes]:
     """What a training adds to its run so that rows are completed with calibrated probabilities.
 
     Args:
-        chosen: The model that held-out rows chose, and these rows.
+        completion: The fitted numbers by group.
 
     Returns:
         The file `completion.json`; nothing for a run that completes no rows.
 
     """
-    completion = fit_completion(chosen.run, chosen.held_out, chosen.counts)
-    if not completion:
-        return Additions()
-    return Additions(files={COMPLETION_FILE: completion_text(completion).encode()})
+    return {COMPLETION_FILE: completion_text(completion).encode()} if completion else {}
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from feat2vec.evaluation.weakness import Worth, held_out_worths, measured_weakne
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.pages.report import facts_of, page
 from feat2vec.run import Run, train
+from feat2vec.space.calibration import default_calibration
 from feat2vec.table.table import open_table
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing.digests import PARTS
@@ -116,6 +118,20 @@ def test_few_rows_and_many_candidates_say_nothing(monkeypatch: pytest.MonkeyPatc
     assert kind.n <= 120
     monkeypatch.setattr(weakness, "MOST_CANDIDATES", 6)
     assert [worth.target for worth in held_out_worths(run, things(200, 1))] == ["kind"]
+
+
+def test_probabilities_are_the_fitted_ones() -> None:
+    """With the popularity's power of 5 and no weights, a run ranks as popularity does."""
+    run = untrained({"groups": GROUPS}, things(400, 0))
+    fitted = {"kind": replace(default_calibration(run.fitted, "kind"), popularity=5.0, weights={})}
+    (worth,) = [worth for worth in held_out_worths(run, things(200, 1), calibrations=fitted) if worth.target == "kind"]
+    assert worth.value >= worth.baseline_value
+
+
+def test_words_and_parts_of_dates_are_not_compared() -> None:
+    words = {"column": "kind", "extractor": {"type": "lookup", "split": "words"}}
+    run = untrained({"groups": {**GROUPS, "kind": words}}, things(400, 0))
+    assert "kind" not in {worth.target for worth in held_out_worths(run, things(200, 1))}
 
 
 @pytest.mark.parametrize(("target", "objective"), [("price", "regression"), ("sold", "logistic"), ("shop", "softmax")])

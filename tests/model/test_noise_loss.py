@@ -270,6 +270,7 @@ def test_new_rows_with_wider_bags_are_evaluated(objective: Any) -> None:
     assert model.evaluate(batches, verbose=0) == pytest.approx(expected / 60, rel=2e-5)
 
 
+@pytest.mark.slow
 def test_noise_on_targets_alone_reaches_the_pointwise_mutual_information() -> None:
     """A planted corpus through schema, fit and sampler: s = PMI(word, context) - log k (Levy and Goldberg, 2014)."""
     counts, k = np.array([[6, 1, 1], [1, 4, 2], [2, 1, 5]]), 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,12 @@ from feat2vec.space.calibration import (
     read_completion,
 )
 from feat2vec.space.completer import Completer
-from feat2vec.space.completion_calibration import calibrate_chosen, fit_completion, side_by_side, vectors_of_candidates
+from feat2vec.space.completion_calibration import (
+    files_of_completion,
+    fit_completion,
+    side_by_side,
+    vectors_of_candidates,
+)
 from feat2vec.space.completion_fit import (
     Observations,
     curvature_of_loss,
@@ -35,7 +39,6 @@ from feat2vec.space.completion_fit import (
 from feat2vec.space.geometry import Candidates, Queries, similarities
 from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
 from feat2vec.space.run_completion import completion_of_run
-from feat2vec.training.chosen_model import ChosenModel
 from tests import reference
 from tests.space.completed_films import SCHEMA, films
 
@@ -209,16 +212,10 @@ def test_training_stores_the_calibration(completed_run: feat2vec.Run, tmp_path: 
     assert set(stored) == set(SCHEMA["groups"])
     assert completed_run.completer("genre").calibration == stored["genre"]
     assert calibration.COMPLETION_FILE in completed_run.manifest["parts"]
-    model = completed_run.model
-    chosen = ChosenModel(
-        feat2vec.Run.of_model(model), films(60, seed=4), {name: np.asarray(v.counts) for name, v in
-        completed_run.fitted.values.items()}, feat2vec.open_table(films(5)), feat2vec.fit(SCHEMA, films(60)),
-    )  # fmt: skip
-    additions = calibrate_chosen(chosen)
-    (tmp_path / calibration.COMPLETION_FILE).write_bytes(additions.files[calibration.COMPLETION_FILE])
+    files = files_of_completion(fit_completion(completed_run, films(60, seed=4)))
+    (tmp_path / calibration.COMPLETION_FILE).write_bytes(files[calibration.COMPLETION_FILE])
     assert read_completion(tmp_path, {})["director"].values > 20
-    too_few = calibrate_chosen(dataclasses.replace(chosen, held_out=films(9)))
-    assert (too_few.files, too_few.metrics) == ({}, {})
+    assert files_of_completion(fit_completion(completed_run, films(9))) == {}
 
 
 def test_the_file_of_a_run(tmp_path: Path) -> None:

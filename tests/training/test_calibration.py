@@ -52,6 +52,7 @@ def test_answers_are_in_the_unit_and_the_range_of_the_labels() -> None:
     assert AnswerScale().apply(scores) is scores
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refit", [False, True])
 def test_labels_that_are_noise_are_answered_by_the_mean(tmp_path: Path, refit: bool) -> None:
     rng = np.random.default_rng(0)

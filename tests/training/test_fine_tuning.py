@@ -258,6 +258,7 @@ def test_the_command(plain: feat2vec.Run, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["n"] == 80
 
 
+@pytest.mark.slow
 def test_columns_that_a_table_lacks_are_missing_and_said_to_be(
     plain: feat2vec.Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -273,6 +274,7 @@ def test_columns_that_a_table_lacks_are_missing_and_said_to_be(
         finetune(plain, table(60).select(["good"]), "good", quiet=True)
 
 
+@pytest.mark.slow
 def test_labels_that_are_missing_are_left_out(plain: feat2vec.Run) -> None:
     rows = table(80, 1)
     good = [None if i % 4 == 0 else value for i, value in enumerate(rows["good"].to_pylist())]

@@ -80,6 +80,7 @@ def test_it_says_what_was_held_out_and_which_epoch_was_kept(capfd: pytest.Captur
     assert "refit_epochs" not in run.metrics
 
 
+@pytest.mark.slow
 def test_large_tables_are_not_learnt_again_and_small_ones_say_that_none_are_held_out(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

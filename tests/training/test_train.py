@@ -115,6 +115,7 @@ def test_a_run_that_is_to_be_replaced_and_has_got_a_file_keeps_it_and_the_new_ru
     assert not (tmp_path / "run.partial").exists()
 
 
+@pytest.mark.slow
 def test_two_trainings_of_one_run_do_not_meet(tmp_path: Path) -> None:
     problems: list[str] = []
 

@@ -60,6 +60,7 @@ def test_a_hash_does_not_depend_on_padding_and_is_that_of_its_numbers() -> None:
     assert [int(value == entry_hashes(numbers)[0]) for value in entry_hashes(numbers)] == [1, 1, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_rows_of_training_are_known_again_in_any_order_and_file(form: str, run: feat2vec.Run, tmp_path: Path) -> None:
     """Also those that were held out, as the run has learnt them after that."""

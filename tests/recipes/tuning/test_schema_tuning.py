@@ -154,6 +154,7 @@ def test_the_loss_of_a_target_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (facts["measure"], facts["better"], facts["best"]["trial"]) == ("rmse", "lower", 2)
 
 
+@pytest.mark.slow
 def test_trials_are_measured_on_a_part_that_is_split_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = tune_schema("s.yaml", 1, ["rows.csv"], "study", options=QUIET)
     parts = [open_table(folder / "study" / "data" / f"{name}.parquet") for name in ("train", "validation")]
