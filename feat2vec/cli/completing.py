@@ -100,7 +100,7 @@ def _complete_row(run: Run, row: dict[str, object], groups: tuple[str, ...], cou
         check_completed_group(run.schema, name)
     names = list(groups) or missing
     present = [name for name, group in run.schema.groups.items() if known & set(group.columns)]
-    if not run.reads_lookups([*present, *names]):
+    if not present or not run.reads_lookups([*present, *names]):
         import_tensorflow()
     for name in names:
         (completed,) = run.complete(row, name, count)

@@ -109,7 +109,7 @@ def compare(run: Path, other_run: Path, data: str | None, as_json: bool) -> None
     from feat2vec.run import load
 
     opened, other_opened = load(run), load(other_run)
-    if data is not None and not all(part.reads_scores() or part.reads_lookups() for part in (opened, other_opened)):
+    if not all(part.reads_lookups() for part in (opened, other_opened)):
         import_tensorflow()
     facts = compare_runs(opened, other_opened, data)
     if data is not None:
