@@ -62,6 +62,7 @@ NEGATIVES = 256
 PIECES, ROWS_PER_PIECE = 16, 10
 SHARE_OF_NUMBERS = 0.3  # how often a number or text is replaced by noise, where a key has 1
 MOST_WORDS = 64  # of a text
+MOST_ITEM_DROPOUT = 0.8  # of a list
 EXAMPLES = 2_000_000  # rows times epochs that are enough for small tables
 FEWEST_EPOCHS, MOST_EPOCHS = 10, 80
 FEW_ROWS = 2_000
@@ -151,6 +152,10 @@ def extractor_for(group: GroupFacts, facts: TableFacts) -> ExtractorOptions:
             "combiner": "sqrtn",
             "item_dropout": 0.3,
         }
+    if group.kind == "list":
+        # About one item of a list is left, so that an item is learnt as what it is alone, which is what is asked for.
+        dropout = round(min(MOST_ITEM_DROPOUT, 1 - 1 / max(group.items_per_row, 1.0)), 1)
+        return group.extractor | ({"item_dropout": dropout} if dropout > 0 else {})
     if group.kind != "numbers":
         return group.extractor
     pieces = max(2, min(PIECES, group.present // ROWS_PER_PIECE))

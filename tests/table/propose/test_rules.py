@@ -59,12 +59,17 @@ CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
+def _without_dropout(extractor: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+    """The options without the item dropout of lists, which follows from their length: see test_defaults.py."""
+    return {key: value for key, value in extractor.items() if key != "item_dropout" or key in expected}
+
+
 @pytest.mark.parametrize("name", CHOICES)
 @pytest.mark.parametrize("csv", [False, True], ids=["typed", "csv"])
 def test_each_kind_of_column_gets_its_extractor(name: str, csv: bool, tmp_path: Path) -> None:
     values, expected = CHOICES[name]
     text, extractor = column(values, csv=csv, tmp_path=tmp_path)
-    assert extractor == expected, text
+    assert _without_dropout(extractor, expected) == expected, text
 
 
 LISTS: dict[str, tuple[pa.Array, dict[str, Any]]] = {
@@ -90,7 +95,8 @@ def test_typed_columns_of_lists_and_nan(name: str, tmp_path: Path) -> None:
     values, expected = LISTS[name]
     text, schema = fitted(pa.table({"it": values, **PAIR}), tmp_path / "encoded")
     extractor = schema.groups["it"].extractor
-    assert extractor.model_dump(exclude_defaults=True) | {"type": extractor.type} == expected, text
+    options = extractor.model_dump(exclude_defaults=True) | {"type": extractor.type}
+    assert _without_dropout(options, expected) == expected, text
 
 
 LEFT_OUT: dict[str, tuple[Any, str]] = {
