@@ -153,7 +153,7 @@ def extractor_for(group: GroupFacts, facts: TableFacts) -> ExtractorOptions:
             "item_dropout": 0.3,
         }
     if group.kind == "list":
-        # About two items of a list are left: an item is asked for alone, and a short list as a whole tells of other groups.
+        # About two items of a list are left: an item is asked for alone, and a short list as a whole tells of others.
         dropout = round(min(MOST_ITEM_DROPOUT, 1 - 2 / max(group.items_per_row, 2.0)), 1)
         return group.extractor | ({"item_dropout": dropout} if dropout > 0 else {})
     if group.kind != "numbers":

@@ -40,9 +40,7 @@ def test_a_piece_has_ten_rows_or_more(present: int, pieces: int) -> None:
     assert extractor_for(replace(NUMBERS, present=present, has_nan=True), table) == {**expected, "nan": "missing"}
 
 
-@pytest.mark.parametrize(
-    ("items", "dropout"), [(1.0, None), (2.0, None), (2.04, None), (2.7, 0.3), (4.0, 0.5), (30.0, 0.8)]
-)
+@pytest.mark.parametrize(("items", "dropout"), [(1.0, None), (2.04, None), (2.7, 0.3), (4.0, 0.5), (30.0, 0.8)])
 def test_about_two_items_of_a_list_are_left(items: float, dropout: float | None) -> None:
     bag = {"type": "lookup", "multi": True}
     chosen = extractor_for(replace(NUMBERS, kind="list", items_per_row=items, extractor=bag), TableFacts(10**6, {}))
