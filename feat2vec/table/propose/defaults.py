@@ -66,7 +66,7 @@ MOST_ITEM_DROPOUT = 0.8  # of a list
 EXAMPLES = 2_000_000  # rows times epochs that are enough for small tables
 FEWEST_EPOCHS, MOST_EPOCHS = 10, 80
 FEW_ROWS = 2_000
-DROPOUT_ROWS = 5_000
+GROUP_DROPOUT = 0.1  # for rows in which the groups that tell most are missing
 SMALL_TABLE, SMALL_BATCH, LARGE_BATCH = 50_000, 512, 2048
 
 
@@ -115,7 +115,7 @@ def _training(rows: int) -> Section:
         "epochs": epochs,
         "batch_size": batch_size,
         "optimizer": {"type": "adagrad", "learning_rate": 0.1},
-        "group_dropout": 0.1 if rows < DROPOUT_ROWS else 0,
+        "group_dropout": GROUP_DROPOUT,
         "seed": 0,
     }
     return Section(options, f"{rows:,} rows: fewer rows need more epochs, in smaller batches")
