@@ -21,6 +21,7 @@ from feat2vec.writing.files import JsonObject
 
 # Of the head fm. Labelled rows are few: small batches. tools/bench_finetune.py chooses this rate most often.
 TRAINING_DEFAULTS = {"epochs": 30, "batch_size": 64, "optimizer": {"type": "adam", "learning_rate": 0.01}}
+FEWEST_LABELS = 5
 SHARED_SETTINGS = ("head.", "training.")  # that the training from scratch has too
 CHANGEABLE_OPTIONS = ("item_dropout", "dropout")  # of extractors; all others decide what the vectors are
 
@@ -65,7 +66,7 @@ def schema_of(
     data["model"]["together"] = [] if has_classes else _chosen_sets(first, list(data["groups"]))
     data["model"]["bias"] = not has_classes  # classes have biases of their own, and no linear terms
     data["objective"] = {"type": chosen_objective, "target": target}
-    data["head"], data["training"] = _head_and_training(first, head, _rows_of(table, target), chosen_objective)
+    data["head"], data["training"] = _head_and_training(first, head, _labelled_rows(table, target), chosen_objective)
     schema = read_schema(data, settings=settings)
     _refuse_other_vectors(first, schema)
     return schema
@@ -115,8 +116,13 @@ def _head_and_training(
     return network, {**settings["training"], "seed": first.training.seed}
 
 
-def _rows_of(table: Table, target: str) -> int:
-    return sum(stage.rows for stage in stages(table, [target]))
+def _labelled_rows(table: Table, target: str) -> int:
+    """How many rows have a value of the target; those without one are left out."""
+    labelled = sum(stage.rows - int(stage.column(target).null_count) for stage in stages(table, [target]))
+    if 0 < labelled < FEWEST_LABELS:
+        rows = "one row has" if labelled == 1 else f"{labelled} rows have"
+        raise UserError(f"{table.name}: {rows} a value of {target!r}, too few to learn from; label some dozens")
+    return labelled
 
 
 def _check_words(head: str, objective: str | None) -> None:

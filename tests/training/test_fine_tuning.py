@@ -221,7 +221,7 @@ def test_what_is_together_stays_so_where_groups_are_left_and_pairs_are_asked_for
             "objective": {"type": "logistic", "target": "y"},
         }
     )
-    rows = open_table(pa.table({**{name: ["u", "v"] for name in "abcd"}, "score": [0.5, 1.5]}))
+    rows = open_table(pa.table({**{name: ["u", "v"] * 3 for name in "abcd"}, "score": [0.5, 1.5] * 3}))
 
     def together(target: str, groups: list[str] | None = None) -> Any:
         return schema_of(first, rows, target, groups=groups).model.together
@@ -248,6 +248,15 @@ def test_mistakes_are_said(plain: feat2vec.Run, tmp_path: Path) -> None:
     for options, message in cases:
         with pytest.raises(UserError, match=message):
             finetune(plain, rows, quiet=True, **{"out": tmp_path / "run", **options})
+    column = rows.column_names.index("size")
+    few, none = [0.5, 1.0, 2.0, *[None] * 37], pa.nulls(40, pa.float64())
+    for values, message in (
+        (pa.array(few), "^the table: 3 rows have a value of 'size', too few to learn from; label some dozens$"),
+        (none, "^the table: no row has a value of 'size', the target; give rows that have one$"),
+        (pa.array([2.5] * 40), "^the table: the target 'size' is 2.5 in every row; give rows of which it differs$"),
+    ):
+        with pytest.raises(UserError, match=message):
+            finetune(plain, rows.set_column(column, "size", values), "size", tmp_path / "run", quiet=True)
     assert list(tmp_path.iterdir()) == []
 
 
