@@ -726,8 +726,8 @@ def finetune(
 
     What the schema of `feat2vec.init` for this target learns from scratch is kept beside it, in the folder `scratch` of
     the new run, and `predict` and `evaluate` give the mean of both: it is seldom worse than the better one. The more
-    rows are held out, the more they decide what each counts. Vectors are those that began as the run's. Frozen vectors,
-    and the head "fm", predict alone.
+    rows are held out, the more they decide what each counts. Vectors, explanations and Keras models are of the model
+    that began with the run's vectors. Frozen vectors, and the head "fm", predict alone.
 
     Args:
         run: The run to begin with, which stays as it is.
