@@ -122,13 +122,17 @@ def train_in_work_folder(request: TrainingRequest, partial: Path, place: FolderP
 
 
 def _learn_from_scratch(request: TrainingRequest, partial: Path, table: Table, learnt: Learnt) -> Path | None:
-    """Train the run from scratch that is asked for, in the work folder, or go on with it; return its folder."""
+    """Train the run from scratch in the work folder, or go on with it; return its folder, None if there is none."""
     if request.from_scratch is None:
         return None
     reporter = Reporter(1, 1, quiet=request.quiet)
     reporter.say("the same target from scratch:")
     folder, file = partial / SCRATCH, request.from_scratch.file
-    train_into(folder, replace(request.from_scratch.request, resume=True), table)
+    try:
+        train_into(folder, replace(request.from_scratch.request, resume=True), table)
+    except UserError as error:  # such as a validation table without one of its columns, which are no columns of the run
+        reporter.say(f"nothing is learnt from scratch: {error}")
+        return None
     kept = (folder / file).read_bytes() if (folder / file).exists() else None
     weights = request.from_scratch.weigh(learnt.files.get(file), kept)
     learnt.metrics |= weights.metrics

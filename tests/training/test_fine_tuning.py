@@ -343,7 +343,11 @@ def test_a_run_from_scratch_is_kept_beside_and_the_mean_is_predicted(
     scratch_model.write_bytes(scratch_model.read_bytes() + b" ")
     with pytest.raises(UserError, match=r"scratch/model\.keras: is not the file that this run was trained with"):
         feat2vec.load(tuned.folder).predict(test)
-    plain.finetune(rows, "size", tmp_path / "alone", settings=settings, scratch=False, force=True, quiet=True)
+    lacking = test.drop_columns(["title"])  # which is missing to the run, and cannot be learnt from scratch
+    alone = plain.finetune(rows, "size", tmp_path / "alone", lacking, settings=settings, force=True)
+    assert "nothing is learnt from scratch: the table: has no column 'title'" in capfd.readouterr().err
+    assert alone.from_scratch is None
+    assert "share_from_scratch" not in alone.metrics
 
 
 @pytest.mark.slow
