@@ -135,7 +135,8 @@ def _learn_from_scratch(request: TrainingRequest, partial: Path, table: Table, l
         return None
     kept = (folder / file).read_bytes() if (folder / file).exists() else None
     weights = request.from_scratch.weigh(learnt.files.get(file), kept)
-    learnt.metrics |= weights.metrics
+    seconds = float(learnt.metrics["seconds"]) + float(read_facts(folder)[1]["seconds"])
+    learnt.metrics |= {**weights.metrics, "seconds": round(seconds, 3)}
     learnt.files |= weights.files
     for line in weights.lines:
         reporter.say(line)

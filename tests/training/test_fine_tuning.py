@@ -325,6 +325,7 @@ def test_a_run_from_scratch_is_kept_beside_and_the_mean_is_predicted(
     assert set(scratch.schema.groups) == {"tags", "place"}  # of those columns that the run may read
     assert (scratch.schema.objective, scratch.schema.training.epochs) == (tuned.schema.objective, 2)
     assert scratch.schema.training.seed == tuned.schema.training.seed
+    assert float(tuned.metrics["seconds"]) > float(scratch.metrics["seconds"])  # of both trainings
     alone = plain.finetune(
         rows, "size", tmp_path / "alone", groups=["tags", "place"], settings=settings, scratch=False, quiet=True
     )
