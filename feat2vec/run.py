@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -200,10 +201,10 @@ class Run(TrainedRun):
             UserError: There is no such level.
 
         """
-        from feat2vec.space.predict import Predictor
+        from feat2vec.space.mixture import predictor_of
 
         if level not in self._predictors:
-            self._predictors[level] = Predictor(self.fitted, self.model_for_scores(), level)
+            self._predictors[level] = predictor_of(self, level)
         return self._predictors[level]
 
     @cached_property
@@ -709,6 +710,7 @@ def finetune(
     freeze: bool = False,
     objective: ObjectiveType | None = None,
     groups: Sequence[str] | None = None,
+    scratch: bool = True,
     settings: Sequence[str] = (),
     resume: bool = False,
     force: bool = False,
@@ -722,6 +724,11 @@ def finetune(
     rate. The held-out rows choose the epoch. Linear terms, the head and the vectors of classes are new, and
     `item_dropout` is 0.
 
+    What the schema of `feat2vec.init` for this target learns from scratch is kept beside it, in the folder `scratch` of
+    the new run, and `predict` and `evaluate` give the mean of both: it is seldom worse than the better one. The more
+    rows are held out, the more they decide what each counts. Vectors, explanations and Keras models are of the model
+    that began with the run's vectors. Frozen vectors, and the head "fm", predict alone.
+
     Args:
         run: The run to begin with, which stays as it is.
         data: Labelled rows.
@@ -733,6 +740,7 @@ def finetune(
         freeze: Leave the vectors as they are.
         objective: By default logistic for a target of 0, 1 or booleans, softmax for text, regression for numbers.
         groups: Those to learn from, all if it is None; those that hold the target are left out.
+        scratch: Learn from scratch too; it takes about as long again.
         settings: Values that replace the new schema's: "training.epochs=5", "head.hidden=[64]".
         resume: Go on from the checkpoints of a training that was stopped.
         force: Replace the run that is at `out`.
@@ -751,8 +759,10 @@ def finetune(
     ('logistic', (60,))
 
     """
+    from feat2vec.space.mixture import HELD_OUT_SCORES, held_out_scores, weigh
     from feat2vec.table.table import open_table
-    from feat2vec.training.fine_tuning import schema_of
+    from feat2vec.training.fine_tuning import schema_of, scratch_schema
+    from feat2vec.training.learning import FromScratch
     from feat2vec.training.train import TrainingRequest, train_into
     from feat2vec.training.warm_start import WarmStart
 
@@ -760,18 +770,16 @@ def finetune(
         check_memory(memory)
         table = open_table(data)
         schema = schema_of(run.schema, table, target, head=head, objective=objective, groups=groups, settings=settings)
-        start = WarmStart(run, freeze)
         request = TrainingRequest(
-            schema,
-            validation,
-            resume=resume,
-            force=force,
-            quiet=quiet,
-            memory=memory,
-            start=start,
-            on_chosen=chosen_functions(),
+            schema, validation, resume=resume, force=force, quiet=quiet, memory=memory, on_chosen=chosen_functions()
         )
-        train_into(folder, request, table)
+        wants_scratch = scratch and not freeze and schema.head.type == "mlp"
+        fresh_schema = scratch_schema(schema, table, target, settings) if wants_scratch else None
+        if fresh_schema is not None:
+            from_scratch = replace(request, schema=fresh_schema, force=False, on_chosen=(held_out_scores,))
+            weighed = FromScratch(from_scratch, partial(weigh, schema.objective), HELD_OUT_SCORES)
+            request = replace(request, on_chosen=(*request.on_chosen, held_out_scores), from_scratch=weighed)
+        train_into(folder, replace(request, start=WarmStart(run, freeze)), table)
 
     return _run_in(out, write)
 

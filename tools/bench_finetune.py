@@ -59,7 +59,8 @@ def learn(side: str, run: Run, rows: pa.Table, target: str, rate: float, head: H
     settings = [f"training.optimizer.learning_rate={rate}", f"training.seed={seed}"]
     if side.startswith("pretrained"):
         frozen = side == "pretrained, frozen"
-        return run.finetune(rows, target, out, head=head, freeze=frozen, groups=GROUPS, settings=settings, quiet=True)
+        options = {"head": head, "freeze": frozen, "groups": GROUPS, "settings": settings, "quiet": True}
+        return run.finetune(rows, target, out, scratch=False, **options)
     schema = schema_of(run.schema, feat2vec.open_table(rows), target, head=head, groups=GROUPS, settings=settings)
     return train(schema, rows, out, quiet=True) if side == "scratch, own words" else scratch(schema, run, rows, out)
 

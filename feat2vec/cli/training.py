@@ -137,6 +137,12 @@ def train(
     help="Default: logistic for 0 and 1 or booleans, softmax for text, regression for numbers.",
 )
 @click.option("--groups", help="Predict from these groups alone, with commas between them; default: all.")
+@click.option(
+    "--scratch/--no-scratch",
+    default=True,
+    show_default=True,
+    help="Predict the mean with what the schema of `init --target` learns from scratch.",
+)
 @training_options(run="the new run", schema="the new schema")
 def finetune(
     run: Path,
@@ -147,6 +153,7 @@ def finetune(
     freeze: bool,
     objective: ObjectiveType | None,
     groups: str | None,
+    scratch: bool,
     out: Path,
     **options: Unpack[TrainingOptions],
 ) -> None:
@@ -154,6 +161,10 @@ def finetune(
 
     Rows are encoded as the run encodes them, and its vectors are where learning begins: first the head learns alone,
     then the vectors too, at half of the rate. Groups that hold the target are left out.
+
+    The same target is then learnt from scratch, by the schema of `init --target`, and predictions are the mean of both:
+    held-out rows say how much each counts, the more of them the more. It takes about as long again; `--no-scratch`
+    leaves it out, and with --freeze or `--head fm` there is none.
 
     \b
     feat2vec finetune runs/films --data labelled.parquet --target decade --out runs/decades
@@ -176,6 +187,7 @@ def finetune(
             freeze=freeze,
             objective=objective,
             groups=group_names(groups),
+            scratch=scratch,
             **options,
         )
     say_trained(tuned, out, options["quiet"])

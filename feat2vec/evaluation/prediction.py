@@ -8,7 +8,7 @@ from feat2vec.arrays import Array, Bools
 from feat2vec.encode.targets import no_target, targets_of
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.metrics import PREDICTION_METRICS
-from feat2vec.space.predict import Predictor
+from feat2vec.space.mixture import predictor_of
 from feat2vec.table.table import open_table
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing.files import JsonObject
@@ -42,7 +42,7 @@ def predict(run: TrainedRun, data: object, level: int | None = None) -> JsonObje
     score_parts: list[Array] = []
     target_parts: list[Array] = []
     missing_parts: list[Bools] = []
-    for part in Predictor(run.fitted, run.model_for_scores(), level).batches(table, (schema.target,)):
+    for part in predictor_of(run, level).batches(table, (schema.target,)):
         score_parts.append(part.scores)
         if part.rows.start == 0:  # a stage begins
             stage_targets, is_missing = targets_of(schema, part.stage, run.fitted.classes)

@@ -103,6 +103,7 @@ class Finetuning(Spec):
     freeze: bool = False
     objective: ObjectiveType | None = None
     groups: Annotated[tuple[Text, ...], Many] | None = None
+    scratch: bool = True  # with the head mlp: learn from scratch too, and predict the mean of both
     set: dict[str, Any] = Field(default_factory=dict)
     evaluate: Annotated[tuple[Evaluation, ...], Many] = ()
 

@@ -273,6 +273,7 @@ class _Steps:
             freeze=finetuning.freeze,
             objective=finetuning.objective,
             groups=finetuning.groups,
+            scratch=finetuning.scratch,
             quiet=self.quiet,
             settings=[f"{key}={json.dumps(value)}" for key, value in finetuning.set.items()],
             force=True,

@@ -61,6 +61,7 @@ class Predictor:
 
     def __init__(self, encoder: Encoder, model: Model, level: int | None = None) -> None:
         self.encoder, self.objective = encoder, model.schema.objective
+        self.row_encoder = encoder  # of all that the scores are computed from
         levels, submodels = model.schema.model.levels, model.schema.model.levels.submodels
         if level is not None and not (levels.has(level) and level <= submodels):
             available_levels = f"the levels are 1 to {submodels}" if submodels > 1 else "this model has one level"
@@ -87,7 +88,7 @@ class Predictor:
     def batches(self, source: object, kept_columns: tuple[str, ...] = ()) -> Iterator[ScoredRows]:
         """The rows of any table in batches, in their order; `stage` also holds the kept columns."""
         with self._scores_of_inputs() as scores_of_inputs:
-            for stage, entries in prefetched(self.encoder.staged(source, kept_columns, STAGE_BYTES)):
+            for stage, entries in prefetched(self.row_encoder.staged(source, kept_columns, STAGE_BYTES)):
                 inputs = {name: np.ascontiguousarray(dense(entries[name])) for name in entries}  # [rows, width] each
                 scores_of_rows = scores_of_inputs(inputs)
                 for rows in blocks(stage.rows, ROWS_PER_BATCH):

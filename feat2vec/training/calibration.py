@@ -15,8 +15,10 @@ import tensorflow as tf
 from feat2vec.arrays import Floats
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.sampling.batches import Batches
+from feat2vec.schema.options import Mlp
 
 FEWEST_ROWS, MOST_ROWS = 50, 20_000  # fewer tell too little, more tell nothing else
+EXPECTED, SPREAD = 0.6, 0.3  # of networks: the temperature, and the deviation of its logarithm
 COLDEST, WARMEST = 0.05, 2.0  # temperatures
 GOLDEN = (np.sqrt(5) - 1) / 2
 ROUNDS = 40  # of the search: its bracket becomes 4e-9 as wide
@@ -30,23 +32,38 @@ def calibrate(model: Feat2Vec, batches: Batches) -> float | None:
         batches: The rows, with their labels.
 
     Returns:
-        The temperature; None if there are no labels, or too few, and the model stays as it is.
+        The temperature; None if the model stays as it is: there are no labels, or too few for one without a network.
 
     """
     if not model.has_calibration:
         return None
     scores, labels = _scores_and_labels(model, batches)
-    if len(labels) < FEWEST_ROWS:
-        return None
     objective = model.schema.objective
+    is_expected = not objective.standardizes and isinstance(model.schema.head, Mlp)
+    if len(labels) < (1 if is_expected else FEWEST_ROWS):
+        return None
     if objective.standardizes:
         temperature = share_to_keep(scores, labels)
-    elif objective.has_classes:
-        temperature = coolest(lambda factor: class_loss(scores * factor, labels))
     else:
-        temperature = coolest(lambda factor: binary_loss(scores * factor, labels))
+        loss = class_loss if objective.has_classes else binary_loss
+        temperature = likely_temperature(lambda factor: loss(scores * factor, labels), len(labels))
     take_temperature(model, temperature)
     return temperature
+
+
+def likely_temperature(loss: Callable[[float], float], rows: int) -> float:
+    """The temperature with the least loss; of few rows the most probable one, given what is seen of other tables.
+
+    A network that few labels have taught is mostly too sure: the logarithm of its temperature is expected to be normal.
+
+    Args:
+        loss: The mean log loss at a temperature.
+        rows: The rows that it is the mean of.
+
+    """
+    if rows >= FEWEST_ROWS:
+        return coolest(loss)
+    return coolest(lambda factor: loss(factor) + np.square(np.log(factor / EXPECTED) / SPREAD) / (2 * rows))
 
 
 def take_temperature(model: Feat2Vec, temperature: float) -> None:

@@ -12,6 +12,7 @@ from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
 from feat2vec.table.numbers import numbers_of
+from feat2vec.table.propose import propose_schema
 from feat2vec.table.propose.defaults_supervised import supervised_defaults
 from feat2vec.table.table import Table, stages
 from feat2vec.table.types import is_list, kind_of_type
@@ -20,6 +21,8 @@ from feat2vec.writing.files import JsonObject
 
 # Of the head fm. Labelled rows are few: small batches. tools/bench_finetune.py chooses this rate most often.
 TRAINING_DEFAULTS = {"epochs": 30, "batch_size": 64, "optimizer": {"type": "adam", "learning_rate": 0.01}}
+FEWEST_LABELS = 5
+SHARED_SETTINGS = ("head.", "training.")  # that the training from scratch has too
 CHANGEABLE_OPTIONS = ("item_dropout", "dropout")  # of extractors; all others decide what the vectors are
 
 
@@ -63,10 +66,43 @@ def schema_of(
     data["model"]["together"] = [] if has_classes else _chosen_sets(first, list(data["groups"]))
     data["model"]["bias"] = not has_classes  # classes have biases of their own, and no linear terms
     data["objective"] = {"type": chosen_objective, "target": target}
-    data["head"], data["training"] = _head_and_training(first, head, _rows_of(table, target), chosen_objective)
+    data["head"], data["training"] = _head_and_training(first, head, _labelled_rows(table, target), chosen_objective)
     schema = read_schema(data, settings=settings)
     _refuse_other_vectors(first, schema)
     return schema
+
+
+def scratch_schema(schema: Schema, table: Table, target: str, settings: Sequence[str] = ()) -> Schema | None:
+    """The schema that learns the same target from scratch, as `feat2vec init --target` writes it.
+
+    Args:
+        schema: That of the run that learns from vectors. Columns that it does not read are not read from scratch.
+        table: The labelled rows.
+        target: The column to predict.
+        settings: Values that replace that schema's; those of the head and the training count here too.
+
+    Returns:
+        The schema; None if `init` proposes none, or nothing from these columns.
+
+    """
+    try:
+        data: JsonObject = parse_document(propose_schema(table, target=target).text).data
+    except UserError:
+        return None
+    known_columns = {column for group in schema.groups.values() for column in _columns(group)}
+    groups = {
+        name: group
+        for name, group in data["groups"].items()
+        if known_columns.issuperset(group["columns"] if "columns" in group else [group["column"]])
+    }
+    if not groups:
+        return None
+    model = {**data["model"], "bias": schema.model.bias}
+    data |= {"id": schema.id, "groups": groups, "model": model, "training": {**data["training"]}}
+    data["objective"] = parse_document(schema.resolved()).data["objective"]
+    data["training"]["seed"] = schema.training.seed
+    shared = [setting for setting in settings if setting.startswith(SHARED_SETTINGS)]
+    return read_schema(data, settings=shared)
 
 
 def _head_and_training(
@@ -80,8 +116,13 @@ def _head_and_training(
     return network, {**settings["training"], "seed": first.training.seed}
 
 
-def _rows_of(table: Table, target: str) -> int:
-    return sum(stage.rows for stage in stages(table, [target]))
+def _labelled_rows(table: Table, target: str) -> int:
+    """How many rows have a value of the target; those without one are left out."""
+    labelled = sum(stage.rows - int(stage.column(target).null_count) for stage in stages(table, [target]))
+    if 0 < labelled < FEWEST_LABELS:
+        rows = "one row has" if labelled == 1 else f"{labelled} rows have"
+        raise UserError(f"{table.name}: {rows} a value of {target!r}, too few to learn from; label some dozens")
+    return labelled
 
 
 def _check_words(head: str, objective: str | None) -> None:
@@ -184,4 +225,4 @@ def _has_same_vectors(before: Group, now: Group) -> bool:
     )
 
 
-__all__ = ["objective_of", "schema_of"]
+__all__ = ["objective_of", "schema_of", "scratch_schema"]

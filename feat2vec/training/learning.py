@@ -24,7 +24,7 @@ from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.schema.options import Schema
 from feat2vec.table.table import Table
 from feat2vec.training.calibration import calibrate, take_temperature
-from feat2vec.training.chosen_model import OnChosen, chosen_model
+from feat2vec.training.chosen_model import Additions, OnChosen, chosen_model
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
 from feat2vec.training.fitting import Fitting
 from feat2vec.training.held_out import split_off, why_none_is_held_out
@@ -36,6 +36,23 @@ from feat2vec.training.warm_start import WarmStart
 from feat2vec.writing import CHECKPOINT, LEFT_OUT, REFIT_CHECKPOINT
 
 MOST_REFITTED = 50_000  # rows of a table that is learnt once more with the rows that were held out
+
+
+@dataclass(frozen=True)
+class FromScratch:
+    """The training from scratch beside one that begins with a run's vectors; the new run predicts the mean of both.
+
+    Args:
+        request: What is trained.
+        weigh: Decides what each counts, given what `TrainingRequest.on_chosen` has left for it in a file of the run
+            that begins with vectors, and of the one from scratch.
+        file: The name of that file in both runs.
+
+    """
+
+    request: TrainingRequest
+    weigh: Callable[[bytes | None, bytes | None], Additions]
+    file: str
 
 
 @dataclass(frozen=True)
@@ -56,6 +73,7 @@ class TrainingRequest:
             of metrics.json and files. They are called once the first training has ended, if there are such rows:
             held-out ones or validation rows; after a kill once more, with the same model and rows.
         files: Further files of the run's folder, by their names.
+        from_scratch: Another training, whose run this one keeps.
 
     """
 
@@ -70,6 +88,7 @@ class TrainingRequest:
     limits: ExecutionLimits = DEFAULT_LIMITS
     on_chosen: tuple[OnChosen, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
+    from_scratch: FromScratch | None = None
 
 
 @dataclass

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import platform
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,7 @@ from feat2vec.schema.options import Schema
 from feat2vec.writing import folder_place, hidden_instead, new_folder, partial_folder, record_files
 from feat2vec.writing.digests import PARTS, check_manifest, check_parts, sealed
 from feat2vec.writing.files import JsonObject, read_json
+from feat2vec.writing.folder_marks import MARK
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MODEL = "model.keras"
+FROM_SCRATCH = "scratch"  # the folder of the run that one of `finetune` keeps beside its model
 READ_LATER = (MODEL, "history.csv")  # parts that are checked when they are read
 WITH_TIMES = ("history.csv", "metrics.json")  # parts that differ whenever the same is trained again
 PACKAGES = ("feat2vec", "keras", "tensorflow", "numpy", "pyarrow", "duckdb")
@@ -76,6 +79,15 @@ class TrainedRun:
         if self.in_training is not None and self.in_training.encoder is not None:
             return self.in_training.encoder
         return Encoder.load(self.folder)
+
+    @cached_property
+    def from_scratch(self) -> TrainedRun | None:
+        """The run from scratch that a run of `finetune` keeps, to predict the mean of both; None for other runs."""
+        if f"{FROM_SCRATCH}/manifest.json" not in self.manifest.get(PARTS, ()):
+            return None
+        check_parts(self.folder, self.manifest, [f"{FROM_SCRATCH}/manifest.json"])
+        folder = self.folder / FROM_SCRATCH
+        return TrainedRun(folder, *read_facts(folder))
 
     @property
     def schema(self) -> Schema:
@@ -186,8 +198,18 @@ def _opened(cls: type[TrainedRun], folder: Path, identity: str | None = None) ->
 
 def _identity(manifest: JsonObject) -> str | None:
     """What tells a run from one that was trained in its place; None for a run that was written before digests."""
-    parts = {name: digest for name, digest in manifest.get(PARTS, {}).items() if name not in WITH_TIMES}
+    parts = {name: digest for name, digest in manifest.get(PARTS, {}).items() if not _has_times(name)}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest() if parts else None
+
+
+def _has_times(part: str) -> bool:
+    """Whether a part differs whenever the same is trained again, as the digests of such parts do."""
+    name = part.removeprefix(f"{FROM_SCRATCH}/")
+    return name in WITH_TIMES or name != part == f"{FROM_SCRATCH}/manifest.json"
+
+
+def _is_read_later(part: str) -> bool:
+    return part in READ_LATER or part.startswith(f"{FROM_SCRATCH}/")
 
 
 def read_facts(folder: Path) -> tuple[JsonObject, JsonObject]:
@@ -219,7 +241,7 @@ def read_facts(folder: Path) -> tuple[JsonObject, JsonObject]:
             shown = repr(manifest["format"])[:20]
             raise UserError(f"{folder}: was written in format {shown}; this feat2vec reads {FORMAT}")
         check_manifest(folder, manifest)
-        check_parts(folder, manifest, [name for name in manifest.get(PARTS, ()) if name not in READ_LATER])
+        check_parts(folder, manifest, [name for name in manifest.get(PARTS, ()) if not _is_read_later(name)])
         metrics = read_json(folder / "metrics.json")
         for name, value in metrics.items():
             if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -238,6 +260,7 @@ def write_run(
     history: Sequence[Mapping[str, object]],
     learnt_from: Mapping[str, object],
     files: Mapping[str, bytes] | None = None,
+    from_scratch: Path | None = None,
 ) -> None:
     """Write a run into a folder that does not exist, or nothing if that fails.
 
@@ -248,6 +271,7 @@ def write_run(
         history: The numbers of each epoch.
         learnt_from: Digests of what the run is learnt from, for the manifest.
         files: Further files by their names.
+        from_scratch: A run that it keeps beside its model, and predicts the mean with.
 
     """
     if model.encoder is None:
@@ -264,6 +288,8 @@ def write_run(
             writer.writerows(history)
         for name, content in (files or {}).items():
             (new_run / name).write_bytes(content)
+        if from_scratch is not None:
+            shutil.copytree(from_scratch, new_run / FROM_SCRATCH, ignore=shutil.ignore_patterns(f"{MARK}*"))
         sealed_manifest = sealed(manifest, new_run)
         _write_json(new_run / "manifest.json", sealed_manifest)
         digests = sealed_manifest[PARTS]

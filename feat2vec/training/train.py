@@ -7,6 +7,7 @@ rows, lets `Learning` learn from them, writes the run and gives it its name.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +20,14 @@ from feat2vec.errors import FailedError, UserError, writing
 from feat2vec.table.table import Table, open_table
 from feat2vec.training.execution import share_cores
 from feat2vec.training.fingerprints import LEARNT_FROM, learnt_from, refuse_other_origin
-from feat2vec.training.learning import Learning, TrainingRequest
+from feat2vec.training.learning import Learning, Learnt, TrainingRequest
 from feat2vec.training.memory_estimate import refuse_too_large, release_memory
 from feat2vec.training.reporting import Reporter
 from feat2vec.training.run_folder import TrainedRun, read_facts, write_run
 from feat2vec.writing import (
     CHECKPOINT,
     REFIT_CHECKPOINT,
+    SCRATCH,
     FolderPlace,
     note_finished,
     partial_folder,
@@ -110,12 +112,35 @@ def train_in_work_folder(request: TrainingRequest, partial: Path, place: FolderP
     refuse_too_large(rows)
     learning = Learning(request, table, rows, validation_rows, partial, origin, began)
     learnt = learning.learn()
+    scratch = _learn_from_scratch(request, partial, table, learnt)
     origin_in_manifest = {key: origin[key] for key in LEARNT_FROM}
     with writing(partial, "make room and add --resume, the checkpoint is kept"):
         files = {**learnt.files, **request.files}
-        write_run(partial / "run", learnt.model, learnt.metrics, learnt.history, origin_in_manifest, files)
+        write_run(partial / "run", learnt.model, learnt.metrics, learnt.history, origin_in_manifest, files, scratch)
     del learning, learnt, rows, validation_rows  # the caller loads the run, and may need their memory for it
     _publish(partial, place)
+
+
+def _learn_from_scratch(request: TrainingRequest, partial: Path, table: Table, learnt: Learnt) -> Path | None:
+    """Train the run from scratch in the work folder, or go on with it; return its folder, None if there is none."""
+    if request.from_scratch is None:
+        return None
+    reporter = Reporter(1, 1, quiet=request.quiet)
+    reporter.say("the same target from scratch:")
+    folder, file = partial / SCRATCH, request.from_scratch.file
+    try:
+        train_into(folder, replace(request.from_scratch.request, resume=True), table)
+    except UserError as error:  # such as a validation table without one of its columns, which are no columns of the run
+        reporter.say(f"nothing is learnt from scratch: {error}")
+        return None
+    kept = (folder / file).read_bytes() if (folder / file).exists() else None
+    weights = request.from_scratch.weigh(learnt.files.get(file), kept)
+    seconds = float(learnt.metrics["seconds"]) + float(read_facts(folder)[1]["seconds"])
+    learnt.metrics |= {**weights.metrics, "seconds": round(seconds, 3)}
+    learnt.files |= weights.files
+    for line in weights.lines:
+        reporter.say(line)
+    return folder
 
 
 def _publish(partial: Path, place: FolderPlace) -> None:

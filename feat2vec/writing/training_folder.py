@@ -31,9 +31,20 @@ CHECKPOINT = "checkpoint.npz"
 REFIT_CHECKPOINT = "refit.npz"  # of the training on all rows, after the one that chose the epoch
 REPLACED = "replaced.json"  # the id of the run that --force replaces when the new one is complete
 LEFT_OUT = "left_out.npy"  # the rows that the first training does not learn from
-KEPT = (CHECKPOINT, REFIT_CHECKPOINT, REPLACED)  # the entries that a later session goes on with
-ENTRIES = (*KEPT, f"{CHECKPOINT}.new", f"{REFIT_CHECKPOINT}.new", LEFT_OUT, "best")  # what it holds, by name
-FOLDERS = ("data", "rows", "validation", "run")  # that are recorded, or marked, when they are whole
+SCRATCH = "scratch"  # the run from scratch that is trained beside one that begins with vectors
+SCRATCH_WORK = f"{SCRATCH}.partial"
+FILES_KEPT = (CHECKPOINT, REFIT_CHECKPOINT, REPLACED)
+ENTRIES = (*FILES_KEPT, f"{CHECKPOINT}.new", f"{REFIT_CHECKPOINT}.new", LEFT_OUT, "best")  # what it holds, by name
+FOLDERS = (
+    "data",
+    "rows",
+    "validation",
+    "run",
+    SCRATCH,
+    SCRATCH_WORK,
+)  # that are recorded, or marked, when they are whole
+
+KEPT = (*FILES_KEPT, SCRATCH, SCRATCH_WORK)  # the entries that a later session goes on with
 
 
 def partial_folder(out: Path) -> Path:

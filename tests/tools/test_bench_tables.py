@@ -278,6 +278,7 @@ def test_the_summary_counts_what_is_asked_for() -> None:
         "complete_pairs": 1, "complete_at_least_best_peer": 0, "complete_at_least_0.97_of_it": 1,
         "complete_not_below_popularity": 1, "init_target_at_most_boosting": 0, "init_target_within_3_percent": 1,
         "finetune_no_worse_than_constant": 0, "finetune_200_better_than_scratch": 1,
+        "finetune_no_worse_than_scratch": 1,
     }  # fmt: skip
 
 

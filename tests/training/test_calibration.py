@@ -12,7 +12,7 @@ import pytest
 import feat2vec
 from feat2vec.model.answer_scale import AnswerScale
 from feat2vec.run import train
-from feat2vec.training.calibration import binary_loss, class_loss, coolest, share_to_keep
+from feat2vec.training.calibration import binary_loss, class_loss, coolest, likely_temperature, share_to_keep
 
 HEAD = {"type": "mlp", "hidden": [16], "inputs": ["vectors"], "members": 2, "pairs": False}
 
@@ -30,6 +30,22 @@ def test_the_temperature_is_the_best_of_a_grid() -> None:
     best = coolest(lambda factor: class_loss(class_scores * factor, classes))
     assert class_loss(class_scores * best, classes) <= min(class_loss(class_scores * t, classes) for t in grid) + 1e-9
     assert best < 0.2  # the scores tell nothing
+
+
+def test_of_few_rows_the_temperature_is_near_what_is_expected_of_a_network() -> None:
+    rng = np.random.default_rng(0)
+    scores = 4 * rng.normal(size=49)
+    labels = (rng.random(49) < 1 / (1 + np.exp(-scores / 4))).astype(float)  # the best temperature is about 0.25
+    grid = np.exp(np.linspace(np.log(0.05), np.log(2), 4000))
+    for rows in (2, 10, 49):
+        few, their_labels = scores[:rows], labels[:rows]
+        surprise = [
+            np.sum(np.logaddexp(0, t * few) - their_labels * t * few) + (np.log(t) - np.log(0.6)) ** 2 / (2 * 0.3**2)
+            for t in grid
+        ]
+        found = likely_temperature(lambda factor: binary_loss(few * factor, their_labels), rows)  # noqa: B023
+        assert found == pytest.approx(grid[int(np.argmin(surprise))], rel=2e-3)
+    assert likely_temperature(lambda factor: abs(factor - 1.5), 50) == pytest.approx(1.5)
 
 
 def test_numbers_keep_the_share_that_least_squares_says() -> None:

@@ -18,9 +18,13 @@ from feat2vec.model.score_model import vector_weights
 from feat2vec.run import finetune, train
 from feat2vec.schema.reading import read_schema
 from feat2vec.table.table import open_table
-from feat2vec.training.fine_tuning import objective_of, schema_of
+from feat2vec.training.fine_tuning import objective_of, schema_of, scratch_schema
+from feat2vec.training.fitting import Fitting
 from feat2vec.writing import partial_folder
 from tests.commands import feat2vec as command
+from tests.training.callbacks import StopAt, StopError
+from tests.training.tables import same
+from tests.training.tables import weights as arrays_of
 
 MODELS: dict[str, dict[str, Any]] = {
     "fm": {"dim": 8},
@@ -109,13 +113,15 @@ def linear_of(layer: Any) -> list[Any]:
 @pytest.mark.slow
 def test_vectors_that_are_not_frozen_begin_as_the_runs_and_learn(run: feat2vec.Run, tmp_path: Path) -> None:
     still = ["training.epochs=1", "training.optimizer.learning_rate=1e-30"]
-    tuned = run.finetune(table(80, 1), "good", tmp_path / "still", settings=still, quiet=True)
+    tuned = run.finetune(table(80, 1), "good", tmp_path / "still", settings=still, scratch=False, quiet=True)
     for name, weights in vectors_of(tuned).items():
         for weight, expected in zip(weights, vectors_of(run)[name], strict=True):
             np.testing.assert_allclose(
                 np.frombuffer(weight, np.float32), np.frombuffer(expected, np.float32), atol=1e-6
             )
-    tuned = run.finetune(table(80, 1), "good", tmp_path / "run", settings=["training.epochs=1"], quiet=True)
+    tuned = run.finetune(
+        table(80, 1), "good", tmp_path / "run", settings=["training.epochs=1"], scratch=False, quiet=True
+    )
     pairs = zip(vectors_of(tuned).values(), vectors_of(run).values(), strict=False)
     assert all(learnt != before for learnt, before in pairs)
 
@@ -215,7 +221,7 @@ def test_what_is_together_stays_so_where_groups_are_left_and_pairs_are_asked_for
             "objective": {"type": "logistic", "target": "y"},
         }
     )
-    rows = open_table(pa.table({**{name: ["u", "v"] for name in "abcd"}, "score": [0.5, 1.5]}))
+    rows = open_table(pa.table({**{name: ["u", "v"] * 3 for name in "abcd"}, "score": [0.5, 1.5] * 3}))
 
     def together(target: str, groups: list[str] | None = None) -> Any:
         return schema_of(first, rows, target, groups=groups).model.together
@@ -242,6 +248,15 @@ def test_mistakes_are_said(plain: feat2vec.Run, tmp_path: Path) -> None:
     for options, message in cases:
         with pytest.raises(UserError, match=message):
             finetune(plain, rows, quiet=True, **{"out": tmp_path / "run", **options})
+    column = rows.column_names.index("size")
+    few, none = [0.5, 1.0, 2.0, *[None] * 37], pa.nulls(40, pa.float64())
+    for values, message in (
+        (pa.array(few), "^the table: 3 rows have a value of 'size', too few to learn from; label some dozens$"),
+        (none, "^the table: no row has a value of 'size', the target; give rows that have one$"),
+        (pa.array([2.5] * 40), "^the table: the target 'size' is 2.5 in every row; give rows of which it differs$"),
+    ):
+        with pytest.raises(UserError, match=message):
+            finetune(plain, rows.set_column(column, "size", values), "size", tmp_path / "run", quiet=True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -280,11 +295,11 @@ def test_labels_that_are_missing_are_left_out(plain: feat2vec.Run) -> None:
     good = [None if i % 4 == 0 else value for i, value in enumerate(rows["good"].to_pylist())]
     partly = rows.set_column(rows.column_names.index("good"), "good", pa.array(good))
     settings = ["training.epochs=1"]
-    tuned = finetune(plain, partly, "good", settings=settings, quiet=True)
+    tuned = finetune(plain, partly, "good", settings=settings, scratch=False, quiet=True)
     assert tuned.schema.objective.type == "logistic"
     assert tuned.metrics["rows"] == 60
     labelled = rows.take(pa.array([i for i in range(80) if i % 4]))
-    expected = finetune(plain, labelled, "good", settings=settings, quiet=True)
+    expected = finetune(plain, labelled, "good", settings=settings, scratch=False, quiet=True)
     np.testing.assert_array_equal(tuned.predict(rows)["score"], expected.predict(rows)["score"])
     facts = prediction.predict(tuned, partly)
     assert (facts["n"], facts["skipped_missing"]) == (60, 20)
@@ -293,4 +308,105 @@ def test_labels_that_are_missing_are_left_out(plain: feat2vec.Run) -> None:
         prediction.predict(tuned, partly.take(pa.array([0, 4])))
     kinds = [None if i % 5 == 0 else value for i, value in enumerate(rows["kind"].to_pylist())]
     partly = rows.set_column(rows.column_names.index("kind"), "kind", pa.array(kinds))
-    assert finetune(plain, partly, "kind", settings=settings, quiet=True).metrics["rows"] == 64
+    assert finetune(plain, partly, "kind", settings=settings, scratch=False, quiet=True).metrics["rows"] == 64
+
+
+@pytest.mark.slow
+def test_a_run_from_scratch_is_kept_beside_and_the_mean_is_predicted(
+    plain: feat2vec.Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows, test, settings = table(260, 1), table(100, 2), ["training.epochs=2"]
+    tuned = plain.finetune(rows, "size", tmp_path / "run", groups=["tags", "place"], settings=settings)
+    said = capfd.readouterr().err
+    assert "the same target from scratch:" in said
+    assert f"loss on 26 held-out rows: {tuned.metrics['loss_from_run']:.4g} from the run's vectors" in said
+    scratch = tuned.from_scratch
+    assert scratch is not None
+    assert set(scratch.schema.groups) == {"tags", "place"}  # of those columns that the run may read
+    assert (scratch.schema.objective, scratch.schema.training.epochs) == (tuned.schema.objective, 2)
+    assert scratch.schema.training.seed == tuned.schema.training.seed
+    assert float(tuned.metrics["seconds"]) > float(scratch.metrics["seconds"])  # of both trainings
+    alone = plain.finetune(
+        rows, "size", tmp_path / "alone", groups=["tags", "place"], settings=settings, scratch=False, quiet=True
+    )
+    assert alone.from_scratch is None
+    assert not (alone.folder / "scratch").exists()
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(arrays_of(tuned), arrays_of(alone), strict=True))
+    share = float(tuned.metrics["share_from_scratch"])
+    expected = (1 - share) * alone.predict(test)["prediction"] + share * feat2vec.load(scratch.folder).predict(test)[
+        "prediction"
+    ]
+    np.testing.assert_allclose(feat2vec.load(tuned.folder).predict(test)["prediction"], expected, rtol=1e-5)
+    numbers = np.asarray(test["size"])
+    rmse = prediction.predict(feat2vec.load(tuned.folder), test)["rmse"]
+    assert rmse == pytest.approx(np.sqrt(np.mean((expected - numbers) ** 2)), rel=1e-4)
+    scratch_model = tuned.folder / "scratch" / "model.keras"
+    scratch_model.write_bytes(scratch_model.read_bytes() + b" ")
+    with pytest.raises(UserError, match=r"scratch/model\.keras: is not the file that this run was trained with"):
+        feat2vec.load(tuned.folder).predict(test)
+    lacking = test.drop_columns(["title"])  # which is missing to the run, and cannot be learnt from scratch
+    alone = plain.finetune(rows, "size", tmp_path / "alone", lacking, settings=settings, force=True)
+    assert "nothing is learnt from scratch: the table: has no column 'title'" in capfd.readouterr().err
+    assert alone.from_scratch is None
+    assert "share_from_scratch" not in alone.metrics
+
+
+@pytest.mark.slow
+def test_one_killed_in_any_of_its_trainings_resumes_to_the_same_bytes(
+    plain: feat2vec.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table(220, 1)
+    settings = ["training.epochs=2", "training.checkpoint_minutes=1e-9", "training.batch_size=32"]
+    options: dict[str, Any] = {"groups": ["place"], "settings": settings, "quiet": True}
+    expected = plain.finetune(rows, "good", tmp_path / "whole", **options)
+    fit = Fitting.fit
+    for killed in range(4):  # from the run's vectors, again on all rows, from scratch, again on all rows
+        began: list[str] = []
+
+        def stopping_fit(
+            self: Fitting, callbacks: Any, killed: int = killed, began: Any = began, **further: Any
+        ) -> None:
+            began.append("fit")
+            stops = [StopAt(2)] if len(began) == killed + 1 else []
+            fit(self, [*callbacks, *stops], **further)
+
+        monkeypatch.setattr(Fitting, "fit", stopping_fit)
+        out = tmp_path / f"killed {killed}"
+        with pytest.raises(StopError):
+            plain.finetune(rows, "good", out, **options)
+        monkeypatch.setattr(Fitting, "fit", fit)
+        resumed = plain.finetune(rows, "good", out, resume=True, **options)
+        assert resumed.from_scratch is not None
+        assert expected.from_scratch is not None
+        assert same(resumed, expected)
+        assert same(feat2vec.load(resumed.from_scratch.folder), feat2vec.load(expected.from_scratch.folder))
+        assert resumed.metrics["share_from_scratch"] == expected.metrics["share_from_scratch"]
+        assert not partial_folder(out).exists()
+    assert plain.finetune(rows, "good", out, resume=True, **options).folder == out  # was finished already
+    plain.finetune(rows, "good", out, force=True, scratch=False, **options)
+    assert not (out / "scratch").exists()
+
+
+def test_what_init_would_write_for_the_columns_of_the_run_is_learnt_from_scratch(plain: feat2vec.Run) -> None:
+    rows = table(300, 1)
+    labelled = rows.append_column("leak", rows["good"]).append_column("word", rows["place"])
+
+    def scratch(target: str, **options: Any) -> Any:
+        first = schema_of(plain.schema, open_table(labelled), target, **options)
+        return scratch_schema(first, open_table(labelled), target, options.get("settings", ()))
+
+    schema = scratch("good")
+    assert {column for group in schema.groups.values() for column in group.columns} <= {
+        "tags",
+        "title",
+        "place",
+        "kind",
+        "size",
+    }
+    assert (schema.id, schema.target, schema.model.dim, schema.training.seed) == ("name", "good", 16, 5)
+    schema = scratch("size", groups=["kind"], objective="softmax", settings=["training.epochs=3", "head.hidden=[7]"])
+    assert (list(schema.groups), schema.objective.type) == (["kind"], "softmax")
+    assert (schema.training.epochs, schema.head.hidden, schema.model.bias) == (3, (7,), False)
+    constant = labelled.set_column(labelled.column_names.index("good"), "good", pa.array([1] * 300))
+    first = schema_of(plain.schema, open_table(constant), "good")
+    assert scratch_schema(first, open_table(constant), "good") is None

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tables.questions import LABELS
 from tables.running import Record
 
 Medians = dict[tuple[str, str, str, str], dict[str, dict[str, float]]]  # of table, split, task, question: of candidates
@@ -43,6 +44,7 @@ def summary_of(medians: Medians) -> dict[str, Any]:
     beside_boosting: list[float] = []
     beside_constant: list[float] = []
     few_labels: list[float] = []
+    beside_scratch: list[float] = []
     for (_, _, task, _), candidates in medians.items():
         if task == "complete":
             peers = [metrics["mrr"] for name, metrics in candidates.items() if name != OURS_COMPLETE]
@@ -57,6 +59,7 @@ def summary_of(medians: Medians) -> dict[str, Any]:
         for name, rival, found in (
             ("init --target", "boosting", beside_boosting), ("finetune", "constant", beside_constant),
             ("finetune@200", "scratch@200", few_labels),
+            *((f"finetune{labels}", f"scratch{labels}", beside_scratch) for labels in LABELS),
         ):  # fmt: skip
             if name in losses and rival in losses:
                 found.append(losses[name] / losses[rival])
@@ -69,6 +72,7 @@ def summary_of(medians: Medians) -> dict[str, Any]:
         "init_target_within_3_percent": share([ratio <= 1.03 for ratio in beside_boosting]),
         "finetune_no_worse_than_constant": share([ratio <= 1 for ratio in beside_constant]),
         "finetune_200_better_than_scratch": share([ratio < 1 for ratio in few_labels]),
+        "finetune_no_worse_than_scratch": share([ratio <= 1 for ratio in beside_scratch]),
     }
 
 

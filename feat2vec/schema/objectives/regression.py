@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
+from feat2vec.arrays import Array
 from feat2vec.schema.objectives.base import SupervisedObjective, objective
 from feat2vec.schema.objectives.formulas import Tensor
 
@@ -16,6 +18,12 @@ class Regression(SupervisedObjective):
     standardizes = True
 
     type: Literal["regression"] = "regression"
+
+    def problem_of_targets(self, targets: Array | None, class_names: Sequence[str] | None) -> str | None:
+        del class_names
+        if targets is None or not (targets == targets[0]).all():
+            return None
+        return f"is {targets[0]:g} in every row; give rows of which it differs"
 
     def label_loss(self, scores: Tensor, label: Tensor, above: Tensor | None = None) -> Tensor:
         from keras import ops
