@@ -19,13 +19,14 @@ from feat2vec.encode.class_weights import class_weights, weights_of_rows
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.model import optimizers
 from feat2vec.model.answer_scale import AnswerScale
-from feat2vec.model.extractors.base import ShapeData
+from feat2vec.model.extractors.base import UNSEEN, ShapeData
 from feat2vec.model.labelled_loss import has_label
 from feat2vec.model.loss_model import NO_TRAINING_ROWS, Gradients, LossModel, make_noise, rows_of, start_of_offsets
 from feat2vec.model.many_groups import ENTRIES, join_values
 from feat2vec.model.optimizers import sum_duplicates
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import SeedOf, shapes_of
+from feat2vec.model.single_items import item_counts
 from feat2vec.sampling.batches import Batches, value_tables
 from feat2vec.sampling.joint_values import Joint, joint_values
 
@@ -246,9 +247,19 @@ class Feat2Vec(LossModel):
         self.value_tables = [tf.Variable(table, trainable=False) for table in tables]
         self.joined_values = join_values(self.value_tables) if self.can_read_at_once(self.value_tables) else None
         self.joints = list(joints)
-        self.noise = make_noise(self.schema, self.groups, self.params(), counts, self.joints, self.implicit)
+        counts_of_drawn = [
+            self._counts_of_items(g, tables[g], counts[g]) if g in self.groups_by_item else counts[g]
+            for g in range(len(self.groups))
+        ]
+        self.noise = make_noise(self.schema, self.groups, self.params(), counts_of_drawn, self.joints, self.implicit)
         if self.schema.objective.has_offsets and not np.any(self.offsets.numpy()):
             self.offsets.assign(start_of_offsets(self.noise, len(self.groups)))
+
+    def _counts_of_items(self, group: int, table: Array, counts: Integers) -> Int64s:
+        """How often each item of a group's lists occurs, by id; the table's first row is the missing list."""
+        shape = self.extractors[group].shape
+        ids = table[1:, : table.shape[1] // 2] if shape.weighted else table[1:]
+        return item_counts(ids, counts, shape.sizes[0] + UNSEEN)
 
     def dataset(self, encoded: Encoded, batch_size: int | None = None, shuffle: bool = True) -> tf.data.Dataset:
         """Batches for `fit` (shuffled) or `evaluate` (in order).

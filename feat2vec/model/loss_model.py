@@ -35,6 +35,14 @@ from feat2vec.model.noise_loss import BatchVectors, context_mask, noise_loss
 from feat2vec.model.optimizers.base import Gradient
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import Inputs, ScoreModel
+from feat2vec.model.single_items import (
+    groups_by_item,
+    item_entries,
+    item_ids,
+    join_lists,
+    with_drawn_items,
+    without_own_items,
+)
 from feat2vec.model.sizes import BYTES_OF_WEIGHT
 from feat2vec.sampling.joint_values import Joint
 from feat2vec.sampling.noise import Draw, Noise
@@ -135,6 +143,7 @@ class LossModel(ScoreModel):
         # For each group the entries of the values that the noise draws, [values + 1, width]; see `take_values`.
         self.value_tables: list[tf.Variable] = []
         self.joined_values: JoinedValues | None = None  # the same of all groups, where a step reads them at once
+        self.groups_by_item = groups_by_item(self.schema, self.extractors)
         self.min_many_groups = MIN_GROUPS  # with as many groups, a step reads all of them at once
 
     def step_loss(self, inputs: Inputs, truth: Truth, weights: Tensor | None, seed: Tensor, training: bool) -> Tensor:
@@ -228,8 +237,16 @@ class LossModel(ScoreModel):
         self, inputs: Inputs, rows: Tensor, seed: Tensor, training: bool
     ) -> tuple[Tensor, Sequence[Extracted]]:
         """The mean loss over the rows, each against drawn values of its target unit, and the rows' vectors."""
-        draws = require(self.noise).sample(rows, seed)
-        return self.noise_loss_of_draws(inputs, draws, seed, training)
+        noise = require(self.noise)
+        if not self.groups_by_item:
+            return self.noise_loss_of_draws(inputs, noise.sample(rows, seed), seed, training)
+        lists = {g: self._list_ids(g, inputs[self.groups[g]]) for g in self.groups_by_item}
+        draws = noise.sample(with_drawn_items(rows, lists, seed), seed)
+        return self.noise_loss_of_draws(inputs, without_own_items(noise.units, draws, lists), seed, training)
+
+    def _list_ids(self, group: int, entries: Tensor) -> Tensor:
+        """The ids of a group's lists, [batch, width]."""
+        return item_ids(entries, weighted=self.extractors[group].shape.weighted)
 
     def noise_loss_of_draws(
         self, inputs: Inputs, draws: Sequence[Draw], seed: Tensor, training: bool
@@ -248,9 +265,12 @@ class LossModel(ScoreModel):
         """
         units = require(self.noise).units
         negative_values: dict[int, Tensor] = {}
+        positive_items: dict[int, Tensor] = {}
         for unit, draw in zip(units, draws, strict=True):
             negative_values.update(zip(unit.groups, draw.values, strict=True))
-        vectors = self._extract_with_negatives(inputs, negative_values, training)
+            if unit.groups[0] in self.groups_by_item:
+                positive_items[unit.groups[0]] = draw.rows[:, unit.column]
+        vectors = self._extract_with_negatives(inputs, negative_values, training, positive_items)
         unit_sizes = tf.stack([tf.shape(draw.rows)[0] for draw in draws])  # [units]
         keep = self._context_mask(unit_sizes, seed, training)  # [batch, groups]
         loss = noise_loss(
@@ -269,14 +289,23 @@ class LossModel(ScoreModel):
         return self.offsets if self.schema.objective.has_offsets else None
 
     def _extract_with_negatives(
-        self, inputs: Inputs, negative_values: Mapping[int, Tensor], training: bool
+        self,
+        inputs: Inputs,
+        negative_values: Mapping[int, Tensor],
+        training: bool,
+        positive_items: Mapping[int, Tensor] | None = None,
     ) -> BatchVectors:
-        """The vectors of the rows, and of the groups' drawn value ids.
+        """The vectors of the rows, of the groups' drawn value ids, and of the drawn items of lists.
 
-        An extractor is called once for both, so that it reads each distinct key once.
+        An extractor is called once for all, so that it reads each distinct key once.
         """
-        row_vectors, negative_vectors = [], {}
+        row_vectors, negative_vectors, positive_vectors = [], {}, {}
         for g, name in enumerate(self.groups):
+            if positive_items and g in positive_items:
+                of_items = self._extract_items(g, inputs[name], negative_values[g], positive_items[g], training)
+                row_vectors.append(of_items[0])
+                negative_vectors[g], positive_vectors[g] = of_items[1:]
+                continue
             entries = [inputs[name]]
             if g in negative_values:
                 value_ids = tf.reshape(negative_values[g], [-1])
@@ -286,7 +315,19 @@ class LossModel(ScoreModel):
             row_vectors.append(parts[0])
             if g in negative_values:
                 negative_vectors[g] = parts[1]
-        return BatchVectors(row_vectors, negative_vectors)
+        return BatchVectors(row_vectors, negative_vectors, positive_vectors)
+
+    def _extract_items(
+        self, group: int, lists: Tensor, negatives: Tensor, positives: Tensor, training: bool
+    ) -> list[Extracted]:
+        """The vectors of lists [batch, width], of which training drops items, and of single items, which stay."""
+        extractor = self.extractors[group]
+        is_weighted = extractor.shape.weighted
+        if training:
+            lists = self.drop_items(group, lists)
+        entries = [lists, *(item_entries(items, weighted=is_weighted) for items in (negatives, positives))]
+        vectors = self.extract_group(group, join_lists(entries, weighted=is_weighted), training=False)
+        return split_rows(vectors, tf.stack([tf.shape(part)[0] for part in entries]))
 
     def loss_and_gradients(
         self, inputs: Inputs, truth: Truth, weights: Tensor | None, seed: Tensor

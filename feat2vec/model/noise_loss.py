@@ -43,6 +43,7 @@ class BatchVectors(NamedTuple):
 
     rows: Sequence[Extracted]  # of each group: [batch, D_k] at each level
     negatives: Mapping[int, Extracted]  # of each group that is in a unit: [rows * k, D_k], or [K, D_k] if rows share
+    positives: Mapping[int, Extracted]  # of groups by item, of the items drawn in their unit's rows: [rows, D_k]
 
 
 class UnitRows(NamedTuple):
@@ -89,6 +90,8 @@ def noise_loss(
     total = 0.0
     for unit, draw, rows in zip(units, draws, unit_rows, strict=True):
         negatives = [vectors.negatives[g] for g in unit.groups]
+        if unit.groups[0] in vectors.positives:
+            rows = rows._replace(positives=[vectors.positives[unit.groups[0]]])
         offset = 0.0 if offsets is None else offsets[unit.groups[0]]
         losses = unit_losses(schema, draw, rows, negatives, offset, training=training)  # [rows of the unit]
         total += tf.reduce_sum(tf.where(draw.present, losses, tf.zeros_like(losses)))

@@ -345,11 +345,28 @@ class ScoreModel(keras.Model):
             Vectors [rows, D_k] at each level.
 
         """
+        return run_extractor(self.extractors[group], entries, training, lambda: self._seed_of_group(group), keyed=keyed)
 
-        def seed() -> Tensor:
-            return self.step_seed(SeedOf.EXTRACTORS) + tf.constant([0, SEED_STRIDE], tf.int64) * group
+    def _seed_of_group(self, group: int) -> Tensor:
+        """What decides what a group's extractor drops in a step, [2]."""
+        return self.step_seed(SeedOf.EXTRACTORS) + tf.constant([0, SEED_STRIDE], tf.int64) * group
 
-        return run_extractor(self.extractors[group], entries, training, seed, keyed=keyed)
+    def drop_items(self, group: int, lists: Tensor) -> Tensor:
+        """Leave out the items of lists that a training step drops; the group's extractor is a lookup.
+
+        Args:
+            group: The number of the group.
+            lists: Entries of the group, [rows, width].
+
+        Returns:
+            The same with 0 for items that are dropped.
+
+        """
+        extractor = self.extractors[group]
+        assert isinstance(extractor, LookupExtractor)
+        width = lists.shape[1] // 2 if extractor.shape.weighted else lists.shape[1]
+        kept = extractor.drop_items(lists[:, :width], self._seed_of_group(group))
+        return tf.concat([kept, lists[:, width:]], axis=1) if extractor.shape.weighted else kept
 
     def score(self, extracted: Sequence[Extracted], training: bool) -> Submodels:
         """The scores at every level, from each group's vectors.

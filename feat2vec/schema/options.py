@@ -165,6 +165,8 @@ class Noise(Spec):
     joint: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()  # groups that are replaced jointly
     # The groups that may be replaced; empty for all. With a number for each, Q1 is in proportion to these.
     targets: Targets = ()
+    # What of a list is told from noise: the list, or an item of it at a time, drawn by the items' counts.
+    lists: Literal["whole", "items"] = "whole"
 
 
 class Fm(Spec):
@@ -229,6 +231,9 @@ class Training(Spec):
     # With validation rows: training stops after so many epochs without improvement; 0 for never. The default is that of
     # the objective: 5, and 0 of contrastive, whose ranks get better after its loss has begun to rise.
     patience: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    # How many training rows the run keeps as the numbers of their values, so that `complete` also asks the nearest of
+    # them; 0 for none. Held-out rows say how much these know, so none are kept without.
+    neighbours: Annotated[int, Field(ge=0, le=10_000_000)] = 50_000
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 10.0
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 

@@ -171,6 +171,23 @@ class LookupExtractor(Extractor):
                     key_vectors.append(key_vectors_of(self._level(level, vectors, keys, bags, tops)))
             return Extracted((), linear, tf.add_n(squares), linear_square, tuple(key_vectors))
 
+    def drop_items(self, ids: Tensor, seed: Tensor | None) -> Tensor:
+        """Leave out the items that a training step drops.
+
+        Args:
+            ids: The items of bags, [batch, width].
+            seed: Two integers, which decide what is dropped; not needed without dropout.
+
+        Returns:
+            The same with 0 for items that are dropped.
+
+        """
+        rate = self.spec.get("item_dropout", 0.0)
+        if not rate:
+            return ids
+        keep = tf.random.stateless_uniform(tf.shape(ids), self.needed(seed)) >= rate
+        return tf.where(keep, ids, 0)
+
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def _bags(self, entries: Tensor, training: bool, seed: Tensor | None) -> Bags:
@@ -178,10 +195,8 @@ class LookupExtractor(Extractor):
         width = entries.shape[1] or tf.shape(entries)[1]  # bags of new rows may be wider
         width = width // 2 if self.shape.weighted else width
         ids, weights = entries[:, :width], None
-        rate = self.spec.get("item_dropout", 0.0)
-        if training and rate:
-            keep = tf.random.stateless_uniform(tf.shape(ids), self.needed(seed)) >= rate
-            ids = tf.where(keep, ids, 0)
+        if training:
+            ids = self.drop_items(ids, seed)
         if self.shape.weighted:
             weights = tf.cast(tf.bitcast(entries[:, width:], tf.float32), self.compute_dtype)
         weights, scale = bag_weights(ids, weights, self.spec["combiner"], self.compute_dtype)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from feat2vec.arrays import Array
 from feat2vec.schema.objectives.base import SupervisedObjective, objective
 from feat2vec.schema.objectives.formulas import Tensor
+
+if TYPE_CHECKING:
+    from feat2vec.arrays import Array
 
 
 @objective("regression")

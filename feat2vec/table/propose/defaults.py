@@ -62,7 +62,7 @@ NEGATIVES = 256
 PIECES, ROWS_PER_PIECE = 16, 10
 SHARE_OF_NUMBERS = 0.3  # how often a number or text is replaced by noise, where a key has 1
 MOST_WORDS = 64  # of a text
-MOST_ITEM_DROPOUT = 0.8  # of a list
+MOST_ROWS_OF_RARE_WORDS = 50_000  # with more rows, words that come once have no vector
 EXAMPLES = 2_000_000  # rows times epochs that are enough for small tables
 FEWEST_EPOCHS, MOST_EPOCHS = 10, 80
 FEW_ROWS = 2_000
@@ -105,6 +105,9 @@ def _noise(facts: TableFacts) -> Section:
     if any(are_keys.values()) and not all(are_keys.values()):
         options["targets"] = {name: 1 if is_key else SHARE_OF_NUMBERS for name, is_key in are_keys.items()}
         reason += "; numbers and texts are replaced less often than keys"
+    if any(group.kind in ("list", "text") for group in facts.groups.values()):
+        options["lists"] = "items"
+        reason += "; of a list or a text one item at a time"
     return Section(options, reason)
 
 
@@ -126,7 +129,7 @@ def extractor_for(group: GroupFacts, facts: TableFacts) -> ExtractorOptions:
 
     Numbers are encoded by the share of each piece between two quantiles that lies below them (Gorishniy et al., 2022):
     near numbers have near vectors, and no outlier has a long one. A text is its words, which are learnt several times
-    as fast as convolutions over them; a word that comes once is left out.
+    as fast as convolutions over them; of a large table a word that comes once is left out.
 
     Args:
         group: What is known of the group, with the extractor that fits what its columns hold.
@@ -142,20 +145,12 @@ def extractor_for(group: GroupFacts, facts: TableFacts) -> ExtractorOptions:
         {'type': 'numeric', 'scale': 'quantile', 'pieces': 7}
 
     """
-    del facts
     if group.kind == "text":
-        return {
-            "type": "lookup",
-            "split": "words",
-            "max_items": MOST_WORDS,
-            "min_count": 2,
-            "combiner": "sqrtn",
-            "item_dropout": 0.3,
-        }
+        least_count: ExtractorOptions = {} if facts.rows <= MOST_ROWS_OF_RARE_WORDS else {"min_count": 2}
+        words: ExtractorOptions = {"type": "lookup", "split": "words", "max_items": MOST_WORDS}
+        return words | least_count | {"combiner": "sqrtn", "item_dropout": 0.3}
     if group.kind == "list":
-        # About two items of a list are left: an item is asked for alone, and a short list as a whole tells of others.
-        dropout = round(min(MOST_ITEM_DROPOUT, 1 - 2 / max(group.items_per_row, 2.0)), 1)
-        return group.extractor | ({"item_dropout": dropout} if dropout > 0 else {})
+        return group.extractor
     if group.kind != "numbers":
         return group.extractor
     pieces = max(2, min(PIECES, group.present // ROWS_PER_PIECE))

@@ -40,11 +40,17 @@ def test_a_piece_has_ten_rows_or_more(present: int, pieces: int) -> None:
     assert extractor_for(replace(NUMBERS, present=present, has_nan=True), table) == {**expected, "nan": "missing"}
 
 
-@pytest.mark.parametrize(("items", "dropout"), [(1.0, None), (2.04, None), (2.7, 0.3), (4.0, 0.5), (30.0, 0.8)])
-def test_about_two_items_of_a_list_are_left(items: float, dropout: float | None) -> None:
-    bag = {"type": "lookup", "multi": True}
-    chosen = extractor_for(replace(NUMBERS, kind="list", items_per_row=items, extractor=bag), TableFacts(10**6, {}))
-    assert chosen == (bag if dropout is None else {**bag, "item_dropout": dropout})
+def test_lists_and_texts_are_told_from_noise_item_by_item() -> None:
+    for kind in ("list", "text"):
+        group = replace(NUMBERS, kind=kind, extractor={"type": "lookup", "multi": True})
+        assert unlabelled_defaults(TableFacts(100, {"group": group}))["noise"].options["lists"] == "items"
+    assert "lists" not in unlabelled_defaults(TableFacts(100, {"size": NUMBERS}))["noise"].options
+
+
+@pytest.mark.parametrize(("rows", "least"), [(50_000, 1), (50_001, 2)])
+def test_words_that_come_once_have_vectors_in_small_tables(rows: int, least: int) -> None:
+    text = replace(NUMBERS, kind="text", extractor={"type": "text_cnn"})
+    assert extractor_for(text, TableFacts(rows, {})).get("min_count", 1) == least
 
 
 def test_numbers_are_replaced_less_often_than_keys() -> None:

@@ -19,7 +19,7 @@ from tests.table.propose.columns import PAIR, ROWS, WORDS, bags, column, fitted,
 NUMBERS = numbers_of(ROWS)
 LOOKUP = {"type": "lookup"}
 WORDS_OF_TEXTS = {
-    "type": "lookup", "split": "words", "max_items": 64, "min_count": 2, "combiner": "sqrtn", "item_dropout": 0.3,
+    "type": "lookup", "split": "words", "max_items": 64, "combiner": "sqrtn", "item_dropout": 0.3,
 }  # fmt: skip
 DAYS = [date(2015, 1, 1) + timedelta(days=11 * i) for i in range(ROWS)]
 TIMES = [datetime(2015, 1, 1) + timedelta(hours=271 * i) for i in range(ROWS)]
