@@ -800,12 +800,18 @@ def chosen_functions() -> tuple[OnChosen, ...]:
 def _measure_chosen(chosen: ChosenModel) -> Additions:
     """Calibrate what completes rows, and compare the chosen model with popularity or a constant, on held-out rows."""
     from feat2vec.evaluation.weakness import measured_weakness
-    from feat2vec.space.completion_calibration import files_of_completion, fit_completion
+    from feat2vec.space.completion_calibration import files_of_completion, fit_completion, rows_to_keep
+    from feat2vec.space.neighbours import NEIGHBOURS_FILE, KeptRows, kept_rows_bytes
     from feat2vec.training.chosen_model import Additions
 
-    completion = fit_completion(chosen.run, chosen.held_out, chosen.counts)
+    schema, learnt, kept_rows, files = chosen.run.schema, chosen.learnt, None, {}
+    if schema.objective.completes_rows and schema.training.neighbours:
+        fitted_to, kept = rows_to_keep(learnt, schema.training.neighbours)
+        kept_rows = KeptRows(learnt.encoder, learnt.rows[fitted_to])
+        files[NEIGHBOURS_FILE] = kept_rows_bytes(learnt.rows[kept])
+    completion = fit_completion(chosen.run, chosen.held_out, chosen.counts, kept_rows)
     facts = measured_weakness(chosen.run, chosen.held_out, chosen.training_rows, chosen.counts, completion)
-    return Additions(facts.metrics, {**files_of_completion(completion), **facts.files}, facts.lines)
+    return Additions(facts.metrics, {**files_of_completion(completion), **files, **facts.files}, facts.lines)
 
 
 def _run_in(out: str | Path | None, write: Callable[[Path], None]) -> Run:

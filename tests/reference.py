@@ -569,6 +569,28 @@ def ranks_of_true_values(scores: Sequence[float], true_values: Sequence[int]) ->
     return ranks
 
 
+def tfidf_cosines(train_items: list[list[str]], items: list[str]) -> list[float]:
+    """The cosines of a row's TF-IDF vector with those of training rows.
+
+    idf = log((1 + rows) / (1 + rows with the item)) + 1, as scikit-learn has it.
+    """
+    idf: dict[str, float] = {}
+    for item in {item for row in train_items for item in row}:
+        with_item = sum(item in row for row in train_items)
+        idf[item] = math.log((1 + len(train_items)) / (1 + with_item)) + 1
+
+    def vector(row: list[str]) -> dict[str, float]:
+        weights = {item: row.count(item) * idf[item] for item in row if item in idf}
+        norm = math.sqrt(sum(weight**2 for weight in weights.values()))
+        return {item: weight / norm for item, weight in weights.items()}
+
+    query, cosines = vector(items), []
+    for train_row in train_items:
+        row = vector(train_row)
+        cosines.append(sum(query[item] * row.get(item, 0) for item in query))
+    return cosines
+
+
 def tfidf_scores(
     train_items: list[list[str]],
     train_values: list[list[int]],
@@ -576,26 +598,9 @@ def tfidf_scores(
     candidates: int,
     neighbours: int,
 ) -> list[float]:
-    """The sums of the cosines of TF-IDF vectors over a row's nearest training rows, for each of their values.
-
-    idf = log((1 + rows) / (1 + rows with the item)) + 1, as scikit-learn has it.
-    """
+    """The sums of the cosines of TF-IDF vectors over a row's nearest training rows, for each of their values."""
     rows = [i for i, values in enumerate(train_values) if values]
-    idf: dict[str, float] = {}
-    for item in {item for i in rows for item in train_items[i]}:
-        with_item = sum(item in train_items[i] for i in rows)
-        idf[item] = math.log((1 + len(rows)) / (1 + with_item)) + 1
-
-    def vector(row: list[str]) -> dict[str, float]:
-        weights = {item: row.count(item) * idf[item] for item in row if item in idf}
-        norm = math.sqrt(sum(weight**2 for weight in weights.values()))
-        return {item: weight / norm for item, weight in weights.items()}
-
-    query = vector(items)
-    cosines = []
-    for i in rows:
-        row = vector(train_items[i])
-        cosines.append(sum(query[item] * row.get(item, 0) for item in query))
+    cosines = tfidf_cosines([train_items[i] for i in rows], items)
     bound = sorted(cosines)[-neighbours] if len(cosines) > neighbours else 0
     scores = [0.0] * candidates
     for i, cosine in zip(rows, cosines, strict=True):

@@ -21,7 +21,7 @@ from feat2vec.evaluation.queries import (
 )
 from feat2vec.space.completer import Completer, rows_with_known
 from feat2vec.space.geometry import blocks, candidates, extract, is_keyed, similarities
-from feat2vec.space.run_completion import completion_of_run
+from feat2vec.space.run_completion import completion_of_run, kept_rows_of_run
 from feat2vec.space.search_options import RankSimilarity, VectorSimilarity
 from feat2vec.table.table import Table
 from feat2vec.training.run_folder import TrainedRun
@@ -78,7 +78,8 @@ ScoresOfBatch: TypeAlias = Callable[[Mapping[str, Array]], ScoresOfRows]
 def _by_probability(run: TrainedRun, target: str, given: Sequence[str]) -> tuple[int, ScoresOfBatch]:
     """The number of candidates, and what ranks them by their probability in rows."""
     model, calibration = run.model_for_rows([*given, target]), completion_of_run(run).get(target)
-    completer = Completer(run.fitted, model, target, calibration, given, most_numbers=None)
+    kept_rows = kept_rows_of_run(run)
+    completer = Completer(run.fitted, model, target, calibration, given, most_numbers=None, kept_rows=kept_rows)
 
     def scores_of_batch(entries: Mapping[str, Array]) -> ScoresOfRows:
         queries = completer.queries(entries)

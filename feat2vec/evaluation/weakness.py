@@ -19,7 +19,7 @@ from feat2vec.evaluation.metrics import ScoresOfRows, rank_scores
 from feat2vec.evaluation.queries import query_batches
 from feat2vec.schema.extractor_options import ExtractorSpec, ItemsSpec
 from feat2vec.space.calibration import GroupCalibration
-from feat2vec.space.completer import Completer, groups_beside, has_groups_beside, rows_with_known
+from feat2vec.space.completer import Completer, RowQueries, groups_beside, has_groups_beside, rows_with_known
 from feat2vec.space.geometry import Candidates, Queries, candidates, extract, is_keyed, similarities
 from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
 from feat2vec.table.table import open_table
@@ -265,7 +265,7 @@ def _scores_by(similarity: VectorSimilarity, queries: Queries, values: Candidate
     return lambda rows: np.where(is_learnt, similarities(queries.take(rows), values, similarity), -np.inf)
 
 
-def _probability_scores(completer: Completer, queries: Queries, is_learnt: Bools) -> ScoresOfRows:
+def _probability_scores(completer: Completer, queries: RowQueries, is_learnt: Bools) -> ScoresOfRows:
     """What ranks values by their probability, the lowest for values that the model has not learnt."""
     return lambda rows: np.where(is_learnt, completer.scores(queries.take(rows)), -np.inf)
 

@@ -5,7 +5,8 @@ The score of a candidate v of a group, for a row whose other groups have the vec
     logit(v) = sum over groups g of w_g <c_g, v> / T + l_v / T + b log(count_v + 1)
 
 with T the objective's temperature, l_v the candidate's linear term, and v of length 1 if the objective has `unit`. The
-probability p(v | row) is the softmax over all candidates of the group. For a list it is the share of v among the items
+probability p(v | row) is the softmax over all candidates of the group; of keys it is then multiplied by powers of what
+the nearest training rows say (`neighbours`). For a list it is the share of v among the items
 that such a row's list has; v is in the list with the probability 1 - exp(-exp(a) p^s).
 """
 
@@ -61,6 +62,8 @@ class GroupCalibration:
         log_loss: The mean of -log p of these values, fitted to other ones; None without them.
         popularity_log_loss: The same, if p is a candidate's share of the training rows.
         reliability: How far probabilities can be trusted; None without held-out values.
+        neighbours: The powers of p(v | row) and of what the nearest rows say (see `neighbours`); empty if they are not
+            asked.
 
     """
 
@@ -72,6 +75,7 @@ class GroupCalibration:
     log_loss: float | None = None
     popularity_log_loss: float | None = None
     reliability: Reliability | None = None
+    neighbours: tuple[float, ...] = ()
 
     def weight(self, group: str) -> float:
         """What the vectors of a group are multiplied by."""
@@ -144,7 +148,11 @@ def _calibration(facts: JsonObject) -> GroupCalibration:
         reliability = Reliability(**{**reliability, **lists})
     numbers = [facts[name] for name in ("popularity", "list_size", "list_slope", "values")]
     _refuse_not_finite([*numbers, *facts["weights"].values()])
-    return GroupCalibration(**{**facts, "reliability": reliability})
+    neighbours = tuple(facts.get("neighbours", ()))  # runs of before have none
+    _refuse_not_finite(list(neighbours))
+    if any(power < 0 for power in neighbours):
+        raise ValueError(f"{min(neighbours)!r:.20} is no power")
+    return GroupCalibration(**{**facts, "reliability": reliability, "neighbours": neighbours})
 
 
 def _refuse_not_finite(numbers: list[object]) -> None:

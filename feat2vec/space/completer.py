@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -12,13 +14,25 @@ from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.options import Schema
 from feat2vec.space.calibration import GroupCalibration, default_calibration
-from feat2vec.space.geometry import Model, Queries, blocks, dense, extract_groups, known, similarities
+from feat2vec.space.geometry import Model, Queries, Rows, blocks, dense, extract_groups, known, similarities
 from feat2vec.space.hidden_group import MOST_NUMBERS, HiddenGroup, read_hidden_group
+from feat2vec.space.neighbours import EXPECTED, FEATURES, KeptRows, Neighbours, Sparse, side_by_side, stacked, unit_rows
 from feat2vec.table.table import Stage
 
 SCORES_IN_MEMORY = 1 << 19  # probabilities that are computed at a time: 4 MB
 ROWS_AT_ONCE = 4096  # rows whose vectors are made at a time
 STAGE_BYTES = 16 << 20  # of rows that are encoded at a time
+
+
+class RowQueries(NamedTuple):
+    """What candidates are found by in some rows."""
+
+    sums: Queries  # the weighted sums of the rows' vectors
+    items: Sparse | None  # TF-IDF vectors of the rows [rows, items], where the nearest training rows are asked
+
+    def take(self, rows: Rows) -> RowQueries:
+        """Those of some of the rows."""
+        return RowQueries(self.sums.take(rows), None if self.items is None else self.items[rows])
 
 
 class CompletedRows(NamedTuple):
@@ -35,7 +49,7 @@ class _QueryRows(NamedTuple):
 
     stage: Stage
     rows: slice  # of the stage
-    queries: Queries
+    queries: RowQueries
     findable: Bools  # [rows]
 
 
@@ -49,6 +63,7 @@ class Completer:
         calibration: The numbers of the group; those of the objective without them.
         given: The groups that it is found by; by default all that share no column with it.
         most_numbers: How many candidates a group of numbers has at most; None for all distinct ones.
+        kept_rows: Training rows, the nearest of which are asked as the calibration says.
 
     Raises:
         UserError: The group is unknown, or the run predicts a target instead.
@@ -67,19 +82,35 @@ class Completer:
         calibration: GroupCalibration | None = None,
         given: Sequence[str] | None = None,
         most_numbers: int | None = MOST_NUMBERS,
+        kept_rows: KeptRows | None = None,
     ) -> None:
         check_completed_group(encoder.schema, group)
         self.encoder, self.model, self.group = encoder, model, group
-        self.calibration = default_calibration(encoder, group) if calibration is None else calibration
+        if calibration is None:  # the rows that the run has kept are asked all the same
+            calibration = replace(default_calibration(encoder, group), neighbours=() if kept_rows is None else EXPECTED)
+        self.calibration = calibration
         self.given = groups_beside(encoder.schema, group) if given is None else list(given)
         self.hidden: HiddenGroup = read_hidden_group(model, encoder, group, most_numbers)
         self.scale = 1 / encoder.schema.objective.score_scale
+        self.kept_rows = kept_rows
         log_counts = np.log(self.hidden.counts + 1.0)
         self.prior: Floats = self.scale * self.hidden.linear + self.calibration.popularity * log_counts  # [candidates]
 
-    def queries(self, entries: Mapping[str, Array]) -> Queries:
-        """The weighted sums of the vectors of rows, given their entries [rows, width] of the groups."""
-        return self.weighted(extract_groups(self.model, {name: entries[name] for name in self.given}))
+    def queries(self, entries: Mapping[str, Array], vectors: Mapping[str, Queries] | None = None) -> RowQueries:
+        """What candidates are found by in rows.
+
+        Args:
+            entries: Entries [rows, width] of the groups.
+            vectors: The vectors of these entries by group; by default they are made.
+
+        Returns:
+            The weighted sums of the vectors, and TF-IDF vectors where the nearest training rows are asked.
+
+        """
+        if vectors is None:
+            vectors = extract_groups(self.model, {name: entries[name] for name in self.given})
+        items = None if self.neighbours is None else self.neighbours.row_items.vectors(entries)
+        return RowQueries(self.weighted(vectors), items)
 
     def weighted(self, vectors: Mapping[str, Queries]) -> Queries:
         """The weighted sums of the vectors of rows, given those of the groups."""
@@ -94,15 +125,63 @@ class Completer:
         """The dot products of queries with the candidates, [rows, candidates]."""
         return similarities(queries, self.hidden.candidates, "dot")
 
-    def scores(self, queries: Queries) -> Float32s:
+    def scores(self, queries: RowQueries) -> Float32s:
         """What ranks the candidates of rows: log p and a number for each row, [rows, candidates]."""
-        scores = self.products(queries)
+        scores = self.products(queries.sums)
         scores += self.prior.astype(np.float32)
+        self.add_evidence(scores, queries)
         return scores
 
-    def log_probabilities(self, queries: Queries) -> Floats:
+    def log_probabilities(self, queries: RowQueries) -> Floats:
         """Log p(candidate | row), [rows, candidates]."""
-        return log_softmax(self.products(queries).astype(np.float64) + self.prior)
+        scores: Floats = self.products(queries.sums).astype(np.float64)
+        scores += self.prior
+        self.add_evidence(scores, queries)
+        return log_softmax(scores)
+
+    # --- the nearest training rows ------------------------------------------------------------------------------------
+
+    @cached_property
+    def neighbours(self) -> Neighbours | None:
+        """The kept rows as they are looked for; None if they are not asked."""
+        has_powers = len(self.calibration.neighbours) == 1 + FEATURES
+        if self.kept_rows is None or not has_powers or self.hidden.entries is not None:
+            return None
+        neighbours = Neighbours(self.kept_rows, self.group, self.given)
+        return neighbours if len(neighbours.places) else None
+
+    @cached_property
+    def kept_vectors(self) -> Float32s:
+        """The weighted sums of the kept rows' vectors, of length 1: [kept, E]."""
+        assert self.neighbours is not None
+        return self.vectors_of_kept(self.neighbours)
+
+    def vectors_of_kept(self, neighbours: Neighbours) -> Float32s:
+        """The weighted sums of the vectors of kept rows, of length 1: [kept, E]."""
+        kept, parts = neighbours.kept, []
+        for block in blocks(len(neighbours.places), ROWS_AT_ONCE):
+            places = neighbours.places[block]
+            if kept.vectors is None:
+                entries = {name: kept.entries(name, places) for name in self.given}
+                vectors: Mapping[str, Queries] = extract_groups(self.model, entries)
+            else:
+                vectors = {name: kept.vectors[name].take(places) for name in self.given}
+            parts.append(unit_rows(side_by_side(self.weighted(vectors), self.encoder.schema.model.levels)))
+        return np.concatenate(parts)
+
+    def add_evidence(self, scores: Array, queries: RowQueries) -> None:
+        """Multiply probabilities by powers of what the nearest rows say, given their logs [rows, candidates]."""
+        if self.neighbours is None:
+            return
+        assert queries.items is not None
+        of_space, *of_neighbours = self.calibration.neighbours
+        with np.errstate(invalid="ignore"):
+            scores *= of_space
+        vectors = unit_rows(side_by_side(queries.sums, self.encoder.schema.model.levels))
+        evidence = self.neighbours.evidence(queries.items, vectors, self.kept_vectors)
+        for power, matrix in zip(of_neighbours, evidence, strict=True):
+            if power:
+                scores += power * matrix.toarray()
 
     def batches(
         self, source: object, kept_columns: Sequence[str] = (), scores_in_memory: int = SCORES_IN_MEMORY
@@ -126,13 +205,13 @@ class Completer:
                 place = slice(rows.start + part.start, rows.start + part.stop)
                 yield CompletedRows(stage, place, self.log_probabilities(queries.take(part)), findable[part])
 
-    def queries_of_table(self, source: object) -> Queries:
-        """The weighted sums of the vectors of all rows of a table, for `scores` and `log_probabilities`."""
+    def queries_of_table(self, source: object) -> RowQueries:
+        """What candidates are found by in all rows of a table, for `scores` and `log_probabilities`."""
         batches = [batch.queries for batch in self._query_batches(source, ())]
-        levels = range(len(batches[0].free))
-        free = [np.concatenate([queries.free[level] for queries in batches]) for level in levels]
-        dependent = [np.concatenate([queries.dependent[level] for queries in batches]) for level in levels]
-        return Queries(free, dependent)
+        levels = range(len(batches[0].sums.free))
+        free = [np.concatenate([queries.sums.free[level] for queries in batches]) for level in levels]
+        dependent = [np.concatenate([queries.sums.dependent[level] for queries in batches]) for level in levels]
+        return RowQueries(Queries(free, dependent), stacked([queries.items for queries in batches]))
 
     def _query_batches(self, source: object, kept_columns: Sequence[str]) -> Iterator[_QueryRows]:
         encoder = self.encoder.only(self.given)

@@ -7,6 +7,7 @@ half is measured by a fit to the other one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array, Bools, Float32s, Floats, Int64s
 from feat2vec.encode.codecs import NumbersCodec
-from feat2vec.encode.encoder import Encoder
+from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.encode.value_tables import padded
 from feat2vec.encode.vocabulary import FIRST
 from feat2vec.schema.levels import Levels
@@ -26,7 +27,7 @@ from feat2vec.space.calibration import (
     default_calibration,
     is_list,
 )
-from feat2vec.space.completer import Completer, groups_beside, log_softmax, rows_with_known
+from feat2vec.space.completer import ROWS_AT_ONCE, Completer, groups_beside, log_softmax, rows_with_known
 from feat2vec.space.completion import in_list, top_places
 from feat2vec.space.completion_fit import (
     CandidateSample,
@@ -38,7 +39,10 @@ from feat2vec.space.completion_fit import (
 )
 from feat2vec.space.geometry import Candidates, Model, Queries, blocks, dense, extract_groups
 from feat2vec.space.hidden_group import has_quantiles
+from feat2vec.space.neighbour_fit import fitted_powers
+from feat2vec.space.neighbours import FEATURES, KeptRows, Neighbours, Sparse, side_by_side, unit_rows
 from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
+from feat2vec.training.held_out import held_out_places
 from feat2vec.training.run_folder import TrainedRun
 
 MOST_ROWS = 2000
@@ -49,12 +53,18 @@ MOST_VECTOR_BYTES = 64 << 20  # of the rows' vectors of all groups
 SCORES_CHECKED = 1 << 23  # of the rows whose probabilities are compared with what is true
 SCORES_IN_MEMORY = 1 << 19
 MOST_LISTS = 500  # that the probability of being in a list is fitted to
+FEATURES_IN_MEMORY = 1 << 24  # numbers that say how much the nearest rows know
+MOST_FITTED_CANDIDATES = 200_000  # of more, the nearest rows are not asked
+MOST_KEPT_BYTES = 256 << 20  # of the vectors of all groups of the rows that are kept
 ANSWERS_OF_LIST = 5  # of each row that are compared
 DIGITS = 6  # that are stored of a number
 
 
 def fit_completion(
-    run: TrainedRun, rows: pa.Table, counts: Mapping[str, Int64s] | None = None
+    run: TrainedRun,
+    rows: pa.Table,
+    counts: Mapping[str, Int64s] | None = None,
+    kept_rows: KeptRows | None = None,
 ) -> dict[str, GroupCalibration]:
     """Fit the numbers of each group that can be completed.
 
@@ -63,6 +73,7 @@ def fit_completion(
         rows: Rows that it was not trained on.
         counts: How often each value of a group's value table occurs in the training rows, by group; by default what the
             encoder says.
+        kept_rows: Rows that it was trained on, the nearest of which are asked; none by default.
 
     Returns:
         The numbers by group; a group of which there are fewer than 20 rows is left out.
@@ -74,12 +85,14 @@ def fit_completion(
     rng = np.random.default_rng(schema.training.seed)
     model = run.model_for_rows()
     held_out = _read_held_out(encoder, model, rows)
+    if kept_rows is not None:
+        kept_rows = with_vectors(kept_rows, model)
     fitted = {}
     for group in schema.groups:
         if len(schema.groups) < 2 or set(schema.groups) - set(held_out.vectors):
             continue
         counts_of_values = None if counts is None else counts[group]
-        calibration = _fit_group(encoder, model, held_out, group, counts_of_values, rng)
+        calibration = _fit_group(encoder, model, held_out, group, counts_of_values, rng, kept_rows)
         if calibration is not None:
             fitted[group] = calibration
     return fitted
@@ -96,6 +109,39 @@ def files_of_completion(completion: Mapping[str, GroupCalibration]) -> dict[str,
 
     """
     return {COMPLETION_FILE: completion_text(completion).encode()} if completion else {}
+
+
+def rows_to_keep(learnt: Encoded, most: int) -> tuple[Int64s, Int64s]:
+    """Rows whose value ids a run keeps.
+
+    Args:
+        learnt: The rows that the chosen model was trained on; the others of the table are left out of them.
+        most: How many are kept at most.
+
+    Returns:
+        The numbers of those that the model was trained on, and of those that are kept, which are all if they are few.
+
+    """
+    schema = learnt.encoder.schema
+    vector_bytes = sum(schema.model.levels.dims) * 4 * len(schema.groups)
+    most = min(most, max(MOST_KEPT_BYTES // vector_bytes, LEAST_ROWS))
+    fitted_to = held_out_places(learnt, 1.0, schema.training.seed + 2, most)
+    return fitted_to, np.arange(len(learnt)) if len(learnt) <= most else fitted_to
+
+
+def with_vectors(kept_rows: KeptRows, model: Model) -> KeptRows:
+    """The same rows with the vectors of their groups."""
+    places = np.arange(len(kept_rows.value_ids))
+    parts = []
+    for block in blocks(len(places), ROWS_AT_ONCE):
+        entries = {name: kept_rows.entries(name, places[block]) for name in kept_rows.encoder.codecs}
+        parts.append(extract_groups(model, entries))
+    vectors = {}
+    for name in kept_rows.encoder.codecs:
+        free = [np.concatenate(level) for level in zip(*(part[name].free for part in parts), strict=True)]
+        rest = [np.concatenate(level) for level in zip(*(part[name].dependent for part in parts), strict=True)]
+        vectors[name] = Queries(free, rest)
+    return replace(kept_rows, vectors=vectors)
 
 
 @dataclass(frozen=True)
@@ -132,6 +178,7 @@ def _fit_group(
     group: str,
     counts_of_values: Int64s | None,
     rng: np.random.Generator,
+    kept_rows: KeptRows | None,
 ) -> GroupCalibration | None:
     """The numbers of a group; None if there is too little to fit them to."""
     columns = set(encoder.schema.groups[group].columns)
@@ -139,7 +186,7 @@ def _fit_group(
         return None
     given = groups_beside(encoder.schema, group)
     default = default_calibration(encoder, group)
-    completer = Completer(encoder, model, group, default, given)
+    completer = Completer(encoder, model, group, default, given, kept_rows=kept_rows)
     counts = completer.hidden.counts
     if counts_of_values is not None:
         counts = _counts_of_candidates(encoder, completer, counts_of_values)
@@ -168,6 +215,11 @@ class _GroupFit:
         self, completer: Completer, held_out: HeldOut, counts: Int64s, truth: _Truth, sample: CandidateSample
     ) -> None:
         self.completer, self.held_out, self.counts, self.truth, self.sample = completer, held_out, counts, truth, sample
+        self.kept_vectors: tuple[dict[str, float], Float32s] | None = None  # of the weights that were asked for last
+        self.neighbours = _neighbours(completer)
+        self.items: Sparse | None = None  # of the held-out rows
+        if self.neighbours is not None:
+            self.items = self.neighbours.row_items.vectors(held_out.entries)
         levels = completer.encoder.schema.model.levels
         vectors = [side_by_side(held_out.vectors[name], levels) * completer.scale for name in completer.given]
         _, rows_per_value = np.unique(truth.rows, return_inverse=True)
@@ -196,13 +248,53 @@ class _GroupFit:
         numbers = fitted_numbers(self.observations.take(of_fit), default.popularity, start)
         weights = dict(zip(self.completer.given, map(_rounded, numbers[:-1]), strict=True))
         calibration = replace(default, popularity=_rounded(numbers[-1]), weights=weights, values=int(chosen.sum()))
+        rows = np.unique(self.truth.rows[chosen])
+        if self.neighbours is not None:
+            calibration = replace(calibration, neighbours=self._powers(calibration, rows))
         if not is_list(self.completer.encoder, self.completer.group):
             return calibration, numbers
-        rows = np.unique(self.truth.rows[chosen])[:MOST_LISTS]
-        log_shares = log_shares_of_rows(self.observations, rows, numbers) - self.sample.log_weights
-        is_member = self._is_true(rows, self.observations.true_places, len(self.sample.places))
-        size, slope = fitted_list_numbers(log_shares, self.sample.log_weights, is_member, default.list_size)
+        rows = rows[:MOST_LISTS]
+        if calibration.neighbours:
+            rows = rows[: self._most_rows()]
+            log_shares, log_weights = self.log_probabilities(calibration, rows), np.zeros(len(self.counts))
+            seen = self.counts > 0
+            log_shares, log_weights, is_member = log_shares[:, seen], log_weights[seen], self.is_true(rows)[:, seen]
+        else:
+            log_weights = self.sample.log_weights
+            log_shares = log_shares_of_rows(self.observations, rows, numbers) - log_weights
+            is_member = self._is_true(rows, self.observations.true_places, len(self.sample.places))
+        size, slope = fitted_list_numbers(log_shares, log_weights, is_member, default.list_size)
         return replace(calibration, list_size=_rounded(size), list_slope=_rounded(slope)), numbers
+
+    def _most_rows(self) -> int:
+        """How many rows the nearest rows' numbers are fitted to, at most."""
+        return max(FEATURES_IN_MEMORY // ((1 + FEATURES) * len(self.counts)), LEAST_ROWS)
+
+    def _powers(self, calibration: GroupCalibration, rows: Int64s) -> tuple[float, ...]:
+        """The powers of what the space and the nearest rows say, fitted to rows."""
+        rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(self._most_rows(), MOST_VALUES)).astype(np.int64))]
+        of_space = self.log_probabilities(calibration, rows).astype(np.float32)
+        evidence = [matrix.toarray() for matrix in self._evidence(calibration, rows)]
+        is_true = self.is_true(rows)
+        truth = (is_true / is_true.sum(axis=1, keepdims=True)).astype(np.float32)
+        return tuple(map(_rounded, fitted_powers(np.stack([of_space, *evidence]), truth)))
+
+    def _evidence(self, calibration: GroupCalibration, rows: Int64s) -> list[Sparse]:
+        """What the rows nearest to some rows say, [rows, candidates] in each way to weigh them."""
+        completer, neighbours = self._with(calibration), self.neighbours
+        assert neighbours is not None
+        assert self.items is not None
+        if self.kept_vectors is None or self.kept_vectors[0] != calibration.weights:
+            self.kept_vectors = dict(calibration.weights), completer.vectors_of_kept(neighbours)
+        levels = completer.encoder.schema.model.levels
+        sums = completer.weighted({name: self.held_out.vectors[name].take(rows) for name in completer.given})
+        return neighbours.evidence(self.items[rows], unit_rows(side_by_side(sums, levels)), self.kept_vectors[1])
+
+    def _with(self, calibration: GroupCalibration) -> Completer:
+        """The completer with other numbers; what it has read of the model is shared."""
+        completer = copy(self.completer)
+        completer.calibration = calibration
+        return completer
 
     def log_probabilities(self, calibration: GroupCalibration, rows: Int64s) -> Floats:
         """Log p of rows and all candidates that training has seen; -inf for others: [rows, candidates]."""
@@ -215,7 +307,12 @@ class _GroupFit:
         with np.errstate(divide="ignore"):
             prior = completer.scale * completer.hidden.linear + np.where(self.counts > 0, 0, -np.inf)
         prior = prior + calibration.popularity * np.log(self.counts + 1.0)
-        return log_softmax(completer.products(total).astype(np.float64) + prior)
+        scores: Floats = completer.products(total).astype(np.float64) + prior
+        if calibration.neighbours:
+            scores *= calibration.neighbours[0]
+            for power, matrix in zip(calibration.neighbours[1:], self._evidence(calibration, rows), strict=True):
+                scores += power * matrix.toarray()
+        return log_softmax(scores)
 
     def is_true(self, rows: Int64s) -> Bools:
         """Which candidates each row has, [rows, candidates]."""
@@ -227,6 +324,15 @@ class _GroupFit:
         true = np.zeros((len(rows), total), np.bool_)
         true[np.searchsorted(rows, self.truth.rows[of_rows]), places[of_rows]] = True
         return true
+
+
+def _neighbours(completer: Completer) -> Neighbours | None:
+    """The kept rows that have the group, if it is one of keys; None for too few."""
+    hidden, kept_rows = completer.hidden, completer.kept_rows
+    if kept_rows is None or hidden.entries is not None or len(hidden) > MOST_FITTED_CANDIDATES:
+        return None
+    neighbours = Neighbours(kept_rows, completer.group, completer.given)
+    return neighbours if len(neighbours.places) else None
 
 
 class _Check:
@@ -327,13 +433,6 @@ def _ranks_of_numbers(completer: Completer, probabilities: Floats, true_places: 
 
 
 # --- vectors of all levels side by side -----------------------------------------------------------------------------
-
-
-def side_by_side(queries: Queries, levels: Levels) -> Float32s:
-    """The free and the dependent parts of each level: [rows, E]."""
-    if levels.submodels == 1:
-        return np.concatenate([free + rest for free, rest in zip(*queries, strict=True)], axis=1)
-    return np.concatenate([*queries.free, *queries.dependent], axis=1)
 
 
 def vectors_of_candidates(candidates: Candidates, places: Int64s, levels: Levels) -> Floats:

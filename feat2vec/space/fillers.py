@@ -176,7 +176,8 @@ def _blocks_of_missing(
     rows = np.flatnonzero(missing & rows_with_known(completer.encoder, entries, completer.given))
     if not len(rows):
         return
-    queries = completer.weighted({name: vectors[name].take(rows) for name in completer.given})
+    of_rows = {name: entries[name][rows] for name in completer.given}
+    queries = completer.queries(of_rows, {name: vectors[name].take(rows) for name in completer.given})
     for block in blocks(len(rows), max(SCORES_IN_MEMORY // len(completer.hidden), 1)):
         yield rows[block], completer.log_probabilities(queries.take(block))
 

@@ -7,12 +7,18 @@ from collections.abc import Mapping, Sequence
 from feat2vec.errors import UserError
 from feat2vec.space.calibration import GroupCalibration, read_completion
 from feat2vec.space.completer import Completer, check_completed_group, groups_beside
+from feat2vec.space.neighbours import KeptRows, read_kept_rows
 from feat2vec.training.run_folder import TrainedRun
 
 
 def completion_of_run(run: TrainedRun) -> Mapping[str, GroupCalibration]:
     """The numbers that a run has stored by group; a model in training has none."""
     return {} if run.in_training is not None else read_completion(run.folder, run.manifest)
+
+
+def kept_rows_of_run(run: TrainedRun) -> KeptRows | None:
+    """The training rows that a run has kept; a model in training has none."""
+    return None if run.in_training is not None else read_kept_rows(run.folder, run.manifest, run.fitted)
 
 
 def completer_of_run(run: TrainedRun, group: str, given: Sequence[str] | None = None) -> Completer:
@@ -33,7 +39,8 @@ def completer_of_run(run: TrainedRun, group: str, given: Sequence[str] | None = 
     check_completed_group(run.schema, group)
     names = groups_beside(run.schema, group) if given is None else list(given)
     model = run.model_for_rows([*names, group])
-    completer = Completer(run.fitted, model, group, completion_of_run(run).get(group), names)
+    calibration, kept_rows = completion_of_run(run).get(group), kept_rows_of_run(run)
+    completer = Completer(run.fitted, model, group, calibration, names, kept_rows=kept_rows)
     if not len(completer.hidden):
         raise UserError(f"the group {group!r} has no value to choose: no key is as frequent as `min_count` asks")
     return completer

@@ -21,7 +21,7 @@ from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.run import Run, train
 from feat2vec.space.completer import Completer
 from feat2vec.space.geometry import candidates, dense, extract, similarities
-from feat2vec.space.run_completion import completion_of_run
+from feat2vec.space.run_completion import completion_of_run, kept_rows_of_run
 from feat2vec.table.table import open_table
 from tests.evaluation.tables import films
 from tests.reference import ranks_of_true_values
@@ -41,7 +41,8 @@ def expected_ranks(
     found = candidates(run.model, encoder, "director")
     by_probability = None
     if similarity == "probability":
-        by_probability = Completer(encoder, run.model, "director", completion_of_run(run).get("director"), given)
+        calibration, kept_rows = completion_of_run(run).get("director"), kept_rows_of_run(run)
+        by_probability = Completer(encoder, run.model, "director", calibration, given, kept_rows=kept_rows)
     ranks, unseen, empty = [], 0, 0
     for i, row in enumerate(table.to_pylist()):
         truth = [index[d] for d in row["director"] if d in index]

@@ -17,7 +17,7 @@ from feat2vec.space.calibration import GroupCalibration, mean_items
 from feat2vec.space.completer import Completer, check_completed_group
 from feat2vec.space.completion import in_list, number_guesses, top_places
 from feat2vec.space.hidden_group import NumberColumn, bin_ends, quantile_values
-from feat2vec.space.run_completion import completion_of_run
+from feat2vec.space.run_completion import completion_of_run, kept_rows_of_run
 from tests import reference
 from tests.space import tables
 from tests.space.completed_films import SCHEMA, films
@@ -98,7 +98,8 @@ def test_memory_and_file_say_the_same(completed_run: feat2vec.Run) -> None:
     table = films(40, seed=2)
     for group in SCHEMA["groups"]:
         calibration = completion_of_run(completed_run)[group]
-        in_memory = Completer(completed_run.fitted, completed_run.model, group, calibration)
+        kept_rows = kept_rows_of_run(completed_run)
+        in_memory = Completer(completed_run.fitted, completed_run.model, group, calibration, kept_rows=kept_rows)
         assert calibration.values > 0  # they are fitted
         for first, second in zip(in_memory.batches(table), completed_run.completer(group).batches(table), strict=True):
             np.testing.assert_allclose(first.log_probabilities, second.log_probabilities, atol=2e-5)

@@ -24,7 +24,6 @@ from feat2vec.space.completer import Completer
 from feat2vec.space.completion_calibration import (
     files_of_completion,
     fit_completion,
-    side_by_side,
     vectors_of_candidates,
 )
 from feat2vec.space.completion_fit import (
@@ -37,6 +36,7 @@ from feat2vec.space.completion_fit import (
     sampled_candidates,
 )
 from feat2vec.space.geometry import Candidates, Queries, similarities
+from feat2vec.space.neighbours import side_by_side
 from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
 from feat2vec.space.run_completion import completion_of_run
 from tests import reference

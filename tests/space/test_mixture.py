@@ -50,7 +50,7 @@ def test_numbers_are_averaged_and_of_other_answers_the_probabilities() -> None:
     np.testing.assert_allclose(
         np.exp(mixed(objective("softmax"), a, b, 0.3)), 0.7 * softmax(a) + 0.3 * softmax(b), rtol=1e-5
     )
-    sure = mixed(objective("logistic"), np.float32([1e4, -1e4]), np.float32([1e4, 1e4]), 0.5)
+    sure = mixed(objective("logistic"), np.array([1e4, -1e4]), np.array([1e4, 1e4]), 0.5)
     assert np.isfinite(sure).all()
     assert sure[1] == pytest.approx(0)
 
@@ -59,8 +59,8 @@ def test_many_held_out_rows_decide_and_few_hardly_do() -> None:
     rng = np.random.default_rng(1)
     targets = rng.normal(size=2000)
     good, bad = targets + rng.normal(0, 0.1, 2000), targets + rng.normal(0, 1.0, 2000)
-    shares = [
-        weigh(objective("regression"), kept(targets[:n], bad[:n]), kept(targets[:n], good[:n])).metrics
+    shares: list[dict[str, Any]] = [
+        dict(weigh(objective("regression"), kept(targets[:n], bad[:n]), kept(targets[:n], good[:n])).metrics)
         for n in (5, 2000)
     ]
     assert 0.5 < shares[0]["share_from_scratch"] < shares[1]["share_from_scratch"] == 0.98

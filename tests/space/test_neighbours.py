@@ -1,0 +1,239 @@
+"""What the nearest training rows say, against loops; and how much of it is believed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import feat2vec
+from feat2vec.errors import UserError
+from feat2vec.run import train
+from feat2vec.space.completion_calibration import fit_completion, rows_to_keep
+from feat2vec.space.geometry import dense, extract_groups
+from feat2vec.space.neighbour_fit import _loss, fitted_powers
+from feat2vec.space.neighbours import (
+    EXPECTED,
+    FEATURES,
+    NEAREST,
+    NEIGHBOURS_FILE,
+    SMALLEST_SHARE,
+    WIDTHS,
+    Neighbours,
+    RowItems,
+    kept_rows_bytes,
+    read_kept_rows,
+    side_by_side,
+    unit_rows,
+)
+from feat2vec.space.run_completion import completer_of_run, kept_rows_of_run
+from tests import reference
+from tests.space.completed_films import films
+
+NUMBERED = {
+    "version": 1,
+    "model": {"dim": 4},
+    "groups": {
+        "director": {"column": "director"},
+        "actors": {"column": "actors", "extractor": {"type": "lookup", "multi": True}},
+        "year": {"column": "year", "extractor": {"type": "numeric", "scale": "quantile", "pieces": 4}},
+    },
+    "noise": {"negatives": 8, "sharing": "batch", "lists": "items"},
+    "objective": {"type": "contrastive", "unit": True, "temperature": 0.3},
+    "training": {"epochs": 4, "batch_size": 64},
+}
+
+
+@pytest.fixture(scope="module")
+def numbered_run(tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
+    return feat2vec.load(train(NUMBERED, films(), tmp_path_factory.mktemp("run") / "run", quiet=True).folder)
+
+
+def items_of_row(row: pa.Table, edges: list[float]) -> list[str]:
+    """The keys of the actors, and the class of the year."""
+    items = [f"actor {actor}" for actor in row["actors"][0].as_py()]
+    year = row["year"][0].as_py()
+    return [*items, f"year {sum(edge < year for edge in edges)}"]
+
+
+def test_evidence_is_that_of_loops(numbered_run: feat2vec.Run) -> None:
+    """TF-IDF and vectors of the rows by actors and year, for the director that is hidden."""
+    kept = kept_rows_of_run(numbered_run)
+    assert kept is not None
+    assert len(kept.value_ids) == 400  # all rows: the ones that were held out, too
+    given = ["actors", "year"]
+    neighbours, completer = Neighbours(kept, "director", given), completer_of_run(numbered_run, "director")
+    queries = films(9, seed=5)
+    batch = {name: dense(entries) for name, entries in next(iter(numbered_run.fitted.entries(queries))).items()}
+    levels = numbered_run.schema.model.levels
+    vectors = unit_rows(side_by_side(completer.weighted(extract_groups(completer.model, batch)), levels))
+    kept_vectors = completer.vectors_of_kept(neighbours)
+    evidence = neighbours.evidence(neighbours.row_items.vectors(batch), vectors, kept_vectors)
+    table = films()
+    has_director = [i for i in range(400) if table["director"][i].as_py() is not None]
+    assert neighbours.places.tolist() == has_director
+    years = [table["year"][i].as_py() for i in has_director]
+    edges = np.quantile(years, np.arange(1, 10) / 10).tolist()
+    names = completer.hidden.names(range(len(completer.hidden)))
+    train_items = [items_of_row(table.slice(i, 1), edges) for i in has_director]
+    held = [names.index(table["director"][i].as_py()) for i in has_director]
+    compared = 0
+    for q in range(9):
+        query = items_of_row(queries.slice(q, 1), edges)
+        literal = reference.tfidf_cosines(train_items, query)
+        cosines = (kept_vectors.astype(np.float64) @ vectors[q].astype(np.float64)).tolist()
+        weighings = [(literal, literal), (literal, [c**3 for c in literal])]
+        weighings += [(cosines, [math.exp((c - max(cosines)) / width) for c in cosines]) for width in WIDTHS]
+        for matrix, (similarities, weights) in zip(evidence, weighings, strict=True):
+            said = matrix[q].toarray()[0]
+            bound = sorted(similarities)[-NEAREST]
+            if sum(s >= bound - 1e-6 for s in similarities) > NEAREST:
+                continue  # ties: any of them
+            compared += 1
+            shares = [0.0] * len(names)
+            nearest = [i for i, s in enumerate(similarities) if s >= bound - 1e-6]
+            for i in nearest:
+                shares[held[i]] += weights[i] / sum(weights[j] for j in nearest)
+            np.testing.assert_allclose(said, [math.log1p(s / SMALLEST_SHARE) for s in shares], rtol=2e-3, atol=2e-3)
+    assert compared > 12
+
+
+def test_a_list_shares_its_row_among_its_items(numbered_run: feat2vec.Run) -> None:
+    kept = kept_rows_of_run(numbered_run)
+    assert kept is not None
+    neighbours = Neighbours(kept, "actors", ["director"])
+    np.testing.assert_allclose(neighbours.values.sum(axis=1), 1.0)
+    items = np.mean([len(actors) for actors in films()["actors"].to_pylist()])
+    assert neighbours.smallest_share == pytest.approx(SMALLEST_SHARE / items)
+
+
+def test_missing_numbers_and_new_keys_are_no_items(numbered_run: feat2vec.Run) -> None:
+    kept = kept_rows_of_run(numbered_run)
+    assert kept is not None
+    every = np.arange(400)
+    row_items = RowItems(
+        numbered_run.fitted, ["actors", "year"], {name: kept.entries(name, every) for name in ("actors", "year")}
+    )
+    new = pa.table({"director": ["?"], "actors": [["nobody"]], "year": pa.array([None], pa.int64())})
+    batch = {name: dense(entries) for name, entries in next(iter(numbered_run.fitted.entries(new))).items()}
+    assert row_items.vectors(batch).nnz == 0
+
+
+def test_probabilities_are_products_of_powers(numbered_run: feat2vec.Run) -> None:
+    completer = completer_of_run(numbered_run, "director")
+    assert len(completer.calibration.neighbours) == 1 + FEATURES
+    queries = completer.queries_of_table(films(20, seed=8))
+    log_p = completer.log_probabilities(queries)
+    np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1.0)
+    of_space = completer.products(queries.sums) + completer.prior
+    vectors = unit_rows(side_by_side(queries.sums, numbered_run.schema.model.levels))
+    assert completer.neighbours is not None
+    evidence = completer.neighbours.evidence(queries.items, vectors, completer.kept_vectors)
+    powers = completer.calibration.neighbours
+    logits = powers[0] * of_space + sum(p * matrix.toarray() for p, matrix in zip(powers[1:], evidence, strict=True))
+    logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(log_p, logits, atol=1e-4)
+    np.testing.assert_allclose(np.diff(completer.scores(queries)), np.diff(log_p), atol=1e-4)
+    some = queries.take(slice(3, 9))
+    np.testing.assert_allclose(completer.log_probabilities(some), log_p[3:9], atol=1e-5)
+
+
+def test_powers_are_fitted_by_maximum_likelihood() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(1 + FEATURES, 60, 12)).astype(np.float32)
+    features[0, :, 11] = -np.inf  # a candidate that training has not seen
+    true_powers = np.array([0.9, 0.0, 0.5, 0.3, 0.0])
+    logits = np.tensordot(true_powers, np.where(np.isfinite(features), features, -30), 1)
+    truth = np.zeros((60, 12), np.float32)
+    for row, of_row in enumerate(np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)):
+        truth[row, rng.choice(12, p=of_row)] = 1
+    powers = fitted_powers(features, truth, ridge=1.0)
+    assert (powers >= 0).all()
+    best, gradient, _ = _loss(features, truth, powers, 1.0)
+    for i in range(len(powers)):
+        moved = powers + np.eye(len(powers))[i] * 1e-3
+        higher, lower = (_loss(features, truth, p, 1.0)[0] for p in (moved, 2 * powers - moved))
+        assert (higher - lower) / 2e-3 == pytest.approx(gradient[i], abs=0.02)
+        assert higher > best - 1e-4  # a step away is no better
+        assert abs(gradient[i]) < 0.02 or (powers[i] < 1e-6 and gradient[i] > 0)
+
+
+def test_few_rows_hardly_move_the_powers() -> None:
+    features = np.random.default_rng(0).normal(size=(1 + FEATURES, 1, 3)).astype(np.float32)
+    powers = fitted_powers(features, np.array([[1, 0, 0]], np.float32))
+    assert np.abs(powers - EXPECTED).max() < 0.3
+
+
+def test_what_rows_share_to_the_letter_is_found(tmp_path: Path) -> None:
+    """A word of two rows names the owner: the space blurs it, its neighbours know it."""
+    rng = np.random.default_rng(0)
+    owners = [f"o{i // 3}" for i in range(900)]
+    words = [f"w{i // 3} x{rng.integers(40)} y{rng.integers(40)} z{rng.integers(40)}" for i in range(900)]
+    order = rng.permutation(900)
+    rows = pa.table({"owner": [owners[i] for i in order], "note": [words[i] for i in order]})
+    schema = {
+        "version": 1, "model": {"dim": 4},
+        "groups": {
+            "owner": {"column": "owner"},
+            "note": {"column": "note", "extractor": {"type": "lookup", "split": "words"}},
+        },
+        "noise": {"negatives": 16, "sharing": "batch", "lists": "items"},
+        "objective": {"type": "contrastive", "unit": True, "temperature": 0.1},
+        "training": {"epochs": 5, "batch_size": 64},
+    }  # fmt: skip
+    run = train(schema, rows.slice(0, 800), tmp_path / "run", quiet=True)
+    top1 = {}
+    for name in ("neighbours", "space"):
+        completer = run.completer("owner")
+        if name == "space":
+            completer.neighbours = None
+        scores = completer.scores(completer.queries_of_table(rows.slice(800)))
+        best = completer.hidden.names(scores.argmax(axis=1))
+        top1[name] = np.mean([a == b for a, b in zip(best, rows["owner"][800:].to_pylist(), strict=True)])
+    assert top1["neighbours"] > 0.8 > 0.5 > top1["space"]
+
+
+def test_none_are_kept_if_none_are_asked_for(tmp_path: Path, numbered_run: feat2vec.Run) -> None:
+    schema = {**NUMBERED, "training": {"epochs": 1, "neighbours": 0}}
+    run = train(schema, films(300), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / NEIGHBOURS_FILE).exists()
+    assert kept_rows_of_run(run) is None
+    assert fit_completion(run, films(100, seed=3))["director"].neighbours == ()
+    assert kept_rows_of_run(numbered_run) is not None
+
+
+def test_so_many_are_kept(tmp_path: Path) -> None:
+    rows = feat2vec.fit(feat2vec.read_schema(NUMBERED), films())
+    fitted_to, kept = rows_to_keep(rows, 50)
+    assert len(fitted_to) == 50
+    assert kept.tolist() == fitted_to.tolist()
+    fitted_to, kept = rows_to_keep(rows.without(np.arange(40), tmp_path / "left_out.npy"), 500)
+    assert fitted_to.tolist() == list(range(40, 400))
+    assert kept.tolist() == list(range(400))
+
+
+@pytest.mark.parametrize("change", ["text", "float", "narrow", "unknown value", "pickle", "cut"])
+def test_a_damaged_file_is_an_error(tmp_path: Path, numbered_run: feat2vec.Run, change: str) -> None:
+    kept = kept_rows_of_run(numbered_run)
+    assert kept is not None
+    path = tmp_path / NEIGHBOURS_FILE
+    content = kept_rows_bytes(kept.value_ids)
+    path.write_bytes(content)
+    read = read_kept_rows(tmp_path, {}, numbered_run.fitted)
+    assert read is not None
+    np.testing.assert_array_equal(read.value_ids, kept.value_ids)
+    wrong = kept.value_ids.copy()
+    wrong[3, 1] = 10**6
+    damaged = {
+        "text": b"not an array", "narrow": kept_rows_bytes(kept.value_ids[:, :2]),
+        "unknown value": kept_rows_bytes(wrong), "cut": content[:-7],
+    }  # fmt: skip
+    if change in damaged:
+        path.write_bytes(damaged[change])
+    else:
+        np.save(path, np.array([{}]) if change == "pickle" else kept.value_ids.astype(float), allow_pickle=True)
+    with pytest.raises(UserError, match=NEIGHBOURS_FILE):
+        read_kept_rows(tmp_path, {}, numbered_run.fitted)
