@@ -5,11 +5,11 @@ rows, it blurs. So a run keeps some of its training rows as value ids (`neighbou
 
     log p(v | row) = a log p_space(v | row) + sum over j of c_j log(1 + s_j(v | row) / e) - log Z(row)
 
-s_j is the share of v among what the row's 50 nearest training rows hold of the group, each weighted by how near it is:
-by the cosine of TF-IDF vectors of keys, words and classes of numbers, by its cube, by exp(cosine / 0.05) and by
-exp(cosine / 0.02) of the rows' vectors without the group. e is a twentieth of what one of 50 rows says. a and c_j are
-fitted to held-out rows (`neighbour_fit`). Mixing in the nearest examples is known from language models (Khandelwal et
-al., 2020); here probabilities are multiplied instead of added, which ranked better on every table tried.
+s_j is the share of the row's 50 nearest training rows that hold v, each weighted by how near it is: by the cosine of
+TF-IDF vectors of keys, words and classes of numbers, by its cube, by exp(cosine / 0.05) and by exp(cosine / 0.02) of
+the rows' vectors without the group. e is a quarter of what one of 50 rows says. a and c_j are fitted to held-out rows
+(`neighbour_fit`). Mixing in the nearest examples is known from language models (Khandelwal et al., 2020); here
+probabilities are multiplied instead of added, which ranked better on nearly every table tried.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Sparse: TypeAlias = "csr_matrix"
 NEIGHBOURS_FILE = "neighbours.npy"
 NEAREST = 50
 CLASSES_OF_NUMBERS = 10
-SMALLEST_SHARE = 0.05 / NEAREST  # e, of a group with one value a row
+SMALLEST_SHARE = 0.25 / NEAREST  # e
 WIDTHS = (0.05, 0.02)  # of the cosines of vectors
 FEATURES = 2 + len(WIDTHS)
 # The powers of the space and of what the nearest rows say, before any row is seen: about what is fitted on the tables
@@ -223,11 +223,9 @@ class Neighbours:
         assert codec.vocabulary is not None
         ids = _ids(codec, kept.entries(group, self.places))
         rows, columns = np.nonzero(ids >= FIRST)
-        per_row = np.bincount(rows, minlength=len(ids))
         shape = (len(ids), len(codec.vocabulary.keys))
-        held = (1 / per_row[rows], (rows, ids[rows, columns].astype(np.int64) - FIRST))
+        held = (np.ones(len(rows)), (rows, ids[rows, columns].astype(np.int64) - FIRST))
         self.values = sparse.csr_matrix(held, shape=shape, dtype=np.float32)  # [kept, candidates]
-        self.smallest_share = SMALLEST_SHARE / max(float(per_row.mean()) if len(ids) else 1.0, 1.0)
 
     def evidence(self, items: Sparse, vectors: Float32s, kept_vectors: Float32s) -> list[Sparse]:
         """What the nearest rows say of each candidate: log(1 + s_j / e), 0 where they say nothing.
@@ -265,7 +263,7 @@ class Neighbours:
         starts = np.arange(rows + 1) * width
         flat = (np.asarray(weights / totals, np.float32).ravel(), nearest.ravel(), starts)
         shares = sparse.csr_matrix(flat, shape=(rows, len(self.places))) @ self.values
-        shares.data = np.log1p(shares.data / np.float32(self.smallest_share))
+        shares.data = np.log1p(shares.data / np.float32(SMALLEST_SHARE))
         return shares
 
 
