@@ -5,11 +5,11 @@ rows, it blurs. So a run keeps some of its training rows as value ids (`neighbou
 
     log p(v | row) = a log p_space(v | row) + sum over j of c_j log(1 + s_j(v | row) / e) - log Z(row)
 
-s_j is the share of the row's 50 nearest training rows that hold v, each weighted by how near it is: by the cosine of
-TF-IDF vectors of keys, words and classes of numbers, by its cube, by exp(cosine / 0.05) and by exp(cosine / 0.02) of
-the rows' vectors without the group. e is a quarter of what one of 50 rows says. a and c_j are fitted to held-out rows
-(`neighbour_fit`). Mixing in the nearest examples is known from language models (Khandelwal et al., 2020); here
-probabilities are multiplied instead of added, which ranked better on nearly every table tried.
+s_j is the share of the row's 50 nearest training rows (more if the last ones tie) that hold v, each weighted by how
+near it is: by the cosine of TF-IDF vectors of keys, words and classes of numbers, by its cube, by exp(cosine / 0.05)
+and by exp(cosine / 0.02) of the rows' vectors without the group. e is a quarter of what one of 50 rows says. a and c_j
+are fitted to held-out rows (`neighbour_fit`). Mixing in the nearest examples is known from language models (Khandelwal
+et al., 2020); here probabilities are multiplied instead of added, which ranked better on nearly every table tried.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 Sparse: TypeAlias = "csr_matrix"
+Places: TypeAlias = "tuple[Integers, Integers]"  # of the nearest: the rows that ask, and the kept rows
 
 NEIGHBOURS_FILE = "neighbours.npy"
 NEAREST = 50
+TIES = 1e-5  # cosines that differ by less count as equal
 CLASSES_OF_NUMBERS = 10
 SMALLEST_SHARE = 0.25 / NEAREST  # e
 WIDTHS = (0.05, 0.02)  # of the cosines of vectors
@@ -245,35 +247,37 @@ class Neighbours:
         by_item = self.items.T.tocsr()
         for block in blocks(items.shape[0], max(SIMILARITIES_IN_MEMORY // max(len(self.places), 1), 1)):
             literal = np.asarray((items[block] @ by_item).toarray(), np.float32)  # [block, kept]
-            nearest, cosines = _nearest(literal)
-            of_block = [self._shares(nearest, cosines), self._shares(nearest, cosines**3)]
-            nearest, cosines = _nearest(vectors[block] @ kept_vectors.T)
-            distances = cosines - cosines.max(axis=1, keepdims=True, initial=-1)
-            of_block += [self._shares(nearest, np.exp(distances / width)) for width in WIDTHS]
+            nearest = _nearest(literal)
+            cosines = np.maximum(literal[nearest], 0)
+            of_block = [self._shares(len(literal), nearest, cosines), self._shares(len(literal), nearest, cosines**3)]
+            by_vectors = vectors[block] @ kept_vectors.T  # [block, kept]
+            nearest = _nearest(by_vectors)
+            distances = (by_vectors - by_vectors.max(axis=1, keepdims=True, initial=-1))[nearest]
+            of_block += [self._shares(len(literal), nearest, np.exp(distances / width)) for width in WIDTHS]
             for part, shares in zip(parts, of_block, strict=True):
                 part.append(shares)
         return [sparse.vstack(part, format="csr") for part in parts]
 
-    def _shares(self, nearest: Int64s, weights: Array) -> Sparse:
-        """log(1 + s / e) of the candidates, given the places and the weights of rows, [rows, nearest] each."""
+    def _shares(self, rows: int, nearest: Places, weights: Array) -> Sparse:
+        """log(1 + s / e) of the candidates [rows, candidates], given the weights of the nearest rows, [nearest]."""
         from scipy import sparse
 
-        rows, width = nearest.shape
-        totals = np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
-        starts = np.arange(rows + 1) * width
-        flat = (np.asarray(weights / totals, np.float32).ravel(), nearest.ravel(), starts)
-        shares = sparse.csr_matrix(flat, shape=(rows, len(self.places))) @ self.values
+        of_rows, _ = nearest
+        totals = np.maximum(np.bincount(of_rows, weights, minlength=rows), 1e-12)
+        weights = np.asarray(weights / totals[of_rows], np.float32)
+        shares = sparse.csr_matrix((weights, nearest), shape=(rows, len(self.places))) @ self.values
         shares.data = np.log1p(shares.data / np.float32(SMALLEST_SHARE))
         return shares
 
 
-def _nearest(similarities: Float32s) -> tuple[Int64s, Float32s]:
-    """The places of the largest of each row, and these: [rows, nearest] each."""
-    if similarities.shape[1] <= NEAREST:
-        places = np.broadcast_to(np.arange(similarities.shape[1]), similarities.shape)
+def _nearest(similarities: Float32s) -> Places:
+    """The rows and the columns of the largest of each row; all that are as large as the last of these count, too."""
+    if similarities.shape[1] > NEAREST:
+        bounds = np.partition(similarities, -NEAREST, axis=1)[:, -NEAREST, None]
+        rows, columns = np.nonzero(similarities >= bounds - np.float32(TIES))
     else:
-        places = np.argpartition(similarities, -NEAREST, axis=1)[:, -NEAREST:]
-    return places, np.take_along_axis(similarities, places, axis=1)
+        rows, columns = np.nonzero(np.ones(similarities.shape, np.bool_))
+    return rows, columns
 
 
 def stacked(parts: Sequence[Sparse | None]) -> Sparse | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import tensorflow as tf
 
 from feat2vec.arrays import Floats
 from feat2vec.model.keras_model import Feat2Vec
@@ -73,6 +72,8 @@ def take_temperature(model: Feat2Vec, temperature: float) -> None:
 
 def _scores_and_labels(model: Feat2Vec, batches: Batches) -> tuple[Floats, Floats]:
     """The scores [rows] or [rows, classes] and the labels [rows], as the loss has them, of rows that have a label."""
+    import tensorflow as tf
+
     scores_of = tf.function(model.scores_of_batch, reduce_retracing=True)
     score_parts, label_parts = [], []
     for inputs, labels, *_ in batches.dataset():

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("beside")
     pq.write_table(things(300, 0), folder / "train.parquet")
     pq.write_table(things(80, 1), folder / "test.parquet")
-    training = {"epochs": 1, "optimizer": {"type": "adam", "learning_rate": 1e-5}}
+    training = {"epochs": 1, "neighbours": 0, "optimizer": {"type": "adam", "learning_rate": 1e-5}}
     schema = {"version": 1, "model": {"dim": 3}, "groups": GROUPS, "training": training}
     lookups = {name: GROUPS[name] for name in ("tags", "kind")}
     train({**schema, "groups": lookups}, folder / "train.parquet", folder / "space", quiet=True)

@@ -80,7 +80,6 @@ def test_evidence_is_that_of_loops(numbered_run: feat2vec.Run) -> None:
     names = completer.hidden.names(range(len(completer.hidden)))
     train_items = [items_of_row(table.slice(i, 1), edges) for i in has_director]
     held = [names.index(table["director"][i].as_py()) for i in has_director]
-    compared = 0
     for q in range(9):
         query = items_of_row(queries.slice(q, 1), edges)
         literal = reference.tfidf_cosines(train_items, query)
@@ -90,15 +89,11 @@ def test_evidence_is_that_of_loops(numbered_run: feat2vec.Run) -> None:
         for matrix, (similarities, weights) in zip(evidence, weighings, strict=True):
             said = matrix[q].toarray()[0]
             bound = sorted(similarities)[-NEAREST]
-            if sum(s >= bound - 1e-6 for s in similarities) > NEAREST:
-                continue  # ties: any of them
-            compared += 1
             shares = [0.0] * len(names)
             nearest = [i for i, s in enumerate(similarities) if s >= bound - 1e-6]
             for i in nearest:
                 shares[held[i]] += weights[i] / sum(weights[j] for j in nearest)
             np.testing.assert_allclose(said, [math.log1p(s / SMALLEST_SHARE) for s in shares], rtol=2e-3, atol=2e-3)
-    assert compared > 12
 
 
 def test_a_row_says_each_item_of_its_list(numbered_run: feat2vec.Run) -> None:
