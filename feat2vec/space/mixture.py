@@ -19,7 +19,6 @@ from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.targets import targets_of
 from feat2vec.schema.objectives.base import ObjectiveSpec
 from feat2vec.space.predict import Predictor, ScoresOfRows
-from feat2vec.training.calibration import binary_loss, class_loss
 from feat2vec.training.chosen_model import Additions, ChosenModel
 from feat2vec.training.run_folder import TrainedRun
 
@@ -216,6 +215,8 @@ def _loss(objective: ObjectiveSpec, scores: Float32s, targets: Floats) -> float:
     exact = scores.astype(np.float64)
     if objective.standardizes:
         return float(np.mean(np.square(exact - targets)))
+    from feat2vec.training.calibration import binary_loss, class_loss
+
     return class_loss(exact, targets) if objective.has_classes else binary_loss(exact, targets)
 
 

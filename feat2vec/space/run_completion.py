@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from feat2vec.errors import UserError
 from feat2vec.space.calibration import GroupCalibration, read_completion
 from feat2vec.space.completer import Completer, check_completed_group, groups_beside
-from feat2vec.space.neighbours import KeptRows, read_kept_rows
+from feat2vec.space.neighbours import NEIGHBOURS_FILE, KeptRows, read_kept_rows
 from feat2vec.training.run_folder import TrainedRun
 
 
@@ -59,7 +59,8 @@ def given_of_row(run: TrainedRun, row: Mapping[str, object], group: str) -> list
 
     """
     check_completed_group(run.schema, group)
-    if run.reads_lookups():
+    has_kept_rows = run.in_training is None and (run.folder / NEIGHBOURS_FILE).exists()
+    if run.reads_lookups() or has_kept_rows:  # the nearest rows are those by all groups, whatever else a table holds
         return None
     known = {column for column, value in row.items() if value is not None}
     beside = groups_beside(run.schema, group)
