@@ -60,10 +60,16 @@ def test_ours_stands_beside_the_best_peer_of_each_question() -> None:
     assert table.splitlines() == [
         "| table, rows | a hidden value, by the rest of its row: MRR | a label: RMSE or log loss |",
         "|---|---|---|",
-        "| penguins, 344 | sex **1** / 1 TF-IDF |  |",
+        "| penguins, 344 | sex **1.00** / 1.00 TF-IDF |  |",
         "| storms, 19,537 | name **0.500** / 0.400 TF-IDF; status 0.800 / 0.820 popularity | "
         "wind 1,235 / 12.3 boosting |",
     ]
+
+
+def test_small_and_large_numbers_can_be_told_apart() -> None:
+    number = module()._number
+    scores = [0.00002, 0.0123, 0.99949, 3.0312, 34.56, 3456.7]
+    assert [number(score) for score in scores] == ["2e-05", "0.012", "0.999", "3.03", "34.6", "3,457"]
 
 
 def test_medians_of_seeds_and_the_split_in_time_are_named() -> None:
@@ -111,5 +117,5 @@ def test_the_script_writes_both_files(tmp_path: Path) -> None:
     words = ["--out", results, "--report-only", "--seeds", "0", "--markdown", readme, "--bounds", bounds]
     script = [sys.executable, str(ROOT / "tools" / "bench_tables.py")]
     subprocess.run([*script, *map(str, words)], check=True, capture_output=True)
-    assert "| penguins, 344 | sex **1** / 1 TF-IDF |  |" in readme.read_text()
+    assert "| penguins, 344 | sex **1.00** / 1.00 TF-IDF |  |" in readme.read_text()
     assert json.loads(bounds.read_text())["storms"]["complete"]["name"] == {"measured": 0.5, "bound": 0.485}

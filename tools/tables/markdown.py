@@ -90,8 +90,18 @@ def _cell(questions: Questions, table: str, task: str) -> str:
 
 
 def _number(score: float) -> str:
-    """Three digits."""
-    return f"{score:.3f}" if abs(score) < 1 else f"{score:,.0f}" if abs(score) >= 100 else f"{score:.3g}"
+    """Three digits; of less than a thousandth one."""
+    if score < 0.001:
+        return f"{score:.0e}"
+    return (
+        f"{score:.3f}"
+        if score < 1
+        else f"{score:.2f}"
+        if score < 10
+        else f"{score:.1f}"
+        if score < 100
+        else f"{score:,.0f}"
+    )
 
 
 def _caption(questions: Questions, seeds: Sequence[int], split: str, commit: str | None) -> str:
