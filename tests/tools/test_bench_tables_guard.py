@@ -2,8 +2,8 @@
 
 The bounds are 3 % worse than what was measured; both are in bench_tables_bounds.json, which
 `tools/bench_tables.py --report-only --bounds FILE` writes. The slow tests train what a new user would get: artworks and
-penguins take a minute and a half, all tables about half an hour on two idle cores. The packages that bring the tables
-are the extra `tables`; without them all but the artworks are skipped.
+penguins take a minute and a half; all of them took forty minutes, one after the other, on two cores that were busy with
+other work. The packages that bring the tables are the extra `tables`; without them all but the artworks are skipped.
 """
 
 from __future__ import annotations
