@@ -3,6 +3,8 @@
 python tools/bench_tables.py --out results.jsonl [--films FILMS.parquet] [--frappe FRAPPE.parquet] > tables.json
 python tools/bench_tables.py --out results.jsonl --small --peers-only --seeds 0
 python tools/bench_tables.py --out results.jsonl --only storms --candidates tfidf ours
+python tools/bench_tables.py --out results.jsonl --report-only --seeds 0 --markdown README.md --commit HASH
+python tools/bench_tables.py --out results.jsonl --report-only --bounds tests/tools/bench_tables_bounds.json
 
 Everybody learns the same 80 % of a table and answers about the same rows of the rest, split at random for each seed
 and, where there is a date, once in time. Complete: each key and list group is hidden in turn and all values that
@@ -25,6 +27,8 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read with scikit-learn; others may use the same cores
 
+from tables.bounds import bounds_of
+from tables.markdown import markdown, write_between
 from tables.report import as_json, readable
 from tables.running import Wanted, read_records, run_all, say
 from tables.sources import SMALL, SOURCES
@@ -53,6 +57,11 @@ def main() -> int:
     records = [record for record in read_records(out) if record["table"] in tables]
     records.sort(key=lambda record: (record["task"], order[record["table"]], record["split"]))
     say(readable(records))
+    if options.markdown:
+        of_seeds = [record for record in records if record["seed"] in options.seeds]
+        write_between(Path(options.markdown), markdown(of_seeds, options.splits[0], options.commit))
+    if options.bounds:
+        Path(options.bounds).write_text(json.dumps(bounds_of(records), indent=1) + "\n", encoding="utf-8")
     print(json.dumps(as_json(records), indent=1))
     return int(any("error" in record for record in records))
 
@@ -77,6 +86,9 @@ def parse() -> argparse.Namespace:
     side.add_argument("--peers-only", action="store_true")
     side.add_argument("--ours-only", action="store_true")
     parser.add_argument("--report-only", action="store_true", help="run nothing: print what --out has")
+    parser.add_argument("--markdown", metavar="README.md", help="write ours beside the best peers between its marks")
+    parser.add_argument("--commit", help="that has been measured, for --markdown")
+    parser.add_argument("--bounds", metavar="FILE", help="write what tests/tools/test_bench_tables_guard.py asks for")
     parser.add_argument("--films", help="Parquet with title, year, cast, genres, directors, plot")
     parser.add_argument("--frappe", help="Parquet with the columns of Frappe's contexts and `used`")
     parser.add_argument("--wordnet", default=WORDNET, help="the folder of WordNet's files (default: %(default)s)")
