@@ -217,7 +217,8 @@ class Run(TrainedRun):
         """The most probable values of a group in rows, whatever they hold of it.
 
         Args:
-            rows: A row as a mapping of columns to values, or a table: a file, a frame, ...
+            rows: A row as a mapping of columns to values or a Series of pandas, a list of mappings, or a table: a file,
+                a frame, ...
             group: The group, which is found by the groups that share no column with it.
             n: How many values are named of each row.
 
@@ -234,8 +235,10 @@ class Run(TrainedRun):
 
         """
         from feat2vec.space.completion import complete
+        from feat2vec.space.given_row import plain_rows
         from feat2vec.space.run_completion import given_of_row
 
+        rows = plain_rows(rows)
         given = given_of_row(self, rows, group) if isinstance(rows, Mapping) else None
         return complete(self.completer(group, given), rows, n)
 

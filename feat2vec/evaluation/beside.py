@@ -78,7 +78,8 @@ def evaluate_beside(
     for group in _lookup_groups(run, table, options):
         group_options = options if options.given is None else options._replace(given=_without(options.given, group))
         groups[group] = _measured(run, table, task, group, baselines, train_table, group_options)
-    return {"task": task, "groups": groups}
+    not_measured = [name for name in dict.fromkeys(names) if BASELINES[name].task != task]
+    return {"task": task, "groups": groups, **({"not_measured": not_measured} if not_measured else {})}
 
 
 def _measured(
@@ -213,6 +214,8 @@ def lines_beside(facts: JsonObject) -> Iterator[str]:
         names = [f"{cell:{width}}" for cell, width in zip(row[:2], widths[:2], strict=True)]
         numbers = [f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)]
         yield "  ".join([*names, *numbers]).rstrip()
+    for name in facts.get("not_measured", ()):
+        yield f"{name} is for the task {BASELINES[name].task} and was not measured"
     yield from map(printable, better_of(facts))
 
 

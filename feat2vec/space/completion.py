@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from feat2vec.encode.codecs.numbers import date_text
 from feat2vec.errors import UserError, listed
 from feat2vec.space.calibration import GroupCalibration, is_list
 from feat2vec.space.completer import Completer
-from feat2vec.space.given_row import table_of_row
+from feat2vec.space.given_row import is_missing, table_of_row
 from feat2vec.space.hidden_group import NumberColumn
 from feat2vec.writing.files import JsonObject
 
@@ -79,8 +80,9 @@ def complete(completer: Completer, rows: object, n: int = 5) -> list[Completed]:
         UserError: The rows cannot be read, or `rows` is a mapping without anything that the run has seen.
 
     """
-    if n < 1:
-        raise UserError(f"n: is how many values are named, 1 or more; received {n}")
+    given_number: object = n
+    if isinstance(given_number, bool) or not isinstance(given_number, Integral) or n < 1:
+        raise UserError(f"n: is how many values are named, 1 or more; received {n!r:.40}")
     source = _table_of_row(completer, rows) if isinstance(rows, Mapping) else rows
     completed: list[Completed] = []
     for batch in completer.batches(source):
@@ -179,7 +181,7 @@ def _table_of_row(completer: Completer, rows: Mapping[str, object]) -> pa.Table:
     schema = completer.encoder.schema
     hidden = schema.groups[completer.group].columns
     table_of_row(completer.encoder, rows, "row")  # whose columns are known
-    known = {column: value for column, value in rows.items() if column not in hidden and value is not None}
+    known = {column: value for column, value in rows.items() if column not in hidden and not is_missing(value)}
     groups_columns = {column for name in completer.given for column in schema.groups[name].columns}
     if not groups_columns & set(known):
         wanted = listed(sorted(groups_columns))

@@ -19,6 +19,7 @@ from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.encode.value_tables import padded
 from feat2vec.encode.vocabulary import FIRST
 from feat2vec.schema.levels import Levels
+from feat2vec.schema.options import Schema
 from feat2vec.space.calibration import (
     COMPLETION_FILE,
     GroupCalibration,
@@ -56,6 +57,9 @@ MOST_LISTS = 500  # that the probability of being in a list is fitted to
 FEATURES_IN_MEMORY = 1 << 24  # numbers that say how much the nearest rows know
 MOST_FITTED_CANDIDATES = 200_000  # of more, the nearest rows are not asked
 MOST_KEPT_BYTES = 256 << 20  # of the vectors of all groups of the rows that are kept
+MOST_FITTED_GROUPS = 40
+SURENESS = np.exp(np.linspace(-1, 0.4, 57))  # factors of log p that are tried
+SPREAD_OF_SURENESS = 0.3  # of its logarithm, before any row is seen
 ANSWERS_OF_LIST = 5  # of each row that are compared
 DIGITS = 6  # that are stored of a number
 
@@ -88,7 +92,7 @@ def fit_completion(
     if kept_rows is not None:
         kept_rows = with_vectors(kept_rows, model)
     fitted = {}
-    for group in schema.groups:
+    for group in _fitted_groups(schema, held_out):
         if len(schema.groups) < 2 or set(schema.groups) - set(held_out.vectors):
             continue
         counts_of_values = None if counts is None else counts[group]
@@ -190,7 +194,7 @@ def _fit_group(
     counts = completer.hidden.counts
     if counts_of_values is not None:
         counts = _counts_of_candidates(encoder, completer, counts_of_values)
-    truth = _true_candidates(completer, held_out.entries[group])
+    truth = _true_candidates(completer, held_out.entries[group], counts)
     findable = rows_with_known(encoder, held_out.entries, given)
     kept = findable[truth.rows] & (counts[truth.places] > 0)
     truth = _Truth(truth.rows[kept], truth.places[kept])
@@ -201,11 +205,46 @@ def _fit_group(
     halves = rng.permutation(len(rows)) % 2 == 0
     in_first = np.isin(truth.rows, rows[halves])  # [observations]
     of_first, numbers = fit.calibration(in_first)
-    checks = [_Check(fit, of_first, ~in_first)]
+    fits = [(of_first, ~in_first)]  # each with the observations that it has not seen
     if len(rows) < ROWS_OF_ONE_CHECK:
-        checks.append(_Check(fit, fit.calibration(~in_first, numbers)[0], in_first))
+        fits.append((fit.calibration(~in_first, numbers)[0], in_first))
+    sureness = fit.sureness(fits)
+    checks = [_Check(fit, surer(calibration, sureness), unseen) for calibration, unseen in fits]
     calibration, _ = fit.calibration(np.ones(len(truth.rows), np.bool_), numbers)
-    return _with_checks(calibration, checks)
+    return _with_checks(surer(calibration, sureness), checks)
+
+
+def surer(calibration: GroupCalibration, factor: float) -> GroupCalibration:
+    """Numbers with which log p is multiplied by a factor, but for what makes its sum 1.
+
+    The probability of being in a list, 1 - exp(-exp(a) p^s), stays where it is for most lists: s is divided by it.
+    """
+    slope = calibration.list_slope / factor
+    if calibration.neighbours:
+        powers = tuple(_rounded(power * factor) for power in calibration.neighbours)
+        return replace(calibration, neighbours=powers, list_slope=_rounded(slope))
+    weights = {name: _rounded(weight * factor) for name, weight in calibration.weights.items()}
+    popularity = _rounded(calibration.popularity * factor)
+    return replace(calibration, weights=weights, popularity=popularity, list_slope=_rounded(slope))
+
+
+def _fitted_groups(schema: Schema, held_out: HeldOut) -> list[str]:
+    """The groups whose numbers are fitted: all, or of very many those that most held-out rows have.
+
+    A fit has a number for each of the other groups, so its time grows by the square of the number of groups.
+    """
+    groups = list(schema.groups)
+    if len(groups) <= MOST_FITTED_GROUPS:
+        return groups
+    present = {name: int(_is_present(held_out.entries[name]).sum()) for name in groups}
+    chosen = set(sorted(groups, key=lambda name: -present[name])[:MOST_FITTED_GROUPS])
+    return [name for name in groups if name in chosen]
+
+
+def _is_present(entries: Array) -> Bools:
+    """Which entries [rows, width] hold anything."""
+    is_there = np.logical_not(np.isnan(entries)) if entries.dtype == np.float32 else entries != 0
+    return np.asarray(is_there.any(axis=1), np.bool_)
 
 
 class _GroupFit:
@@ -295,6 +334,25 @@ class _GroupFit:
         completer = copy(self.completer)
         completer.calibration = calibration
         return completer
+
+    def sureness(self, fits: list[tuple[GroupCalibration, Bools]]) -> float:
+        """What log p of fits is multiplied by, so that values which they have not seen are most probable.
+
+        Numbers that are fitted to few rows say of these more than they may say of others.
+        """
+        losses = np.square(np.log(SURENESS) / SPREAD_OF_SURENESS) / 2
+        for calibration, unseen in fits:
+            rows = np.unique(self.truth.rows[unseen])
+            rows = rows[: max(SCORES_CHECKED // len(self.counts), LEAST_ROWS)]
+            for block in blocks(len(rows), max(SCORES_IN_MEMORY // len(self.counts), 1)):
+                log_p = self.log_probabilities(calibration, rows[block])
+                is_true = self.is_true(rows[block])
+                of_true = np.where(is_true, log_p, 0).sum(axis=1) / is_true.sum(axis=1)  # [rows]
+                for i, factor in enumerate(SURENESS):
+                    top = factor * log_p.max(axis=1)
+                    log_sum = top + np.log(np.exp(factor * log_p - top[:, None]).sum(axis=1))
+                    losses[i] -= (factor * of_true - log_sum).sum()
+        return float(SURENESS[losses.argmin()])
 
     def log_probabilities(self, calibration: GroupCalibration, rows: Int64s) -> Floats:
         """Log p of rows and all candidates that training has seen; -inf for others: [rows, candidates]."""
@@ -395,8 +453,11 @@ def _counts_of_candidates(encoder: Encoder, completer: Completer, counts_of_valu
     return hidden.counts  # quantiles of many numbers, each of which stands for many rows
 
 
-def _true_candidates(completer: Completer, entries: Array) -> _Truth:
-    """The candidates that rows have, given their entries [rows, width] of the group; of numbers the nearest ones."""
+def _true_candidates(completer: Completer, entries: Array, counts: Int64s) -> _Truth:
+    """The candidates that rows have, given their entries [rows, width] of the group.
+
+    Of numbers it is the nearest of those that training has seen.
+    """
     hidden, codec = completer.hidden, completer.hidden.codec
     if hidden.entries is None:
         ids = entries[:, : entries.shape[1] // 2] if getattr(codec, "weighted", False) else entries
@@ -406,7 +467,8 @@ def _true_candidates(completer: Completer, entries: Array) -> _Truth:
     candidates = np.asarray(hidden.entries)
     if isinstance(codec, NumbersCodec):
         rows = np.flatnonzero(~np.isnan(entries[:, 0]))
-        nearest = [int(np.abs(candidates - entries[row]).sum(axis=1).argmin()) for row in rows]
+        is_unseen = np.where(counts > 0, 0, np.inf)
+        nearest = [int((np.abs(candidates - entries[row]).sum(axis=1) + is_unseen).argmin()) for row in rows]
         return _Truth(rows, np.array(nearest, np.int64))
     place_of_entry = {_trimmed(entry): place for place, entry in enumerate(candidates)}
     places = np.array([place_of_entry.get(_trimmed(entry), -1) for entry in entries], np.int64)

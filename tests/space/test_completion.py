@@ -105,6 +105,21 @@ def test_memory_and_file_say_the_same(completed_run: feat2vec.Run) -> None:
             np.testing.assert_allclose(first.log_probabilities, second.log_probabilities, atol=2e-5)
 
 
+def test_a_row_may_be_as_the_table_has_it(completed_run: feat2vec.Run) -> None:
+    """With columns that are in no group, with what pandas has for missing values, as a Series and in a list."""
+    expected = completed_run.complete({"genre": "drama", "year": 1950}, "director")
+    missing = {"director": float("nan"), "actors": pd.NA, "seen": pd.NaT}
+    table_row = {"genre": "drama", "year": 1950, "price": 3.5, **missing}
+    assert completed_run.complete(table_row, "director") == expected
+    assert completed_run.complete(pd.Series(table_row), "director") == expected
+    rows = [table_row, {"genre": "comedy"}]
+    completed = completed_run.complete(rows, "director")
+    of_loop = [completed_run.complete(row, "director")[0] for row in rows]
+    for of_list, alone in zip(completed, of_loop, strict=True):
+        assert [value for value, _ in of_list.values] == [value for value, _ in alone.values]
+        np.testing.assert_allclose([p for _, p in of_list.values], [p for _, p in alone.values], rtol=1e-3)
+
+
 def test_messages(completed_run: feat2vec.Run) -> None:
     row = {"genre": "drama"}
     with pytest.raises(UserError, match=r"there is no group 'directr'; did you mean 'director'\?"):
@@ -117,8 +132,13 @@ def test_messages(completed_run: feat2vec.Run) -> None:
         completed_run.complete({"genre": "opera"}, "director")
     with pytest.raises(UserError, match="n: is how many values are named, 1 or more; received 0"):
         completed_run.complete(row, "director", n=0)
+    for wrong in (1.5, "3", True):
+        with pytest.raises(UserError, match="n: is how many values are named, 1 or more; received "):
+            completed_run.complete(row, "director", n=wrong)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="year"):
         completed_run.complete({"year": "long ago"}, "director")
+    with pytest.raises(UserError, match="rows: a column has values of no common type"):
+        completed_run.complete([{"genre": "drama"}, {"genre": 3}], "director")
     schema = feat2vec.read_schema({**SCHEMA, "objective": {"type": "logistic", "target": "hit"}})
     with pytest.raises(UserError, match=r"the run predicts 'hit' .* `predict` gives 'hit'"):
         check_completed_group(schema, "director")

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
+from feat2vec.run import train
 from feat2vec.schema.levels import Levels
-from feat2vec.space import calibration
+from feat2vec.space import calibration, completion_calibration
 from feat2vec.space.calibration import (
     GroupCalibration,
     Reliability,
@@ -24,6 +26,7 @@ from feat2vec.space.completer import Completer
 from feat2vec.space.completion_calibration import (
     files_of_completion,
     fit_completion,
+    surer,
     vectors_of_candidates,
 )
 from feat2vec.space.completion_fit import (
@@ -216,6 +219,55 @@ def test_training_stores_the_calibration(completed_run: feat2vec.Run, tmp_path: 
     (tmp_path / calibration.COMPLETION_FILE).write_bytes(files[calibration.COMPLETION_FILE])
     assert read_completion(tmp_path, {})["director"].values > 20
     assert files_of_completion(fit_completion(completed_run, films(9))) == {}
+
+
+def test_numbers_that_are_too_sure_are_taken_back() -> None:
+    """Log p is multiplied by a factor, with and without the nearest rows."""
+    numbers = GroupCalibration(0.5, {"a": 1.5}, 0.1, 0.9)
+    assert surer(numbers, 0.5) == GroupCalibration(0.25, {"a": 0.75}, 0.1, 1.8)
+    with_neighbours = GroupCalibration(0.5, {"a": 1.5}, 0.1, 0.9, neighbours=(0.6, 0.0, 0.2, 0.0, 1.0))
+    halved = (0.3, 0.0, 0.1, 0.0, 0.5)
+    assert surer(with_neighbours, 0.5) == GroupCalibration(0.5, {"a": 1.5}, 0.1, 1.8, neighbours=halved)
+
+
+def test_answers_of_a_fit_to_few_rows_are_as_often_right_as_they_say(tmp_path: Path) -> None:
+    """Many groups that tell nothing: numbers fitted to some twenty rows find something in them all the same."""
+    rng = np.random.default_rng(0)
+
+    def noise(rows: int) -> pa.Table:
+        columns = {f"c{i}": [f"v{x}" for x in rng.integers(0, 6, rows)] for i in range(8)}
+        return pa.table({"kind": [f"k{x}" for x in rng.integers(0, 2, rows)], **columns})
+
+    schema = {
+        "version": 1, "model": {"dim": 16}, "groups": {name: {"column": name} for name in noise(1).column_names},
+        "noise": {"negatives": 16, "sharing": "batch"},
+        "objective": {"type": "contrastive", "unit": True, "temperature": 0.1},
+        "training": {"epochs": 15, "batch_size": 64},
+    }  # fmt: skip
+    run = train(schema, noise(600), tmp_path / "run", quiet=True)
+    completed = run.complete(noise(1000), "kind", n=1)
+    said = np.mean([row.values[0][1] for row in completed])
+    assert said < 0.58  # 0.5 are right
+
+
+def test_numbers_of_which_each_is_new_are_fitted(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(0, 3, 400)
+    table = pa.table({"kind": [f"k{x}" for x in kinds], "size": kinds * 10 + rng.normal(size=400)})
+    groups = {"kind": {"column": "kind"}, "size": {"column": "size", "extractor": "numeric"}}
+    schema = {"version": 1, "model": {"dim": 4}, "groups": groups, "training": {"epochs": 3}}
+    run = train({**schema, "objective": "contrastive"}, table, tmp_path / "run", quiet=True)
+    assert completion_of_run(run)["size"].values == 40
+
+
+def test_of_very_many_groups_those_that_most_rows_have_are_fitted(
+    completed_run: feat2vec.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion_calibration, "MOST_FITTED_GROUPS", 2)
+    table = films(80, seed=6)
+    rare = table.set_column(0, "director", pa.array([None] * 60 + table["director"][60:].to_pylist()))
+    assert "director" not in fit_completion(completed_run, rare)
+    assert len(fit_completion(completed_run, rare)) == 2
 
 
 def test_the_file_of_a_run(tmp_path: Path) -> None:
