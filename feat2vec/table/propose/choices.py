@@ -43,6 +43,20 @@ def make_group(column: ColumnProfile, extractor: ExtractorOptions, facts: str) -
     return Choice((column.name,), extractor, facts)
 
 
+MOST_OF_LONGEST = 64  # items up to which no list loses any
+
+
+def most_items(lengths: Ints | list[int]) -> int:
+    """How many items of a list are kept: all, but of lists so long that few of them would make all rows wide.
+
+    >>> most_items([1, 2, 20]), most_items([3] * 500 + [900])
+    (20, 64)
+
+    """
+    longest = int(np.max(lengths))
+    return longest if longest <= MOST_OF_LONGEST else max(percentile(lengths, 99), MOST_OF_LONGEST)
+
+
 def percentile(counts: Ints | list[int], percent: float) -> int:
     """The smallest whole number that so many percent of the counts do not exceed."""
     return int(np.ceil(np.percentile(counts, percent)))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from feat2vec.table.profile import ColumnProfile
 from feat2vec.table.propose import number_rules, text_rules
-from feat2vec.table.propose.choices import Choice, leave_out, make_group, percentile
+from feat2vec.table.propose.choices import Choice, leave_out, make_group, most_items
 from feat2vec.table.propose.defaults import ExtractorOptions
 
 FLAG_SHARE = 0.02  # of rows that have, and that have not, the one value of a column
@@ -69,9 +69,9 @@ def keys_in_lists(column: ColumnProfile) -> Choice | None:
     """Other lists."""
     if not column.is_list or column.list_lengths is None:
         return None
-    max_items = percentile(column.list_lengths, 99)
+    max_items = most_items(column.list_lengths)
     extractor: ExtractorOptions = {"type": "lookup", "multi": True, "max_items": max_items}
-    return make_group(column, extractor, f"{column.distinct:,} keys, 99 % of rows have {max_items} or fewer")
+    return make_group(column, extractor, f"{column.distinct:,} keys, nearly all lists have {max_items} or fewer")
 
 
 # --- all kinds -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from feat2vec.table.profile import ColumnProfile
-from feat2vec.table.propose.choices import Choice, leave_out, make_group, percentile
+from feat2vec.table.propose.choices import Choice, leave_out, make_group, most_items, percentile
 from feat2vec.table.propose.defaults import ExtractorOptions
 from feat2vec.table.propose.number_rules import IDENTIFIER_SHARE, missing_word
 from feat2vec.table.propose.text_patterns import find_delimiter, is_prose, resemblance, split_words
@@ -26,9 +26,9 @@ def lists_in_text(column: ColumnProfile) -> Choice | None:
     delimiter = find_delimiter(texts) if column.is_string else None
     if delimiter is None:
         return None
-    max_items = percentile([text.count(delimiter) + 1 for text in texts], 99)
+    max_items = most_items([text.count(delimiter) + 1 for text in texts])
     extractor: ExtractorOptions = {"type": "lookup", "split": delimiter, "max_items": max_items}
-    return make_group(column, extractor, f"lists, 99 % of them of {max_items} or fewer{missing_word(column)}")
+    return make_group(column, extractor, f"lists, nearly all of {max_items} or fewer{missing_word(column)}")
 
 
 def prose(column: ColumnProfile) -> Choice | None:
