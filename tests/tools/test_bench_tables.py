@@ -222,7 +222,7 @@ def test_what_is_there_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Monk
     running, report, spec = module("running"), module("report"), module("spec")
     table = replace(planted(), targets=planted().targets[:1])
     sources = {"planted": spec.Source(600, lambda _: table), "absent": spec.Source(9, absent(spec.UnavailableError))}
-    monkeypatch.setattr(running, "SOURCES", sources)
+    monkeypatch.setattr(running, "EVERY_TABLE", sources)
     calls: list[str] = []
 
     def failing(*_: Any) -> Any:

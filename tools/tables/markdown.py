@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from tables.apart import EVERY_TABLE
 from tables.report import NOISE, loss_of, medians_of
 from tables.running import Record
-from tables.sources import SOURCES
 
 BEGIN = "<!-- tools/bench_tables.py --markdown writes from here -->"
 END = "<!-- to here -->"
@@ -26,14 +26,14 @@ def markdown(records: Sequence[Record], split: str, commit: str | None) -> str:
     """A sentence on what was measured and how often ours is as good, and the table."""
     of_split = [record for record in records if record["split"] == split and "@" not in record["candidate"]]
     questions = _questions(of_split)
-    tables = [name for name in SOURCES if any(table == name for table, _, _ in questions)]
+    tables = [name for name in EVERY_TABLE if any(table == name for table, _, _ in questions)]
     lines = [
         _caption(questions, sorted({record["seed"] for record in of_split}), split, commit), "",
         "| table, rows | a hidden value, by the rest of its row: MRR | a label: RMSE or log loss |", "|---|---|---|",
     ]  # fmt: skip
     for table in tables:
         cells = [_cell(questions, table, task) for task in OURS]
-        lines.append(f"| {table}, {SOURCES[table].rows:,} | {' | '.join(cells)} |")
+        lines.append(f"| {table}, {EVERY_TABLE[table].rows:,} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

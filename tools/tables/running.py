@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tables import ours
+from tables.apart import EVERY_TABLE
 from tables.completing import COMPLETE_PEERS, CompletePeer
 from tables.encoding import encode, rows_of
 from tables.predicting import PREDICT_PEERS
@@ -28,7 +29,6 @@ from tables.questions import (
     ranks_of_queries,
     split_rows,
 )
-from tables.sources import SOURCES
 from tables.spec import Places, Table, UnavailableError
 
 Record: TypeAlias = dict[str, Any]
@@ -90,7 +90,7 @@ def run_all(wanted: Wanted, out: Path) -> None:
     done = {key_of(record) for record in read_records(out) if "results" in record}
     for name in wanted.tables:
         try:
-            table = SOURCES[name].load(wanted.places)
+            table = EVERY_TABLE[name].load(wanted.places)
         except UnavailableError as error:
             say(f"{name}: left out: {error}")
             continue
