@@ -156,7 +156,8 @@ class Batches:
         blocks = tf.data.Dataset.from_generator(epochs, output_signature=signature).prefetch(1)
         batches = blocks.flat_map(_cut_block).map(self._with_entries, num_parallel_calls=1).prefetch(4)
         cardinality = tf.data.INFINITE_CARDINALITY if endless else self.steps - self.step
-        return batches.apply(tf.data.experimental.assert_cardinality(cardinality))
+        batches = batches.apply(tf.data.experimental.assert_cardinality(cardinality))
+        return batches.with_options(_options_without_optimizer())
 
     def _with_entries(self, rows: tf.Tensor, *target_and_weight: tf.Tensor) -> tuple[object, ...]:
         """A batch as Keras takes it, of value ids [batch, groups and joint sets]."""
@@ -231,6 +232,14 @@ def _take(array: Array, block: Block, left_out: LeftOut) -> Array:
         release_pages(array)
         start = end
     return rows if block.order is None else rows[block.order]
+
+
+def _options_without_optimizer() -> tf.data.Options:
+    """Options by which a pipeline runs as it is made: to optimize it takes longer than a short epoch of validation."""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.experimental_optimization.apply_default_optimizations = False
+    return options
 
 
 def _cut_block(batch_bounds: tf.Tensor, arrays: tuple[tf.Tensor, ...]) -> tf.data.Dataset:

@@ -35,6 +35,11 @@ def schema_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
     yield from _model_conflicts(schema.model, findings)
     yield from _target_column_conflicts(schema, findings)
     yield from _head_conflicts(schema, findings)
+    if schema.training.refit == "continue" and schema.patience and findings.sound("training"):
+        yield (
+            ("training", "refit"),
+            "continue goes on from the last epoch; patience keeps another: add `patience: 0`",
+        )
     if not findings.sound("groups", inside=False):
         return
     if findings.sound("noise", "joint"):

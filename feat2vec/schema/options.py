@@ -227,7 +227,9 @@ class Training(Spec):
     # The share of rows that are held out where no validation table is given, to choose the epoch by their loss; 0 for
     # none. Tables of fewer than 200 rows are used whole, and no more than 20,000 rows are held out.
     validation: Annotated[float, Field(ge=0, le=0.5)] = 0.1
-    refit: bool = True  # whether up to 50,000 rows are then learnt again with those held out, for as many epochs
+    # Whether up to 50,000 rows are then learnt from the beginning with those held out, for as many epochs; `continue`:
+    # the training goes on with all rows, however many, for a quarter of the epochs.
+    refit: bool | Literal["continue"] = True
     # With validation rows: training stops after so many epochs without improvement; 0 for never. The default is that of
     # the objective: 5, and 0 of contrastive, whose ranks get better after its loss has begun to rise.
     patience: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None

@@ -187,3 +187,16 @@ class Checkpointing(keras.callbacks.Callback):
         if self.progress.step:
             self._metric_values = [variable.numpy() for variable in self.model.metrics_variables]
         self._last_saved, self._saved_epochs = time.monotonic(), self._epochs_done
+
+    def begin_with(self, path: Path) -> None:
+        """Begin a new training with the weights and the optimizer's slots at the end of another one.
+
+        Args:
+            path: The checkpoint of the other training, which was checked when that one was restored, or written by it.
+
+        """
+        optimizer = self.model.optimizer
+        with open_checkpoint(path) as checkpoint:
+            for i, variable in enumerate([*self.model.variables, *optimizer.variables]):
+                if variable is not optimizer.iterations:  # the learning rate begins anew
+                    restore_variable(checkpoint, f"state {i}", variable)

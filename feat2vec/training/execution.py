@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from feat2vec.schema.extractor_options import ItemsSpec
-from feat2vec.schema.options import Schema
+from feat2vec.schema.extractor_options import ItemsSpec, NumbersSpec
+from feat2vec.schema.options import Mlp, Schema
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,12 @@ DEFAULT_LIMITS = ExecutionLimits()
 
 
 def share_cores(schema: Schema) -> None:
-    """Let each operation use one core, if all groups are lookups.
+    """Let each operation use one core, if all groups are lookups and numbers, and no network stands on them.
 
-    A step of lookups is many short operations. To run several side by side is faster than to split each of them.
+    Such a step is many short operations. To run several side by side is faster than to split each of them.
     """
-    if all(isinstance(group.extractor, ItemsSpec) for group in schema.groups.values()):
+    are_short = all(isinstance(group.extractor, (ItemsSpec, NumbersSpec)) for group in schema.groups.values())
+    if are_short and not isinstance(schema.head, Mlp):
         with suppress(RuntimeError):  # TensorFlow has started already, and its threads cannot be changed
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(os.cpu_count() or 1)

@@ -26,6 +26,7 @@ from feat2vec.training.reporting import Progress, Reporter, Reporting
 from feat2vec.training.warm_start import WarmStart
 
 BEST_WEIGHTS = "best"  # a file beside the checkpoint
+MOST_CACHED_ROWS = 20_000  # validation rows that stay in memory as batches
 # Where vectors begin as another run's, the rest learns alone in this share of the epochs; then they do, at this share
 # of the learning rate. The epoch that the held-out rows choose says whether they should have.
 HEAD_ALONE, STARTED_RATE = 0.1, 0.5
@@ -43,6 +44,7 @@ class Fitting:
         quiet: Print nothing.
         start: The run that the model's vectors are taken from, if any.
         epochs: The number of epochs, if training stops before those of the schema, by which the learning rate falls.
+        goes_on_from: The checkpoint of a training that this one goes on from; the learning rate falls by `epochs` then.
         limits: How steps are executed.
 
     Raises:
@@ -61,12 +63,14 @@ class Fitting:
         quiet: bool,
         start: WarmStart | None = None,
         epochs: int | None = None,
+        goes_on_from: Path | None = None,
         limits: ExecutionLimits = DEFAULT_LIMITS,
     ) -> None:
         self.options = rows.encoder.schema.training
         self.epochs = epochs or self.options.epochs
         self.model = _new_model(rows, start)
-        self.starts_elsewhere = start is not None
+        self.starts_elsewhere = start is not None and goes_on_from is None
+        self.epochs_of_rate = self.options.epochs if goes_on_from is None else self.epochs
         self.is_short = rows.learnt_rows * self.epochs <= limits.short_training_rows
         groups_at_once = self.is_short or len(self.model.groups) >= limits.separate_groups
         self.model.learn_from(rows)
@@ -77,6 +81,8 @@ class Fitting:
         self._compile(limits.eager_steps)
         self.reporter = Reporter(self.batches.steps, self.epochs, quiet=quiet)
         self._make_callbacks(checkpoint, origin, began)
+        if goes_on_from is not None and not checkpoint.exists():
+            self.checkpointing.begin_with(goes_on_from)
         self.checkpointing.restore()
         release_memory()  # what the tables of values and of the noise were made of
 
@@ -86,7 +92,7 @@ class Fitting:
         learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = options.learning_rate
         if options.decay == "linear":
             learning_rate = keras.optimizers.schedules.PolynomialDecay(
-                options.learning_rate, steps * self.options.epochs, end_learning_rate=0.0, power=1.0
+                options.learning_rate, steps * self.epochs_of_rate, end_learning_rate=0.0, power=1.0
             )
         rows_per_step = self.batches.row_count // steps
         optimizer = optimizers.named(options.type, learning_rate, rows_per_step)
@@ -145,7 +151,7 @@ class Fitting:
             OSError: A checkpoint could not be written.
 
         """
-        validation_data = None if self.validation_batches is None else self.validation_batches.dataset()
+        validation_data = self._validation_data()
         try:
             while self.progress.epoch < self.epochs and not self.patience.has_stopped and not is_complete:
                 self._fit_epochs(callbacks, validation_data)
@@ -159,6 +165,13 @@ class Fitting:
             self.reporter.close()
         self.patience.restore_best_weights()
         self._release_slots()
+
+    def _validation_data(self) -> tf.data.Dataset | None:
+        """The batches that the loss is measured on; few of them stay in memory, as to make them takes longer."""
+        batches = self.validation_batches
+        if batches is None:
+            return None
+        return batches.dataset().cache() if batches.row_count <= MOST_CACHED_ROWS else batches.dataset()
 
     def _release_slots(self) -> None:
         """Free the optimizer's slots, which a run does not hold: writing it needs memory of its own."""

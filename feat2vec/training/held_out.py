@@ -24,8 +24,9 @@ class Split:
 
     Args:
         learnt: The rows that are learnt from; the others are left out of them.
-        held_out: The rows that the loss is measured on, in memory. Where noise is drawn, few rows stand there several
-            times: each time another group of theirs is compared with other values, so that chance counts less.
+        held_out: The rows that the loss is measured on, in memory. Where noise is drawn, and the loss chooses an
+            epoch, few rows stand there several times: each time another group of theirs is compared with other values,
+            so that chance counts less.
         places: Their numbers in the table, ascending, each once.
 
     """
@@ -47,9 +48,10 @@ def split_off(rows: Encoded, path: Path) -> Split | None:
     """
     if why_none_is_held_out(rows) is not None:
         return None
-    options = rows.encoder.schema.training
-    places = held_out_places(rows, options.validation, options.seed)
-    repeats = min(-(-LEAST_DRAWS // len(places)), MOST_REPEATS) if rows.encoder.schema.objective.needs_noise else 1
+    schema = rows.encoder.schema
+    places = held_out_places(rows, schema.training.validation, schema.training.seed)
+    is_noisy = schema.objective.needs_noise and schema.patience > 0  # a loss by which an epoch is chosen
+    repeats = min(-(-LEAST_DRAWS // len(places)), MOST_REPEATS) if is_noisy else 1
     return Split(rows.without(places, path), rows.only(np.tile(places, repeats)), places)
 
 

@@ -1,9 +1,9 @@
 """From encoded rows to the model that is kept: one training, or two where rows are held out.
 
 Where rows are held out (`training.validation`), the first training learns from the others, and the held-out rows'
-loss chooses the epoch. With `training.refit` a second training learns from all rows for as many epochs. Each has a
-checkpoint of its own: that of the first stays until the run is whole, so that a training which is resumed in the second
-finds the model of the first again.
+loss chooses the epoch. With `training.refit` a second training learns from all rows: from the beginning for as many
+epochs, or from the end of the first one for a quarter of them. Each has a checkpoint of its own: that of the first
+stays until the run is whole, so that a training which is resumed in the second finds the model of the first again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from feat2vec.training.trained_rows import TRAINED_ROWS, hashes_of_encoded, trai
 from feat2vec.training.warm_start import WarmStart
 from feat2vec.writing import CHECKPOINT, LEFT_OUT, REFIT_CHECKPOINT
 
-MOST_REFITTED = 50_000  # rows of a table that is learnt once more with the rows that were held out
+MOST_REFITTED = 50_000  # rows of a table that is learnt from the beginning with the rows that were held out
+CONTINUED_SHARE = 1 / 4  # of the epochs: how long a training goes on with all rows
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,8 @@ class Learning:
         """
         split = split_off(self.rows, self.folder / LEFT_OUT) if self.validation_rows is None else None
         options = self.rows.encoder.schema.training
-        is_refitted = split is not None and options.refit and self.rows.learnt_rows <= MOST_REFITTED
+        is_small = self.rows.learnt_rows <= MOST_REFITTED
+        is_refitted = split is not None and bool(options.refit) and (is_small or options.refit == "continue")
         learnt = self._first_training(
             self.rows if split is None else split.learnt,
             self.validation_rows if split is None else split.held_out,
@@ -212,15 +214,19 @@ class Learning:
             learnt.lines += additions.lines
 
     def _refit(self, learnt: Learnt) -> None:
-        """Learn from all rows for as many epochs as were kept, by the learning rates of these epochs."""
+        """Learn from all rows: go on, or begin anew for as many epochs as were kept, by their learning rates."""
+        goes_on = self.rows.encoder.schema.training.refit == "continue"
         epochs = int(learnt.metrics["kept_epoch"])
+        if goes_on:
+            epochs = max(1, round(epochs * CONTINUED_SHARE))
         del learnt.model  # whose memory the second one needs
         gc.collect()
         release_memory()
         origin = {**self.origin, "refit": {"epochs": epochs}}
-        fitting = self._fitting(self.rows, None, REFIT_CHECKPOINT, origin, time.perf_counter(), epochs)
+        fitting = self._fitting(self.rows, None, REFIT_CHECKPOINT, origin, time.perf_counter(), epochs, goes_on=goes_on)
         plural = "" if epochs == 1 else "s"
-        fitting.reporter.say(f"again on all {self.rows.learnt_rows:,} rows: {epochs} epoch{plural}")
+        verb = "on with" if goes_on else "again on"
+        fitting.reporter.say(f"{verb} all {self.rows.learnt_rows:,} rows: {epochs} epoch{plural}")
         fitting.fit(self.request.callbacks)
         metrics, first_seconds = fitting.metrics(), float(learnt.metrics["seconds"])
         learnt.model = fitting.model
@@ -241,6 +247,8 @@ class Learning:
         origin: Mapping[str, object],
         began: float,
         epochs: int | None = None,
+        *,
+        goes_on: bool = False,
     ) -> Fitting:
         request = self.request
         return Fitting(
@@ -252,6 +260,7 @@ class Learning:
             quiet=request.quiet,
             start=request.start,
             epochs=epochs,
+            goes_on_from=self.folder / CHECKPOINT if goes_on else None,
             limits=request.limits,
         )
 

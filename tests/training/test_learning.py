@@ -127,6 +127,45 @@ def test_a_run_killed_in_either_training_resumes_to_the_same_bytes(tmp_path: Pat
         )
 
 
+GOING_ON = ["training.refit=continue", "training.patience=0", "training.epochs=8"]
+
+
+def test_a_training_that_goes_on_learns_the_held_out_rows_from_the_chosen_weights(tmp_path: Path) -> None:
+    held_out = pa.array([f"only in {i}" for i in range(ROWS)])
+    rows = noisy(ROWS).set_column(0, "who", held_out)
+    stopped = train(SCHEMA, rows, settings=[*GOING_ON, "training.refit=false"], quiet=True)
+    run = train(SCHEMA, rows, tmp_path / "run", settings=GOING_ON, quiet=True)
+    assert run.metrics["refit_epochs"] == 2
+    assert (run.metrics["rows"], run.metrics["held_out"]) == (ROWS, 26)
+    assert run.metrics["held_out_loss"] == stopped.metrics["held_out_loss"]  # of the same model
+    before, after = stopped.vectors("who"), run.vectors("who")
+    moved = np.array([np.abs(before[key] - after[key]).sum() for key in held_out.to_pylist()])
+    assert (moved > 0).all()
+    places = {name: np.abs(stopped.vectors("place")[name]).max() for name in stopped.vectors("place").index_to_key}
+    for name, largest in places.items():  # they begin where the first training ended
+        assert np.abs(run.vectors("place")[name] - stopped.vectors("place")[name]).max() < largest
+
+
+def test_going_on_is_refused_where_another_epoch_than_the_last_one_is_kept() -> None:
+    with pytest.raises(UserError, match=r"training\.refit: continue goes on from the last epoch; .*add `patience: 0`"):
+        train(SCHEMA, noisy(ROWS), settings=["training.refit=continue"], quiet=True)
+
+
+@pytest.mark.slow
+def test_a_training_that_goes_on_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    settings = [*GOING_ON, "training.checkpoint_minutes=1e-9", "training.batch_size=8"]
+    expected = train(SCHEMA, noisy(ROWS), tmp_path / "whole", settings=settings, quiet=True)
+    for i, executions in enumerate((3, 2 * 8 - 3 + 1, 1)):
+        with pytest.raises(StopError):
+            train(
+                SCHEMA, noisy(ROWS), tmp_path / "run", settings=settings, quiet=True, resume=i > 0,
+                callbacks=[StopAt(executions)],
+            )  # fmt: skip
+    assert (tmp_path / "run.partial" / "refit.npz").exists()
+    run = train(SCHEMA, noisy(ROWS), tmp_path / "run", settings=settings, quiet=True, resume=True)
+    assert same(run, expected)
+
+
 def test_functions_measure_the_chosen_model_on_rows_that_it_has_not_learnt(tmp_path: Path) -> None:
     seen: list[ChosenModel] = []
 

@@ -68,6 +68,7 @@ FEWEST_EPOCHS, MOST_EPOCHS = 10, 80
 FEW_ROWS = 2_000
 GROUP_DROPOUT = 0.1  # for rows in which the groups that tell most are missing
 SMALL_TABLE, SMALL_BATCH, LARGE_BATCH = 50_000, 512, 2048
+LEARNT_TWICE = 20_000  # rows that are learnt from the beginning with those held out; with more, training goes on
 
 
 def unlabelled_defaults(facts: TableFacts) -> dict[str, Section]:
@@ -119,8 +120,10 @@ def _training(rows: int) -> Section:
         "batch_size": batch_size,
         "optimizer": {"type": "adagrad", "learning_rate": 0.1},
         "group_dropout": GROUP_DROPOUT,
-        "seed": 0,
     }
+    if rows > LEARNT_TWICE:
+        options["refit"] = "continue"
+    options["seed"] = 0
     return Section(options, f"{rows:,} rows: fewer rows need more epochs, in smaller batches")
 
 
