@@ -121,8 +121,10 @@ def fitted_numbers(observations: Observations, popularity: float, start: Floats 
     default = np.append(np.ones(groups), popularity)
     ridge = np.append(np.full(groups, RIDGE_OF_WEIGHTS), RIDGE_OF_POPULARITY)
 
+    parts = observation_blocks(observations)
+
     def penalised(numbers: Floats) -> tuple[float, Floats]:
-        value, gradient = loss_and_gradient(observations, numbers)
+        value, gradient = loss_of_blocks(parts, numbers)
         distance = numbers - default
         return value + float(ridge @ np.square(distance)) / 2, gradient + ridge * distance
 
@@ -134,26 +136,43 @@ def fitted_numbers(observations: Observations, popularity: float, start: Floats 
 
 def loss_and_gradient(observations: Observations, numbers: Floats) -> tuple[float, Floats]:
     """The sum of -log p of the true values, and its gradient [groups + 1]."""
-    value, gradient = 0.0, np.zeros(len(numbers))
+    return loss_of_blocks(observation_blocks(observations), numbers)
+
+
+def observation_blocks(observations: Observations) -> list[tuple[Observations, Array]]:
+    """The observations in blocks, each with the vectors of its rows, [block, E, groups].
+
+    They are gathered once for all steps of a fit. The groups come last, so that weighing them is a matrix product.
+    """
+    parts = []
     for block in blocks(len(observations.rows), ROWS_PER_BLOCK):
         part = observations.take(np.arange(block.start, block.stop))
-        vectors = part.vectors[part.rows].astype(np.float64)  # [block, groups, E]
-        probabilities, true_probability, log_p = _probabilities(part, vectors, numbers)
+        parts.append((part, np.ascontiguousarray(part.vectors[part.rows].transpose(0, 2, 1))))
+    return parts
+
+
+def loss_of_blocks(parts: list[tuple[Observations, Array]], numbers: Floats) -> tuple[float, Floats]:
+    """The same as `loss_and_gradient` of observations whose vectors are gathered."""
+    value, gradient = 0.0, np.zeros(len(numbers))
+    for part, vectors in parts:
+        by_group = vectors.reshape(-1, vectors.shape[2])  # [block * E, groups]
+        queries = (by_group @ numbers[:-1].astype(by_group.dtype)).reshape(vectors.shape[:2]).astype(np.float64)
+        probabilities, true_probability, log_p = _probabilities(part, queries, numbers)
         expected = probabilities @ part.candidates + true_probability[:, None] * part.true_vectors  # [block, E]
         difference = (part.true_vectors - expected) * part.shares[:, None]
-        gradient[:-1] -= np.einsum("oge,oe->g", vectors, difference)
+        gradient[:-1] -= difference.ravel().astype(by_group.dtype) @ by_group
         expected_count = probabilities @ part.log_counts + true_probability * part.true_log_counts
         gradient[-1] -= part.shares @ (part.true_log_counts - expected_count)
         value -= float(part.shares @ log_p)
     return value, gradient
 
 
-def _probabilities(part: Observations, vectors: Floats, numbers: Floats) -> tuple[Floats, Floats, Floats]:
+def _probabilities(part: Observations, queries: Floats, numbers: Floats) -> tuple[Floats, Floats, Floats]:
     """Of observations the probabilities of the sample, that of a true value outside of it, and log p of the true one.
 
-    A true value that is in the sample has its probability there, and 0 beside it.
+    A true value that is in the sample has its probability there, and 0 beside it. Queries are weighted sums of the
+    groups' vectors, [block, E].
     """
-    queries = np.einsum("oge,g->oe", vectors, numbers[:-1])  # [block, E]
     logits = queries @ part.candidates.T + (part.prior + numbers[-1] * part.log_counts)  # [block, sample]
     true_logits = np.einsum("oe,oe->o", queries, part.true_vectors) + part.true_prior
     true_logits += numbers[-1] * part.true_log_counts
@@ -180,7 +199,8 @@ def curvature_of_loss(observations: Observations, numbers: Floats) -> Floats:
     chosen = np.unique(np.linspace(0, len(observations.rows) - 1, few).astype(np.int64))
     part = observations.take(chosen)
     vectors = part.vectors[part.rows].astype(np.float64)
-    probabilities, _, _ = _probabilities(part, vectors, numbers)
+    queries = np.einsum("oge,g->oe", vectors, numbers[:-1])
+    probabilities, _, _ = _probabilities(part, queries, numbers)
     curvature = np.zeros((size, size))
     for of_observation, p, share in zip(vectors, probabilities, part.shares, strict=True):
         features = np.column_stack([part.candidates @ of_observation.T, part.log_counts])  # [sample, groups + 1]

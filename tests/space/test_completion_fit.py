@@ -51,7 +51,7 @@ NUMBERS = np.array([0.6, 1.7, -0.4, 0.9])  # of three groups, and the power of c
 def drawn_observations(total: int, candidates: int = 30, outside: int = 0, seed: int = 0) -> Observations:
     """Rows whose true candidates are drawn by `NUMBERS`; the last `outside` candidates are not in the sample."""
     rng = np.random.default_rng(seed)
-    vectors = rng.normal(size=(total, 3, 4)).astype(np.float32)
+    vectors = rng.normal(size=(total, 3, 4))
     of_candidates, log_counts = rng.normal(size=(candidates, 4)), np.log(1 + rng.integers(1, 50, candidates))
     prior = rng.normal(size=candidates) / 2
     queries = np.einsum("oge,g->oe", vectors, NUMBERS[:3])
