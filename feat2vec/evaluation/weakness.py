@@ -20,7 +20,15 @@ from feat2vec.evaluation.queries import query_batches
 from feat2vec.schema.extractor_options import ExtractorSpec, ItemsSpec
 from feat2vec.space.calibration import GroupCalibration
 from feat2vec.space.completer import Completer, RowQueries, groups_beside, has_groups_beside, rows_with_known
-from feat2vec.space.geometry import Candidates, Queries, candidates, extract, is_keyed, similarities
+from feat2vec.space.geometry import (
+    Candidates,
+    Queries,
+    candidates,
+    extract_groups,
+    is_keyed,
+    similarities,
+    sum_of_groups,
+)
 from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
 from feat2vec.table.table import open_table
 from feat2vec.training.run_folder import TrainedRun
@@ -92,6 +100,8 @@ def held_out_worths(
     targets = list(schema.noise.targets) or list(schema.groups)
     groups = [name for name in targets if is_keyed(run.vector_source, name) and has_groups_beside(schema, name)]
     groups = [name for name in groups if not _has_parts(schema.groups[name].extractor)]
+    if calibrations and len(groups) > len(calibrations):  # of very many groups those that are completed best
+        groups = [name for name in groups if name in calibrations]
     for group in groups:
         seen = run.fitted.values[group].counts if counts is None else counts[group]
         worth = _worth_of_group(
@@ -244,12 +254,13 @@ def _reciprocal_ranks(
     for batch in query_batches(run, open_table(rows), group, given):
         is_query = rows_with_known(run.fitted, batch.entries, given)[batch.rows] & is_learnt[batch.true_candidates]
         query_rows, true_candidates = batch.rows[is_query], batch.true_candidates[is_query]
-        queries = extract(model, batch.entries)
+        vectors = extract_groups(model, batch.entries)
+        queries = sum_of_groups(vectors)
         scores: dict[str, ScoresOfRows] = {"popularity": _popularity_scores(counts)}
         for similarity in VECTOR_SIMILARITIES:
             scores[similarity] = _scores_by(similarity, queries, values, is_learnt)
         if completer is not None:
-            scores["probability"] = _probability_scores(completer, completer.queries(batch.entries), is_learnt)
+            scores["probability"] = _probability_scores(completer, completer.queries(batch.entries, vectors), is_learnt)
         for name, scores_of in scores.items():
             ranks = rank_scores(scores_of, len(counts), query_rows, true_candidates)
             parts.setdefault(name, [np.zeros(0)]).append(1 / (ranks + 1))

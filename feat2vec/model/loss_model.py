@@ -123,7 +123,7 @@ Truth: TypeAlias = Tensor | tuple[Tensor, Tensor]  # what `step_loss` takes
 Required = TypeVar("Required")
 
 NO_TRAINING_ROWS = "the model has not learnt from rows yet; call model.learn_from(encoded) with the training rows first"
-MAX_NEGATIVE_BYTES = 256 << 20  # of the negatives' vectors, where each row has a copy of those that rows share
+MAX_NEGATIVE_BYTES = 256 << 20  # of the vectors of rows and of the negatives that they share
 
 
 class LossModel(ScoreModel):
@@ -362,8 +362,8 @@ class LossModel(ScoreModel):
         if not len(self.partners) == len(self.groups) >= self.min_many_groups or schema.training.l2_over == "tables":
             return False
         if schema.target is None:
-            copies = 1 if noise.sharing == "record" else noise.negatives  # of each negative that rows share
-            size = schema.training.batch_size * copies * self.dims[-1] * BYTES_OF_WEIGHT
+            of_units = len(self.groups) * noise.negatives if noise.sharing == "batch" else 0
+            size = (schema.training.batch_size + of_units) * self.dims[-1] * BYTES_OF_WEIGHT
             if noise.joint or size > MAX_NEGATIVE_BYTES:
                 return False
         return are_plain(self.extractors)

@@ -128,7 +128,7 @@ class NegativeSlots(NamedTuple):
 
     draws: Draws
     target_groups: Tensor  # [batch], the group in which each row has negatives
-    slots: Tensor  # [batch, k], which vector each negative has, as in `ReadBatch.slots`
+    slots: Tensor  # [batch or units, k], which vector each negative has, as in `ReadBatch.slots`
 
 
 class ReadBatch(NamedTuple):
@@ -170,11 +170,11 @@ def read_rows_and_negatives(
     row_places = _places_of_rows(lookups, entries)  # [batch * groups]
     draws = noise.sample_all(rows, seed)
     target_groups = tf.gather([unit.groups[0] for unit in noise.units], draws.unit)  # [batch]
-    if noise.sharing == "batch":  # [units, k] -> [batch, k]
-        draws = draws._replace(values=tf.gather(draws.values, draws.unit), log_q=tf.gather(draws.log_q, draws.unit))
-    value_starts = tf.gather(values.starts, target_groups)[:, None]  # [batch, 1]
-    negatives = tf.gather(values.entries, tf.cast(draws.values, tf.int64) + 1 + value_starts)  # [batch, k]
-    negative_groups = tf.zeros_like(negatives) + target_groups[:, None]  # [batch, k]
+    is_shared = noise.sharing == "batch"
+    groups_of_draws = tf.constant([unit.groups[0] for unit in noise.units]) if is_shared else target_groups
+    value_starts = tf.gather(values.starts, groups_of_draws)[:, None]  # [batch or units, 1]
+    negatives = tf.gather(values.entries, tf.cast(draws.values, tf.int64) + 1 + value_starts)  # [batch or units, k]
+    negative_groups = tf.zeros_like(negatives) + groups_of_draws[:, None]  # [batch or units, k]
     negative_places = tf.reshape(lookups.places(negatives, negative_groups), [-1])
     keys, slots = lookups.read(tf.concat([row_places, negative_places], axis=0))
     row_slots = tf.reshape(slots[: tf.size(entries)], [-1, groups])
@@ -216,11 +216,11 @@ def many_groups_noise_loss(
     vectors = rows_at(keys.vectors, slots)  # [batch, groups, rank]
     context_vectors = [Level(vectors * keep[..., None])]
     positives = tf.gather(vectors, target_groups, batch_dims=1)[:, None]  # [batch, 1, rank]
-    negatives = rows_at(keys.vectors, negative_slots)  # [batch, k, rank]
+    negatives = rows_at(keys.vectors, negative_slots)  # [batch or units, k, rank]
     if keys.terms is None:
         context_linear = tf.zeros_like(context_vectors[0].free[..., 0])  # [batch, groups]
         positive_linear = tf.zeros_like(positives[..., 0])  # [batch, 1]
-        negative_linear = tf.zeros_like(negatives[..., 0])  # [batch, k]
+        negative_linear = tf.zeros_like(negatives[..., 0])  # [batch or units, k]
     else:
         row_terms = rows_at(keys.terms, slots)[..., 0]
         context_linear = row_terms * keep
@@ -233,7 +233,13 @@ def many_groups_noise_loss(
     context_scores = submodels(context_vectors, tf.reduce_sum(context_linear, axis=1) + bias, dependents)
     context_sums = context(context_vectors)
     positive_scores = replaced(context_scores, [Level(positives)], context_sums, positive_linear, dependents).scores[-1]
-    negative_scores = replaced(context_scores, [Level(negatives)], context_sums, negative_linear, dependents).scores[-1]
+    if schema.noise.sharing == "batch":
+        products = _products_of_units(context_sums[0].free, negatives, draws)  # [batch, k]
+        negative_scores = context_scores.scores[-1][:, None] + products + tf.gather(negative_linear, draws.unit)
+        draws = draws._replace(values=tf.gather(draws.values, draws.unit), log_q=tf.gather(draws.log_q, draws.unit))
+    else:
+        of_negatives = replaced(context_scores, [Level(negatives)], context_sums, negative_linear, dependents)
+        negative_scores = of_negatives.scores[-1]
     scores = Noisy(positive_scores[:, 0], negative_scores)
     if offsets is not None:
         offset = tf.gather(tf.convert_to_tensor(offsets), target_groups)  # [batch]
@@ -243,6 +249,21 @@ def many_groups_noise_loss(
     losses = self_supervised(objective, scores, log_q, hits, 0.0)
     losses = tf.where(draws.positive >= 0, losses, tf.zeros_like(losses))  # [batch]
     return tf.reduce_sum(losses) / tf.cast(tf.shape(losses)[0], losses.dtype)
+
+
+def _products_of_units(contexts: Tensor, negatives: Tensor, draws: Draws) -> Tensor:
+    """The dot products of rows' contexts [batch, rank] with the negatives of their units [units, k, rank]: [batch, k].
+
+    The rows of a unit stand one after the other. They are padded to the largest number of rows of a unit, so that one
+    product of matrices serves each unit, and no row has a copy of the negatives.
+    """
+    units, rank = negatives.shape[0], contexts.shape[1]
+    most = tf.reduce_max(draws.sizes)
+    place_in_unit = tf.range(tf.shape(contexts)[0]) - tf.gather(tf.cumsum(draws.sizes, exclusive=True), draws.unit)
+    places = draws.unit * most + place_in_unit  # [batch]
+    padded = tf.scatter_nd(places[:, None], contexts, tf.stack([units * most, rank]))
+    products = tf.matmul(tf.reshape(padded, [units, -1, rank]), negatives, transpose_b=True)  # [units, most, k]
+    return tf.gather(tf.reshape(products, [-1, tf.shape(negatives)[1]]), places)
 
 
 def many_groups_penalties(schema: Schema, keys: Read, rows: Tensor) -> list[Tensor]:

@@ -115,11 +115,16 @@ class Completer:
     def weighted(self, vectors: Mapping[str, Queries]) -> Queries:
         """The weighted sums of the vectors of rows, given those of the groups."""
         total: Queries | None = None
-        for name in self.given:
-            weighted = vectors[name].times(self.scale * self.calibration.weight(name))
+        for name, weight in self.weights.items():
+            weighted = vectors[name].times(weight)
             total = weighted if total is None else total.plus(weighted)
         assert total is not None
         return total
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """What the vectors of the given groups are multiplied by."""
+        return {name: self.scale * self.calibration.weight(name) for name in self.given}
 
     def products(self, queries: Queries) -> Float32s:
         """The dot products of queries with the candidates, [rows, candidates]."""
@@ -159,14 +164,13 @@ class Completer:
     def vectors_of_kept(self, neighbours: Neighbours) -> Float32s:
         """The weighted sums of the vectors of kept rows, of length 1: [kept, E]."""
         kept, parts = neighbours.kept, []
+        levels = self.encoder.schema.model.levels
+        if kept.vectors is not None:
+            sums = side_by_side(kept.vectors.weighted(self.weights), levels)
+            return unit_rows(sums[neighbours.places])
         for block in blocks(len(neighbours.places), ROWS_AT_ONCE):
-            places = neighbours.places[block]
-            if kept.vectors is None:
-                entries = {name: kept.entries(name, places) for name in self.given}
-                vectors: Mapping[str, Queries] = extract_groups(self.model, entries)
-            else:
-                vectors = {name: kept.vectors[name].take(places) for name in self.given}
-            parts.append(unit_rows(side_by_side(self.weighted(vectors), self.encoder.schema.model.levels)))
+            entries = {name: kept.entries(name, neighbours.places[block]) for name in self.given}
+            parts.append(unit_rows(side_by_side(self.weighted(extract_groups(self.model, entries)), levels)))
         return np.concatenate(parts)
 
     def add_evidence(self, scores: Array, queries: RowQueries) -> None:

@@ -38,7 +38,7 @@ from feat2vec.space.completion_fit import (
     log_shares_of_rows,
     sampled_candidates,
 )
-from feat2vec.space.geometry import Candidates, Model, Queries, blocks, dense, extract_groups
+from feat2vec.space.geometry import Candidates, GroupQueries, Model, Queries, blocks, dense, extract_groups
 from feat2vec.space.hidden_group import has_quantiles
 from feat2vec.space.neighbour_fit import fitted_powers
 from feat2vec.space.neighbours import FEATURES, KeptRows, Neighbours, Sparse, side_by_side, unit_rows
@@ -93,7 +93,7 @@ def fit_completion(
         kept_rows = with_vectors(kept_rows, model)
     fitted = {}
     for group in _fitted_groups(schema, held_out):
-        if len(schema.groups) < 2 or set(schema.groups) - set(held_out.vectors):
+        if len(schema.groups) < 2 or set(schema.groups) - set(held_out.vectors.groups):
             continue
         counts_of_values = None if counts is None else counts[group]
         calibration = _fit_group(encoder, model, held_out, group, counts_of_values, rng, kept_rows)
@@ -145,7 +145,7 @@ def with_vectors(kept_rows: KeptRows, model: Model) -> KeptRows:
         free = [np.concatenate(level) for level in zip(*(part[name].free for part in parts), strict=True)]
         rest = [np.concatenate(level) for level in zip(*(part[name].dependent for part in parts), strict=True)]
         vectors[name] = Queries(free, rest)
-    return replace(kept_rows, vectors=vectors)
+    return replace(kept_rows, vectors=GroupQueries.stacked(vectors))
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class HeldOut:
     """Held-out rows: the entries of each group, and their vectors."""
 
     entries: Mapping[str, Array]  # [rows, width] each
-    vectors: Mapping[str, Queries]  # [rows, D_p] each
+    vectors: GroupQueries
 
 
 def _read_held_out(encoder: Encoder, model: Model, rows: pa.Table) -> HeldOut:
@@ -164,7 +164,7 @@ def _read_held_out(encoder: Encoder, model: Model, rows: pa.Table) -> HeldOut:
     for name in encoder.codecs:
         width = max(batch[name].shape[1] for batch in batches)
         entries[name] = np.concatenate([padded(batch[name], width) for batch in batches])
-    return HeldOut(entries, extract_groups(model, entries))
+    return HeldOut(entries, GroupQueries.stacked(extract_groups(model, entries)))
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class _GroupFit:
         if self.neighbours is not None:
             self.items = self.neighbours.row_items.vectors(held_out.entries)
         levels = completer.encoder.schema.model.levels
-        vectors = [side_by_side(held_out.vectors[name], levels) * completer.scale for name in completer.given]
+        vectors = [side_by_side(held_out.vectors.of_group(name), levels) * completer.scale for name in completer.given]
         _, rows_per_value = np.unique(truth.rows, return_inverse=True)
         prior = completer.scale * completer.hidden.linear
         place_in_sample = np.full(len(counts), -1, np.int64)
@@ -326,7 +326,7 @@ class _GroupFit:
         if self.kept_vectors is None or self.kept_vectors[0] != calibration.weights:
             self.kept_vectors = dict(calibration.weights), completer.vectors_of_kept(neighbours)
         levels = completer.encoder.schema.model.levels
-        sums = completer.weighted({name: self.held_out.vectors[name].take(rows) for name in completer.given})
+        sums = self.held_out.vectors.weighted(completer.weights, rows)
         return neighbours.evidence(self.items[rows], unit_rows(side_by_side(sums, levels)), self.kept_vectors[1])
 
     def _with(self, calibration: GroupCalibration) -> Completer:
@@ -356,12 +356,8 @@ class _GroupFit:
 
     def log_probabilities(self, calibration: GroupCalibration, rows: Int64s) -> Floats:
         """Log p of rows and all candidates that training has seen; -inf for others: [rows, candidates]."""
-        completer, total = self.completer, None
-        for name in completer.given:
-            weight = completer.scale * calibration.weight(name)
-            weighted = self.held_out.vectors[name].take(rows).times(weight)
-            total = weighted if total is None else total.plus(weighted)
-        assert total is not None
+        completer = self._with(calibration)
+        total = self.held_out.vectors.weighted(completer.weights, rows)
         with np.errstate(divide="ignore"):
             prior = completer.scale * completer.hidden.linear + np.where(self.counts > 0, 0, -np.inf)
         prior = prior + calibration.popularity * np.log(self.counts + 1.0)

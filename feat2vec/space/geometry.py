@@ -99,6 +99,51 @@ class Queries(NamedTuple):
         return [*self.free[:level], self.free[level] + self.dependent[level]]
 
 
+@dataclass(frozen=True)
+class GroupQueries:
+    """The vectors of several groups in the same rows, so that weighing them is a matrix product.
+
+    Args:
+        groups: The names of the groups.
+        parts: The vectors of each level, [rows, D_p, groups]: the groups come last.
+
+    """
+
+    groups: Sequence[str]
+    parts: Queries
+
+    @classmethod
+    def stacked(cls, vectors: Mapping[str, Queries]) -> GroupQueries:
+        """The vectors of groups, each [rows, D_p].
+
+        >>> one = Queries([np.ones((2, 3), "f4")], [np.zeros((2, 3), "f4")])
+        >>> stacked = GroupQueries.stacked({"a": one, "b": one})
+        >>> stacked.weighted({"a": 1.0, "b": 2.0}).free[0][0].tolist()
+        [3.0, 3.0, 3.0]
+        """
+        levels = range(len(next(iter(vectors.values())).free))
+        free = [np.stack([queries.free[p] for queries in vectors.values()], axis=2) for p in levels]
+        dependent = [np.stack([queries.dependent[p] for queries in vectors.values()], axis=2) for p in levels]
+        return cls(list(vectors), Queries(free, dependent))
+
+    def of_group(self, group: str) -> Queries:
+        """The vectors of a group, [rows, D_p]."""
+        place = self.groups.index(group)
+        return Queries(
+            [part[:, :, place] for part in self.parts.free], [part[:, :, place] for part in self.parts.dependent]
+        )
+
+    def weighted(self, weights: Mapping[str, float], rows: Rows = slice(None)) -> Queries:
+        """The weighted sums of the vectors of some rows, [rows, D_p]; a group without a weight is left out."""
+        numbers = np.array([weights.get(group, 0.0) for group in self.groups], np.float32)
+
+        def weigh(part: Float32s) -> Float32s:
+            chosen = part[rows]
+            return np.asarray((chosen.reshape(-1, len(numbers)) @ numbers).reshape(chosen.shape[:2]))
+
+        return Queries(list(map(weigh, self.parts.free)), list(map(weigh, self.parts.dependent)))
+
+
 def candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
     """The keys of a lookup group in the order of their ids, or the training values of another group."""
     if model.is_lookup(group):
@@ -185,8 +230,13 @@ def extract(model: Model, entries: Mapping[str, Array]) -> Queries:
 
     Of a model in its file these are lookups, whose vectors are computed without TensorFlow.
     """
+    return sum_of_groups(extract_groups(model, entries))
+
+
+def sum_of_groups(vectors: Mapping[str, Queries]) -> Queries:
+    """The sums over groups of their vectors, as `extract` gives them."""
     total: Queries | None = None
-    for group_queries in extract_groups(model, entries).values():
+    for group_queries in vectors.values():
         total = group_queries if total is None else total.plus(group_queries)
     if total is None:
         raise ValueError("a query needs a group")

@@ -28,7 +28,7 @@ from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST
 from feat2vec.errors import RESTORE, UserError, in_a_line
 from feat2vec.schema.levels import Levels
-from feat2vec.space.geometry import Queries, blocks
+from feat2vec.space.geometry import GroupQueries, Queries, blocks
 from feat2vec.writing.digests import check_parts
 from feat2vec.writing.files import JsonObject
 
@@ -58,13 +58,13 @@ class KeptRows:
     Args:
         encoder: The encoder, which has their values.
         value_ids: [rows, groups], -1 where a group is missing.
-        vectors: Their vectors by group, where many groups are asked for; otherwise they are made when needed.
+        vectors: Their vectors, where many groups are asked for; otherwise they are made when needed.
 
     """
 
     encoder: Encoder
     value_ids: Ints
-    vectors: Mapping[str, Queries] | None = None
+    vectors: GroupQueries | None = None
 
     def having(self, group: str) -> Int64s:
         """The places of the rows that have a group."""

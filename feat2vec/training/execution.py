@@ -24,13 +24,13 @@ class ExecutionLimits:
         short_training_rows: Up to so many rows in all epochs, making a graph for each group takes longer than the
             steps. Graphs of such trainings are not optimized either.
         eager_steps: Up to so many steps in all epochs, of many groups, take less time than making a graph.
-        separate_groups: From so many groups on, a graph with operations for each of them takes gigabytes.
+        separate_groups: From so many groups on, a graph with operations for each of them is slower to make and to run.
 
     """
 
     short_training_rows: int = 500_000
     eager_steps: int = 16
-    separate_groups: int = 200
+    separate_groups: int = 32
 
 
 DEFAULT_LIMITS = ExecutionLimits()

@@ -60,6 +60,7 @@ DIM, DIM_OF_FEW_ROWS = 128, 64
 TEMPERATURE = 0.1
 NEGATIVES = 256
 PIECES, ROWS_PER_PIECE = 16, 10
+WIDE, BINS = 32, 20  # groups from which a step reads all of them at once, if all are keys: numbers are bins then
 SHARE_OF_NUMBERS = 0.3  # how often a number or text is replaced by noise, where a key has 1
 MOST_WORDS = 64  # of a text
 MOST_ROWS_OF_RARE_WORDS = 50_000  # with more rows, words that come once have no vector
@@ -156,6 +157,23 @@ def extractor_for(group: GroupFacts, facts: TableFacts) -> ExtractorOptions:
         return group.extractor
     if group.kind != "numbers":
         return group.extractor
+    if is_read_at_once(facts):
+        return {"type": "lookup", "bins": max(2, min(BINS, group.present // ROWS_PER_PIECE))}
     pieces = max(2, min(PIECES, group.present // ROWS_PER_PIECE))
     options: ExtractorOptions = {"type": "numeric", "scale": "quantile", "pieces": pieces}
     return options | {"nan": "missing"} if group.has_nan else options
+
+
+def is_read_at_once(facts: TableFacts) -> bool:
+    """Return whether a step can read all groups of a wide table at once, if its numbers are bins.
+
+    Args:
+        facts: What is known of the table.
+
+    Returns:
+        True for many groups of keys and numbers, none of which is a list, a text or a date.
+
+    """
+    are_single = (group.kind in ("keys", "numbers") and group.columns == 1 for group in facts.groups.values())
+    can_be_bins = all(not group.has_nan for group in facts.groups.values())
+    return len(facts.groups) >= WIDE and can_be_bins and all(are_single)
