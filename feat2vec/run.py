@@ -729,8 +729,10 @@ def finetune(
 
     What the schema of `feat2vec.init` for this target learns from scratch is kept beside it, in the folder `scratch` of
     the new run, and `predict` and `evaluate` give the mean of both: it is seldom worse than the better one. The more
-    rows are held out, the more they decide what each counts. Vectors, explanations and Keras models are of the model
-    that began with the run's vectors. Frozen vectors, and the head "fm", predict alone.
+    rows are held out, the more they decide what each counts. If the run was trained on the same rows with the target
+    among its groups, its vectors give labels away, and the model from scratch predicts alone. Vectors, explanations
+    and Keras models are of the model that began with the run's vectors. Frozen vectors, and the head "fm", predict
+    alone.
 
     Args:
         run: The run to begin with, which stays as it is.
@@ -762,11 +764,13 @@ def finetune(
     ('logistic', (60,))
 
     """
-    from feat2vec.space.mixture import HELD_OUT_SCORES, held_out_scores, weigh
+    from feat2vec.space.mixture import HELD_OUT_SCORES, held_out_scores, known_target, scratch_alone, weigh
     from feat2vec.table.table import open_table
+    from feat2vec.training.chosen_model import Additions
     from feat2vec.training.fine_tuning import schema_of, scratch_schema
     from feat2vec.training.learning import FromScratch
     from feat2vec.training.train import TrainingRequest, train_into
+    from feat2vec.training.trained_rows import has_learnt_column
     from feat2vec.training.warm_start import WarmStart
 
     def write(folder: Path) -> None:
@@ -778,9 +782,14 @@ def finetune(
         )
         wants_scratch = scratch and not freeze and schema.head.type == "mlp"
         fresh_schema = scratch_schema(schema, table, target, settings) if wants_scratch else None
+        knows_target = has_learnt_column(run, table, target)
+        if knows_target and fresh_schema is None:
+            line = f"{known_target(target)}: losses on held-out rows are too low"
+            request = replace(request, on_chosen=(*request.on_chosen, lambda _: Additions(lines=[line])))
         if fresh_schema is not None:
             from_scratch = replace(request, schema=fresh_schema, force=False, on_chosen=(held_out_scores,))
-            weighed = FromScratch(from_scratch, partial(weigh, schema.objective), HELD_OUT_SCORES)
+            decide = partial(scratch_alone, target) if knows_target else partial(weigh, schema.objective)
+            weighed = FromScratch(from_scratch, decide, HELD_OUT_SCORES)
             request = replace(request, on_chosen=(*request.on_chosen, held_out_scores), from_scratch=weighed)
         train_into(folder, replace(request, start=WarmStart(run, freeze)), table)
 

@@ -197,6 +197,30 @@ def weigh(objective: ObjectiveSpec, first: bytes | None, second: bytes | None) -
     return Additions({SHARE_FROM_SCRATCH: share, **facts}, lines=[line])
 
 
+def scratch_alone(target: str, first: bytes | None, second: bytes | None) -> Additions:
+    """Let the model from scratch count alone, as the run has learnt the target of the labelled rows with the others.
+
+    Its vectors of rare values know these rows' labels, those of held-out rows too, and nothing of the labels of new
+    rows with the same values: held-out losses would choose the worse model.
+
+    Args:
+        target: The column.
+        first: What `held_out_scores` kept of the model that begins with the run's vectors.
+        second: The same of the one from scratch.
+
+    Returns:
+        Metrics and a line that says why.
+
+    """
+    del first, second
+    return Additions({SHARE_FROM_SCRATCH: 1.0}, lines=[f"{known_target(target)}; predictions are those from scratch"])
+
+
+def known_target(target: str) -> str:
+    """The words for a run whose vectors know the labels of the rows that it is tuned on."""
+    return f"the run was trained on these rows with {target!r}, which its vectors of rare values give away"
+
+
 def _surprise(objective: ObjectiveSpec, loss: float, rows: int) -> float:
     """Minus the log likelihood of rows with this mean loss, but for a constant."""
     return rows / 2 * math.log(loss + SMALLEST) if objective.standardizes else rows * loss
@@ -220,4 +244,4 @@ def _loss(objective: ObjectiveSpec, scores: Float32s, targets: Floats) -> float:
     return class_loss(exact, targets) if objective.has_classes else binary_loss(exact, targets)
 
 
-__all__ = ["Mixture", "held_out_scores", "mixed", "predictor_of", "weigh"]
+__all__ = ["Mixture", "held_out_scores", "known_target", "mixed", "predictor_of", "scratch_alone", "weigh"]

@@ -198,3 +198,19 @@ def warning_of_trained_rows(run: TrainedRun, data: object) -> str | None:
         f"{table.name}: {counted} {verb} among those the run was trained on: the result is too good; "
         "`feat2vec split` makes a test part"
     )
+
+
+def has_learnt_column(run: TrainedRun, data: object, column: str) -> bool:
+    """Whether a run was trained on rows with a column, as one of its groups, so that its vectors know it of these rows.
+
+    Args:
+        run: The run.
+        data: The rows.
+        column: The column.
+
+    Returns:
+        True if more of the rows are among those of the training than a table of new ones would have.
+
+    """
+    is_group = any(column in group.columns for group in run.schema.groups.values())
+    return is_group and warning_of_trained_rows(run, data) is not None

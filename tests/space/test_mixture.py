@@ -107,3 +107,25 @@ def test_two_runs_predict_the_mean_of_what_each_predicts() -> None:
     with pytest.raises(feat2vec.UserError, match="has none of the columns"):
         second.predict(without_b)
     assert len(Mixture(first, second, 0.25).predict(without_b)["prediction"]) == 40
+
+
+def test_a_target_that_the_run_has_learnt_of_the_same_rows_is_answered_from_scratch(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    rng = np.random.default_rng(3)
+    rows = {"a": rng.integers(0, 9, 400).astype(str), "b": [f"b{i}" for i in range(400)], "y": rng.integers(0, 2, 400)}
+    table = pa.table(rows)
+    schema = {**SCHEMA, "groups": {name: {"column": name} for name in rows}, "noise": {"negatives": 2}}
+    first = train(schema, table.slice(0, 300), quiet=True)
+    settings = ["training.epochs=1"]
+    known = first.finetune(table.slice(0, 300), "y", settings=settings)
+    assert known.metrics["share_from_scratch"] == 1
+    assert "the run was trained on these rows with 'y'" in capfd.readouterr().err
+    assert known.from_scratch is not None
+    expected = Predictor(known.from_scratch.fitted, known.from_scratch.model_for_scores()).predict(table)["score"]
+    np.testing.assert_allclose(known.predict(table)["score"], expected, rtol=1e-4, atol=1e-5)
+    new = first.finetune(table.slice(300), "y", settings=settings, quiet=True)
+    assert new.metrics["share_from_scratch"] < 1
+    frozen = first.finetune(table.slice(0, 300), "y", settings=settings, freeze=True)
+    assert frozen.from_scratch is None
+    assert "losses on held-out rows are too low" in capfd.readouterr().err
