@@ -19,14 +19,16 @@ from feat2vec.schema.extractor_options import Lookup
 from feat2vec.table.date_forms import DATE_PARTS, DateForms
 from feat2vec.table.integrity import DamagedError
 from feat2vec.table.keys import DistinctCounter, items_of
-from feat2vec.table.numbers import numbers_of, vectors_of
+from feat2vec.table.numbers import dates_of, numbers_of, vectors_of
 from feat2vec.table.table import Batch, Stage, Table, stages
 from feat2vec.table.types import Kind
+from feat2vec.table.written_dates import written_dates
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 SAMPLE_SIZE = 10_000
 CODED_ROWS, CODED_VALUES = 50_000, 20_000_000  # of each column, and of all together
 PROFILE_STAGE_BYTES = 256 << 20
+NO_DATE = np.iinfo(np.int64).min
 NUMBER = r"[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?"
 VECTOR = re.compile(rf"\s*[\[(]?\s*(?=\S*\.){NUMBER}(?:[,;\s]+{NUMBER})+\s*[\])]?\s*")
 UNCUT_BAG = Lookup(multi=True, max_items=2**31 - 1)
@@ -54,6 +56,7 @@ class ColumnProfile:
     fingerprint: blake2b = field(default_factory=blake2b)  # equal for columns that are recodings of one another
     codes: Ints | None = None  # which of its values each of the first rows has, -1 for none
     coded_rows: int = CODED_ROWS  # at most
+    coded_keys: pa.Array | None = None  # the values that `codes` counts, of what may be dates
     # Of numbers and dates
     low: float = np.inf
     high: float = -np.inf
@@ -61,6 +64,7 @@ class ColumnProfile:
     are_integers: bool = True  # whether all numbers are, so far
     date_parts: dict[str, None] | None = field(default_factory=dict)  # `month=5` and so on; None: cannot be told
     written_dates: DateForms = field(init=False)  # in other ways than 2024-01-31
+    instants: Int64s | None = None  # the dates of the first rows, in microseconds since 1970; NO_DATE where missing
     # Of lists and vectors
     lists_differ: bool = False
     list_lengths: Ints | None = None  # of lists with items, in the first stage that has some
@@ -111,13 +115,28 @@ class ColumnProfile:
             self._add_vectors_in_text(stage, keys)
         if self.codes is None:
             self.codes = codes[: self.coded_rows].astype(np.int32)
+            self.coded_keys = encoded.dictionary[: int(self.codes.max(initial=-1)) + 1]
         self.missing += stage.rows - int(counts.sum())
         if self.kind != "text" and not pa.types.is_boolean(self.type):
             self._add_numbers(_stage_of(stage, self.name, keys), keys, counts)
         self._add_written_dates(_stage_of(stage, self.name, keys), keys)
+        if self.kind != "date" and self.written_dates.best is None:
+            self.coded_keys = None
         if not self.sample:
             self.sample = _python_values(keys.take(pa.array(_evenly_spaced(len(keys)))))
         return keys
+
+    def read_instants(self, table: Table) -> None:
+        """Read the dates of the first rows, once all rows have said how they are written."""
+        best = self.written_dates.best
+        if self.codes is None or self.coded_keys is None or (self.kind != "date" and best is None):
+            return
+        batch = Batch(pa.RecordBatch.from_arrays([self.coded_keys], [self.name]), table.name, 0)
+        stage = Stage(table, [batch])
+        dates = dates_of(stage, self.name) if best is None else written_dates(stage, self.name, best.form)
+        micros = pc.fill_null(dates.cast(pa.int64()), NO_DATE).to_numpy(zero_copy_only=False)  # [keys]
+        self.instants = np.append(micros, NO_DATE)[self.codes]
+        self.coded_keys = None
 
     def _add_numbers(self, keys_stage: Stage, keys: pa.Array, counts: Int64s) -> None:
         """Read distinct values as numbers or dates; if one is neither, the column is text."""
@@ -255,6 +274,7 @@ def _profile_columns(table: Table, names: Sequence[str], stage_bytes: int) -> li
                 counter.add(i, column.add_stage(stage))
         distinct_counts = counter.counts()
     for i, column in enumerate(columns):
+        column.read_instants(table)
         column.distinct = distinct_counts[i]
         if column.kind != "text":
             column.missing += column.absent

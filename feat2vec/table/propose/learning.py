@@ -78,7 +78,7 @@ def with_target(
         target: What is predicted.
 
     """
-    groups = _with_quantities(columns, groups)
+    groups = _with_quantities(columns, groups, copies)
     facts = facts_of(columns, groups)
     given = {
         name: _supervised_facts(facts, name) for name in groups if name not in copies
@@ -106,7 +106,9 @@ def _weakness_of_labels(target: Target) -> str | None:
     return f"{target.rows:,} labels{classes} are too few to predict well from, whatever the settings: take more rows"
 
 
-def _with_quantities(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choice]) -> dict[str, Choice]:
+def _with_quantities(
+    columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choice], copies: Mapping[str, str]
+) -> dict[str, Choice]:
     """Numbers that are few are quantities to a prediction, and dates go on."""
     result: dict[str, Choice] = {}
     for name, choice in groups.items():
@@ -114,7 +116,7 @@ def _with_quantities(columns: Mapping[str, ColumnProfile], groups: Mapping[str, 
         quantity = as_quantity(column) if len(choice.columns) == 1 else None
         if "parts" in (choice.extractor or {}):
             result[name] = choice
-            if quantity is not None and f"{name}{DAYS}" not in groups:
+            if quantity is not None and name not in copies and f"{name}{DAYS}" not in groups:
                 result[f"{name}{DAYS}"] = quantity
         else:
             result[name] = quantity or choice

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from feat2vec.arrays import Floats
+from feat2vec.table.date_forms import COMPACT
 from feat2vec.table.profile import QUANTILES, ColumnProfile
 from feat2vec.table.propose.choices import Choice, leave_out, make_group
 from feat2vec.table.propose.defaults import ExtractorOptions
@@ -49,13 +50,19 @@ def parts_of_dates(column: ColumnProfile) -> Choice | None:
 def written_dates(column: ColumnProfile) -> Choice | None:
     """The same of dates that are written in another way than 2024-01-31, and of times of day."""
     dates = column.written_dates.best
-    if dates is None or column.present < FEWEST_DATES or is_named_as_key(column) or has_nan(column):
+    if dates is None or column.present < FEWEST_DATES or has_nan(column):
         return None
+    if is_named_as_key(column) and not (dates.form == COMPACT and _several(dates.parts, "month")):
+        return None  # but 20190301 in `date_key` is a date, as no counter leaps from one month to the next
     parts = _useful_parts(dates.parts, dates.high - dates.low)
     if not parts:
         return None
     extractor: ExtractorOptions = {"type": "lookup", "parts": parts, "dates": dates.form}
     return make_group(column, extractor, _span_of_days(dates.low, dates.high) if dates.has_days else "times of day")
+
+
+def _several(parts: Iterable[str], part: str) -> bool:
+    return sum(key.startswith(f"{part}=") for key in parts) > 1
 
 
 def _useful_parts(parts: Iterable[str], days: float) -> list[str]:

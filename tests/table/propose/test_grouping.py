@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,27 @@ def test_keys_that_are_nearly_one_to_one_are_one() -> None:
     assert set(proposed(pa.table(table))[1].groups) == {"movieId", "user", "studio"}
     table["title"] = [f"{text} {i % 3}" for i, text in enumerate(title)]
     assert set(proposed(pa.table(table))[1].groups) == {"movieId", "title", "user", "studio"}
+
+
+def test_the_same_dates_in_other_forms_are_one_group(tmp_path: Path) -> None:
+    days = [datetime(2019, 3, 1) + timedelta(days=i) for i in range(ROWS)]
+    table = {
+        "epoch": [int(day.replace(tzinfo=timezone.utc).timestamp()) for day in days],
+        "us": [None if i % 9 == 0 else f"{day:%m/%d/%Y}" for i, day in enumerate(days)],
+        "sold": [f"{day:%Y-%m-%d}" for day in days],
+        "shipped": [f"{day + timedelta(days=i % 3):%Y-%m-%d}" for i, day in enumerate(days)],
+        **PAIR,
+    }
+    text, schema = fitted(pa.table(table), tmp_path / "encoded")
+    assert set(schema.groups) == {"sold", "shipped", "kind", "size"}
+    assert text.count("  # the same dates as sold\n") == 2
+    _, schema = proposed(pa.table(table), "size")
+    assert set(schema.groups) == {"sold", "sold_days", "shipped", "shipped_days", "kind"}
+    table["at"] = [f"{day:%Y-%m-%d} {i % 24:02}:15" for i, day in enumerate(days)]
+    text, schema = proposed(pa.table(table))
+    assert set(schema.groups) == {"at", "shipped", "kind", "size"}
+    assert "  # the days of at, which has the hours too\n" in text
+    assert set(proposed(pa.table(table), "at")[1].groups) == {"shipped", "shipped_days", "kind", "size"}
 
 
 def test_an_index_that_a_program_wrote_names_rows_only_where_nothing_else_does() -> None:
