@@ -16,7 +16,7 @@ from feat2vec.schema.extractor_options import EPOCHS, Lookup
 from feat2vec.table.keys import items_of
 from feat2vec.table.numbers import MICROSECONDS_PER_DAY
 from feat2vec.table.table import Stage
-from feat2vec.table.written_dates import written_dates
+from feat2vec.table.written_dates import parse_dates, written_dates
 
 DatePart = Literal["year", "month", "day", "weekday", "hour"]
 DATE_PARTS: tuple[DatePart, ...] = ("year", "month", "day", "weekday", "hour")
@@ -154,7 +154,7 @@ def forms_of_texts(column: str, texts: Sequence[str]) -> Iterator[str]:
     )
     for form in (*days, *times, *with_times, *ALONE, *compact):
         try:
-            pc.strptime(values, format=form, unit="s")
+            parse_dates(values, form)
         except pa.ArrowInvalid:
             continue
         yield form

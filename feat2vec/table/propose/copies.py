@@ -81,8 +81,14 @@ def _copies_of_dates(columns: Mapping[str, ColumnProfile]) -> dict[str, str]:
         else:
             name = quote_short(columns[original].name)
             has_less = _tells_hours(columns[original]) and not _tells_hours(columns[group])
-            copies[group] = f"the days of {name}, which has the hours too" if has_less else f"the same dates as {name}"
+            what = _dates_or_times(columns[group])
+            copies[group] = f"the days of {name}, which has the hours too" if has_less else f"the same {what} as {name}"
     return {group: copies[group] for group in columns if group in copies}
+
+
+def _dates_or_times(column: ColumnProfile) -> str:
+    best = column.written_dates.best
+    return "dates" if best is None or best.has_days else "times"
 
 
 def _readability_of_dates(column: ColumnProfile) -> tuple[bool, bool, bool, bool]:

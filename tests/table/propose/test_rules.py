@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,9 @@ CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     ),
     "times of day": (
         [f"{i % 24:02}:{i % 60:02}" for i in range(ROWS)], {"type": "lookup", "parts": ("hour",), "dates": "%H:%M"},
+    ),
+    "times of day with a type": (
+        [time(i % 24, i % 60) for i in range(ROWS)], {"type": "lookup", "parts": ("hour",), "dates": "%H:%M:%S"},
     ),
     "two days": ([date(2020, 1, 6 + 7 * (i % 2)) for i in range(ROWS)], NUMBERS),
     "one or none": (["x", None] * 60, LOOKUP),
