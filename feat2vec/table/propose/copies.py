@@ -75,7 +75,7 @@ def _copies_of_dates(columns: Mapping[str, ColumnProfile]) -> dict[str, str]:
     kept: list[str] = []
     copies: dict[str, str] = {}
     for group in by_readability:
-        original = next((other for other in kept if _are_the_same_days(columns[other], columns[group])), None)
+        original = next((name for name in kept if _are_the_same_days(columns[name], columns[group])), None)
         if original is None:
             kept.append(group)
         else:
@@ -178,6 +178,8 @@ def _are_one_to_one(left: np.ndarray, right: np.ndarray) -> bool:
 def _readability(column: ColumnProfile) -> tuple[bool, bool, float]:
     """What is better to keep is larger: hardly missing, text with letters, and then longer text."""
     is_there = column.missing <= HARDLY_MISSING * column.rows
+    if column.written_numbers.best is not None:
+        return is_there, False, -1.0
     if column.kind != "text" or not column.is_string:
         return is_there, False, 0.0
     lengths = [len(str(value)) for value in column.sample]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from feat2vec.table.profile import ColumnProfile
 from feat2vec.table.propose import defaults_supervised
 from feat2vec.table.propose.choices import Choice
-from feat2vec.table.propose.defaults import Section, TableFacts, extractor_for, unlabelled_defaults
+from feat2vec.table.propose.defaults import ExtractorOptions, Section, TableFacts, extractor_for, unlabelled_defaults
 from feat2vec.table.propose.defaults_supervised import supervised_defaults
 from feat2vec.table.propose.facts import facts_of
 from feat2vec.table.propose.number_rules import as_quantity
@@ -49,9 +49,19 @@ def without_target(
     all_facts = facts_of(columns, groups)
     facts = replace(all_facts, groups={name: group for name, group in all_facts.groups.items() if name not in copies})
     learnt = {
-        name: replace(choice, extractor=extractor_for(all_facts.groups[name], facts)) for name, choice in groups.items()
+        name: replace(choice, extractor=_read_as(choice, extractor_for(all_facts.groups[name], facts)))
+        for name, choice in groups.items()
     }
     return Learning(learnt, unlabelled_defaults(facts), _weakness(facts))
+
+
+def _read_as(choice: Choice, extractor: Mapping[str, object]) -> ExtractorOptions:
+    """The options of an extractor, with those that say how the choice's column is read as numbers."""
+    options = choice.extractor or {}
+    result = dict(extractor)
+    if extractor["type"] == "numeric":
+        result |= {key: options[key] for key in ("written", "dates") if key in options}
+    return result
 
 
 def _weakness(facts: TableFacts) -> str | None:
@@ -88,7 +98,7 @@ def with_target(
     for name, choice in groups.items():
         reason = chosen.reasons.get(f"groups.{name}")
         comment = f"{choice.comment}; {reason}" if reason else choice.comment
-        extractor = dict(chosen.extractors.get(name, choice.extractor or {}))
+        extractor = _read_as(choice, chosen.extractors.get(name, choice.extractor or {}))
         learnt[name] = replace(choice, extractor=extractor, comment=comment)
     sections = {"objective": Section({"type": target.objective, "target": target.column}, target.reason)}
     for name, options in chosen.settings.items():

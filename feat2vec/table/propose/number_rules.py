@@ -142,11 +142,25 @@ def numbers(column: ColumnProfile) -> Choice | None:
     return make_group(column, extractor, f"{number_span(column)}, NaN counts as missing")
 
 
+def numbers_in_text(column: ColumnProfile) -> Choice | None:
+    """Text such as 97 min, 12.3% or $1,234.50; few of them are keys, as are those of a column that is called so."""
+    best = column.written_numbers.best
+    if best is None or column.distinct <= FEW_NUMBERS or is_named_as_key(column) or best.low == best.high:
+        return None
+    extractor: ExtractorOptions = {"type": "numeric", "hidden": [32], "written": best.form}
+    return make_group(column, extractor, f"{best.low:.4g} to {best.high:.4g}, in text")
+
+
 def as_quantity(column: ColumnProfile) -> Choice | None:
     """Return what a column is that is larger or smaller in other rows; None for keys and for what is no number.
 
     A prediction sees more in the order of few numbers, years and dates than in each of them.
     """
+    dates = column.written_dates.best
+    if dates is not None and dates.has_days and written_dates(column) is not None:
+        extractor: ExtractorOptions = {"type": "numeric", "hidden": [32], "dates": dates.form}
+        span = _span_of_days(dates.low, dates.high)
+        return make_group(column, extractor, f"{span}, as time goes on") if dates.high - dates.low > 1 else None
     if column.kind == "date":
         days = make_group(column, {"type": "numeric", "hidden": [32]}, f"{_date_span(column)}, as time goes on")
         return days if column.high - column.low > 1 else None
@@ -237,4 +251,5 @@ RULES: Sequence[Callable[[ColumnProfile], Choice | None]] = (
     numbers_that_identify,
     numbers_as_keys,
     numbers,
+    numbers_in_text,
 )

@@ -449,10 +449,24 @@ def sales(make: Maker) -> Columns:
     }
 
 
+def imports(make: Maker) -> Columns:
+    """As a program of another country writes them."""
+    return {
+        "product": (make.pick([f"{word} lamp" for word in WORDS]), "key"),
+        "price": (same(make.amounts(900, 0.9, 2), lambda price: f"${price:,.2f}"), "number"),
+        "preis": (same(make.amounts(90, 0.9, 2), lambda price: f"{price:.2f}".replace(".", ",")), "number"),
+        "discount": (same(make.numbers(20, 5, 1), lambda share: f"{share}%"), "number"),
+        "runtime": (same(make.integers(61, 190), lambda minutes: f"{minutes} min"), "number"),
+        "warranty": (make.pick(["1 year", "2 years", "5 years"]), "key"),
+        "size_code": (same(make.integers(10, 60), lambda number: f"{number}B"), "key"),
+        "bought": (make.pick(["yes", "no"]), "key"),
+    }
+
+
 TABLES: list[Callable[[Maker], Columns]] = [
     orders, people, films, flights, sensors, songs, houses, requests, tweets, products, storms, ratings, patients,
     marks, cities, payments, jobs, cars, reviews, shares, elections, books, chess, rides, observations, tickets,
-    matches, images, survey, visits, sales,
+    matches, images, survey, visits, sales, imports,
 ]  # fmt: skip
 
 
