@@ -20,7 +20,9 @@ Dim = Annotated[int, Field(ge=1, le=65_536)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0)]
 EPOCHS = {"seconds": 1_000_000, "milliseconds": 1_000}  # microseconds of each
+IS_DATE_FORM = "is `seconds`, `milliseconds`, or a pattern of %Y %m %d %H %M %S and the like"
 DATE_PATTERN = re.compile(r"(?:[^%]|%[YymdHIMSpBbAaz%])*%[YymdHIMSpBbAaz](?:[^%]|%[YymdHIMSpBbAaz%])*")
+NUMBER_FORM = re.compile(r"(\D*?)1(?:([,.' ])000)?((?!\2)[.,])5(\D.*)?")  # prefix, thousands, decimals, suffix
 Text = Annotated[str, Field(min_length=1)]
 Many = Field(strict=False)  # for tuples: YAML has lists, which are taken too
 
@@ -33,6 +35,16 @@ def is_date_form(form: str) -> bool:
 
     """
     return form in EPOCHS or DATE_PATTERN.fullmatch(form) is not None
+
+
+def is_number_form(form: str) -> bool:
+    """Whether a text says by an example how numbers are written.
+
+    >>> [is_number_form(form) for form in ("1,5", "$1,000.5", "1.5 min", "1,000,5", "97 min")]
+    [True, True, True, False, False]
+
+    """
+    return NUMBER_FORM.fullmatch(form) is not None
 
 
 class ExtractorSpec(Spec):
@@ -121,7 +133,7 @@ class ItemsSpec(ExtractorSpec):
         if self.dates is not None and not self.parts:
             yield ("dates",), "says how dates are written, for `parts` of them; add `parts`, or remove it"
         if self.dates is not None and not is_date_form(self.dates):
-            yield ("dates",), "is `seconds`, `milliseconds`, or a pattern of %Y %m %d %H %M %S and the like"
+            yield ("dates",), IS_DATE_FORM
         if self.weights is not None and not self.multi:
             yield ("weights",), "weights are for a bag, one number an item; set `multi: true`"
 
@@ -154,6 +166,9 @@ class NumbersSpec(ExtractorSpec):
     Args:
         scale: How numbers are scaled.
         nan: Whether NaN is an error or a missing value.
+        written: How numbers are written in text: an example such as `1.5 min`, `1,5` or `$1,000.5`; by default as 1.5.
+        dates: How dates are written, which become days since 1970: `seconds` or `milliseconds` since 1970, or a pattern
+            such as `%d.%m.%Y`; by default as 2024-01-31.
 
     Example:
         >>> class Price(feat2vec.specs.NumbersSpec):
@@ -166,6 +181,17 @@ class NumbersSpec(ExtractorSpec):
     encoding = "numbers"
     scale: Literal["standard", "minmax", "log1p", "quantile", "none"] = "standard"
     nan: Literal["error", "missing"] = "error"
+    written: Text | None = None
+    dates: Text | None = None
+
+    def conflicts(self, columns: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+        yield from super().conflicts(columns)
+        if self.written is not None and not is_number_form(self.written):
+            yield ("written",), "is an example of how 1.5 or 1000.5 is written, such as `1,5`, `$1,000.5` or `1.5 min`"
+        if self.dates is not None and not is_date_form(self.dates):
+            yield ("dates",), IS_DATE_FORM
+        if self.dates is not None and self.written is not None:
+            yield ("dates",), "cannot be combined with `written`; keep one of them"
 
 
 class VectorSpec(ExtractorSpec):

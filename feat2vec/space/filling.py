@@ -141,7 +141,8 @@ def why_not_filled(schema: Schema, group: str) -> str | None:
     """Why a group's column cannot be filled in; None if it can."""
     spec = schema.groups[group].extractor
     if isinstance(spec, NumbersSpec):
-        return None
+        is_written_so = spec.written is None and spec.dates is None
+        return None if is_written_so else "its values are read from text, and are not written back as such"
     if not isinstance(spec, ItemsSpec):
         return f"{spec.type} holds what cannot be written back; `feat2vec complete RUN --row` names its nearest values"
     if spec.parts or spec.split == "words":

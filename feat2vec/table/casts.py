@@ -44,6 +44,8 @@ def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
         array = array.cast(pa.dictionary(pa.int32(), pa.string()))
         if type_ == pa.string() and not array.dictionary.null_count:
             return array
+    if is_time_of_day(array.type):
+        array = _spell_times_of_day(array)
     array = _with_wide_decimals(array)
     # The hours of a date64 are cut off on purpose; any other loss is an error.
     if "date64" in str(array.type):
@@ -54,6 +56,22 @@ def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
         array = array.cast(type_, safe="date64" not in str(array.type))
     _refuse_far_dates(array)
     return array
+
+
+def is_time_of_day(type_: pa.DataType) -> bool:
+    """Whether a type is one of times of day, plain or as a dictionary."""
+    return bool(pa.types.is_time(type_.value_type if pa.types.is_dictionary(type_) else type_))
+
+
+def _spell_times_of_day(times: pa.Array) -> pa.Array:
+    """Return times of day as text: 14:30:00, with a fraction of a second if it has one, whatever the unit is."""
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(times.type):
+        times = times.dictionary.take(times.indices)
+    times.validate(full=True)  # a time of 25 hours has no text
+    text = times.cast(pa.string())
+    return text if times.type.unit == "s" else pc.replace_substring_regex(text, r"\.0*$|(\.\d*?[1-9])0*$", r"\1")
 
 
 def _run_end_decoded(array: pa.RunEndEncodedArray) -> pa.Array:

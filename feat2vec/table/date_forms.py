@@ -16,7 +16,7 @@ from feat2vec.schema.extractor_options import EPOCHS, Lookup
 from feat2vec.table.keys import items_of
 from feat2vec.table.numbers import MICROSECONDS_PER_DAY
 from feat2vec.table.table import Stage
-from feat2vec.table.written_dates import written_dates
+from feat2vec.table.written_dates import parse_dates, written_dates
 
 DatePart = Literal["year", "month", "day", "weekday", "hour"]
 DATE_PARTS: tuple[DatePart, ...] = ("year", "month", "day", "weekday", "hour")
@@ -33,7 +33,8 @@ NAMED_AS_TIME = re.compile(
 NAMED_AS_DURATION = re.compile(r"(?i)duration|length|elapsed|runtime|interval|delay|took|lap|split|pace")
 FIRST_SECOND, LAST_SECOND = 3e8, 2.6e9  # 1979 to 2052
 FIRST_MILLISECOND, LAST_MILLISECOND = 8e11, 2.2e12  # 1995 to 2039, which need no name
-FIRST_COMPACT, LAST_COMPACT = 1900_01_01, 2100_12_31
+FIRST_COMPACT, LAST_COMPACT = 1800_01_01, 2100_12_31  # of which 1 in 27 numbers is a date, so they need no name
+COMPACT_TEXT = re.compile(r"(?:1[89]|20)\d{6}")
 EARLIEST = -365.25 * 970  # days before 1970: a pattern of four digits takes two of them for the first century
 LONGEST_DATE = 40
 TRIED = 100  # values that are tried before all
@@ -123,10 +124,10 @@ def forms_of_numbers(column: str, low: float, high: float) -> list[str]:
     (['seconds'], [])
 
     """
-    if NAMED_AS_TIME.search(column) is None:
-        return ["milliseconds"] if low >= FIRST_MILLISECOND and high <= LAST_MILLISECOND else []
     if low >= FIRST_COMPACT and high <= LAST_COMPACT:
         return [COMPACT]
+    if NAMED_AS_TIME.search(column) is None:
+        return ["milliseconds"] if low >= FIRST_MILLISECOND and high <= LAST_MILLISECOND else []
     return [
         form
         for form, factor in EPOCHS.items()
@@ -145,14 +146,15 @@ def forms_of_texts(column: str, texts: Sequence[str]) -> Iterator[str]:
     if not texts or not all(len(text) <= LONGEST_DATE and any(map(str.isdigit, text)) for text in texts):
         return
     values = pa.array(texts)
+    compact = (COMPACT,) if all(map(COMPACT_TEXT.fullmatch, texts)) else ()
     days = (*DAYS, *SHORT_DAYS) if NAMED_AS_TIME.search(column) else DAYS
     times = () if NAMED_AS_DURATION.search(column) else TIMES
     with_times = tuple(
         f"{day}{between}{time}" for day in (*DAYS, *SHORT_DAYS) for between in (" ", ", ", "T") for time in TIMES
     )
-    for form in (*days, *times, *with_times, *ALONE):
+    for form in (*days, *times, *with_times, *ALONE, *compact):
         try:
-            pc.strptime(values, format=form, unit="s")
+            parse_dates(values, form)
         except pa.ArrowInvalid:
             continue
         yield form

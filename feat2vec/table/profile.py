@@ -19,14 +19,17 @@ from feat2vec.schema.extractor_options import Lookup
 from feat2vec.table.date_forms import DATE_PARTS, DateForms
 from feat2vec.table.integrity import DamagedError
 from feat2vec.table.keys import DistinctCounter, items_of
-from feat2vec.table.numbers import numbers_of, vectors_of
+from feat2vec.table.number_forms import NumberForms
+from feat2vec.table.numbers import dates_of, numbers_of, vectors_of
 from feat2vec.table.table import Batch, Stage, Table, stages
 from feat2vec.table.types import Kind
+from feat2vec.table.written_dates import written_dates
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 SAMPLE_SIZE = 10_000
 CODED_ROWS, CODED_VALUES = 50_000, 20_000_000  # of each column, and of all together
 PROFILE_STAGE_BYTES = 256 << 20
+NO_DATE = np.iinfo(np.int64).min
 NUMBER = r"[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?"
 VECTOR = re.compile(rf"\s*[\[(]?\s*(?=\S*\.){NUMBER}(?:[,;\s]+{NUMBER})+\s*[\])]?\s*")
 UNCUT_BAG = Lookup(multi=True, max_items=2**31 - 1)
@@ -54,6 +57,7 @@ class ColumnProfile:
     fingerprint: blake2b = field(default_factory=blake2b)  # equal for columns that are recodings of one another
     codes: Ints | None = None  # which of its values each of the first rows has, -1 for none
     coded_rows: int = CODED_ROWS  # at most
+    coded_keys: pa.Array | None = None  # the values that `codes` counts, of what may be dates
     # Of numbers and dates
     low: float = np.inf
     high: float = -np.inf
@@ -61,6 +65,8 @@ class ColumnProfile:
     are_integers: bool = True  # whether all numbers are, so far
     date_parts: dict[str, None] | None = field(default_factory=dict)  # `month=5` and so on; None: cannot be told
     written_dates: DateForms = field(init=False)  # in other ways than 2024-01-31
+    written_numbers: NumberForms = field(init=False)  # in other ways than 1234.5
+    instants: Int64s | None = None  # the dates of the first rows, in microseconds since 1970; NO_DATE where missing
     # Of lists and vectors
     lists_differ: bool = False
     list_lengths: Ints | None = None  # of lists with items, in the first stage that has some
@@ -68,8 +74,9 @@ class ColumnProfile:
     text_is_vectors: bool = True  # so far
 
     def __post_init__(self) -> None:
-        """Know nothing of dates yet."""
+        """Know nothing of dates and of numbers in text yet."""
         self.written_dates = DateForms(self.name)
+        self.written_numbers = NumberForms(self.name)
 
     @property
     def present(self) -> int:
@@ -111,13 +118,28 @@ class ColumnProfile:
             self._add_vectors_in_text(stage, keys)
         if self.codes is None:
             self.codes = codes[: self.coded_rows].astype(np.int32)
+            self.coded_keys = encoded.dictionary[: int(self.codes.max(initial=-1)) + 1]
         self.missing += stage.rows - int(counts.sum())
         if self.kind != "text" and not pa.types.is_boolean(self.type):
             self._add_numbers(_stage_of(stage, self.name, keys), keys, counts)
-        self._add_written_dates(_stage_of(stage, self.name, keys), keys)
+        self._add_written_forms(_stage_of(stage, self.name, keys), keys)
+        if self.kind != "date" and self.written_dates.best is None:
+            self.coded_keys = None
         if not self.sample:
             self.sample = _python_values(keys.take(pa.array(_evenly_spaced(len(keys)))))
         return keys
+
+    def read_instants(self, table: Table) -> None:
+        """Read the dates of the first rows, once all rows have said how they are written."""
+        best = self.written_dates.best
+        if self.codes is None or self.coded_keys is None or (self.kind != "date" and best is None):
+            return
+        batch = Batch(pa.RecordBatch.from_arrays([self.coded_keys], [self.name]), table.name, 0)
+        stage = Stage(table, [batch])
+        dates = dates_of(stage, self.name) if best is None else written_dates(stage, self.name, best.form)
+        micros = pc.fill_null(dates.cast(pa.int64()), NO_DATE).to_numpy(zero_copy_only=False)  # [keys]
+        self.instants = np.append(micros, NO_DATE)[self.codes]
+        self.coded_keys = None
 
     def _add_numbers(self, keys_stage: Stage, keys: pa.Array, counts: Int64s) -> None:
         """Read distinct values as numbers or dates; if one is neither, the column is text."""
@@ -149,14 +171,18 @@ class ColumnProfile:
             except UNREADABLE:
                 self.date_parts = None
 
-    def _add_written_dates(self, keys_stage: Stage, keys: pa.Array) -> None:
-        """See whether distinct values that are no dates to the type of the column are dates that are written."""
+    def _add_written_forms(self, keys_stage: Stage, keys: pa.Array) -> None:
+        """See whether distinct values that are none to the type of the column are dates or numbers that are written."""
         if self.kind == "number" and self.are_integers:
             self.written_dates.add_numbers(keys_stage, self.low, self.high)
         elif self.kind == "text" and self.is_string and len(keys):
             self.written_dates.add_texts(keys_stage, keys)
         elif len(keys):
             self.written_dates.give_up()
+        if self.kind == "text" and self.is_string and len(keys):
+            self.written_numbers.add_texts(keys_stage, keys)
+        elif len(keys):
+            self.written_numbers.give_up()
 
     def _are_codes(self, keys: pa.Array, numbers: Floats) -> bool:
         """Whether numbers are codes: as a float64, 00501 would lose its zeros, and 17 digits the last one."""
@@ -230,10 +256,12 @@ def profile_table(table: Table, stage_bytes: int = PROFILE_STAGE_BYTES) -> Table
     [('year', 'number', 2, 1), ('title', 'text', 2, 1)]
 
     """
-    left_out = {name: "its name is empty; give it one to use it" for name in table.columns if name == ""}
+    left_out: dict[str, str] = {}
     while names := [name for name in table.columns if name not in left_out]:
         try:
-            return TableProfile(_profile_columns(table, names, stage_bytes), left_out)
+            columns = _profile_columns(table, names, stage_bytes)
+            left_out |= {column.name: _why_nameless(column) for column in columns if column.name == ""}
+            return TableProfile([column for column in columns if column.name != ""], left_out)
         except DamagedError:
             raise
         except UserError as error:
@@ -242,6 +270,13 @@ def profile_table(table: Table, stage_bytes: int = PROFILE_STAGE_BYTES) -> Table
                 raise
             left_out[unreadable[0]] = _reason_of(error)
     return TableProfile([], left_out)
+
+
+def _why_nameless(column: ColumnProfile) -> str:
+    counts_rows = column.kind == "number" and column.are_integers and column.low in (0, 1)
+    if counts_rows and column.distinct == column.rows == column.high - column.low + 1:
+        return f"an index that pandas wrote beside the rows: {column.low:.0f} to {column.high:.0f}"
+    return "its name is empty; give it one to use it"
 
 
 def _profile_columns(table: Table, names: Sequence[str], stage_bytes: int) -> list[ColumnProfile]:
@@ -255,6 +290,7 @@ def _profile_columns(table: Table, names: Sequence[str], stage_bytes: int) -> li
                 counter.add(i, column.add_stage(stage))
         distinct_counts = counter.counts()
     for i, column in enumerate(columns):
+        column.read_instants(table)
         column.distinct = distinct_counts[i]
         if column.kind != "text":
             column.missing += column.absent

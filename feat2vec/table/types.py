@@ -124,8 +124,8 @@ def normal_type(type_: pa.DataType) -> pa.DataType:
         return normal_type(type_.value_type)
     if t.is_fixed_size_list(type_) and t.is_floating(type_.value_type):
         return pa.list_(normal_type(type_.value_type), type_.list_size)
-    if is_any_list(type_):
-        return pa.list_(normal_type(type_.value_type))
+    if is_any_list(type_):  # lists of times of day stay as they are: of no use
+        return type_ if t.is_time(type_.value_type) else pa.list_(normal_type(type_.value_type))
     if t.is_timestamp(type_):
         return pa.timestamp("ns" if type_.unit == "ns" else "us", type_.tz)
     return _normal_scalar(type_)
@@ -133,7 +133,7 @@ def normal_type(type_: pa.DataType) -> pa.DataType:
 
 def _normal_scalar(type_: pa.DataType) -> pa.DataType:
     t = pa.types
-    if is_any_text(type_):
+    if is_any_text(type_) or t.is_time(type_):  # times of day are text such as 14:30:00
         return pa.string()
     if t.is_integer(type_) and not t.is_uint64(type_):
         return pa.int64()

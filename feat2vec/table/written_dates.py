@@ -36,12 +36,27 @@ def written_dates(stage: Stage, column: str, form: str) -> pa.Array:
         values = values.cast(pa.string())  # such as 20240131
     text = trimmed(stage, values)
 
-    def parse(texts: pa.Array) -> pa.Array:
-        return pc.strptime(texts, format=form, unit="us")
-
-    dates = parse_text(stage, column, text, parse, f"a date that is written as {form} is needed")
+    dates = parse_text(
+        stage, column, text, lambda texts: parse_dates(texts, form), f"a date that is written as {form} is needed"
+    )
     refuse_far_dates(stage, column, dates, values)
     return dates
+
+
+def parse_dates(texts: pa.Array, form: str) -> pa.Array:
+    """Parse text by a pattern; fractions of a second, which are in no part of a date, may stand behind it.
+
+    Args:
+        texts: To be parsed.
+        form: The pattern.
+
+    Raises:
+        pa.ArrowInvalid: A text is no such date.
+
+    """
+    if form.endswith(":%S"):
+        texts = pc.replace_substring_regex(texts, r"(:\d\d)\.\d+$", r"\1")
+    return pc.strptime(texts, format=form, unit="us")
 
 
 def _dates_since_1970(stage: Stage, column: str, factor: int, values: pa.Array) -> pa.Array:

@@ -69,6 +69,8 @@ ONE_COLUMN = st.one_of(
     mapping(
         {"type": st.just("lookup"), "parts": st.just(["year"])}, dates=st.sampled_from(["seconds", "%d.%m.%Y %H:%M"])
     ),
+    mapping({"type": st.just("numeric")}, written=st.sampled_from(["1,5", "$1,000.5", "1.5 min", "1.5%"])),
+    mapping({"type": st.just("numeric")}, dates=st.sampled_from(["seconds", "%d.%m.%Y"])),
     st.just("text_cnn"),
     typed(
         "text_cnn",

@@ -38,6 +38,15 @@ column: x, extractor: {dates: seconds}
 column: x, extractor: {parts: [day], dates: hours}
     ! extractor.dates: is `seconds`, `milliseconds`, or a pattern of %Y %m %d %H %M %S and the like
 
+column: x, extractor: {type: numeric, dates: hours}
+    ! extractor.dates: is `seconds`, `milliseconds`, or a pattern of %Y %m %d %H %M %S and the like
+
+column: x, extractor: {type: numeric, written: 97 min}
+    ! extractor.written: is an example of how 1.5 or 1000.5 is written, such as `1,5`, `$1,000.5` or `1.5 min`
+
+column: x, extractor: {type: numeric, written: '1,5', dates: seconds}
+    ! extractor.dates: cannot be combined with `written`; keep one of them
+
 column: x, extractor: {split: ',', parts: [day]}
     ! extractor.parts: cannot be combined with `split`; keep one of them
 

@@ -289,7 +289,8 @@ def test_a_plugin_beside_the_schema(tmp_path: Path) -> None:
     assert sys.path == before
     spec = schema.groups["b"].extractor
     assert isinstance(spec, NumbersSpec)
-    assert spec.model_dump() == {"type": "wave", "gain": 1.0, "scale": "standard", "nan": "error", "waves": 3}
+    numbers = {"scale": "standard", "nan": "error", "written": None, "dates": None}
+    assert spec.model_dump() == {"type": "wave", "gain": 1.0, **numbers, "waves": 3}
     assert schema.plugins == ("waves_beside",)
     assert read_schema(schema.resolved()) == schema
     assert read_schema(path, plugins=False) == schema  # imported already: nothing is run

@@ -59,7 +59,16 @@ EXTRACTOR_DEFAULTS: dict[str, dict[str, Any]] = {
         "widths": [2, 3, 4],
         "dropout": 0.0,
     },
-    "numeric": {"type": "numeric", "gain": 1.0, "scale": "standard", "nan": "error", "hidden": [], "pieces": None},
+    "numeric": {
+        "type": "numeric",
+        "gain": 1.0,
+        "scale": "standard",
+        "nan": "error",
+        "written": None,
+        "dates": None,
+        "hidden": [],
+        "pieces": None,
+    },
     "vector": {"type": "vector", "gain": 1.0},
 }
 

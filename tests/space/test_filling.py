@@ -130,12 +130,13 @@ def test_what_cannot_be_filled(completed_run: feat2vec.Run, tmp_path: Path) -> N
                 "words": {"column": "title", "extractor": {"type": "lookup", "split": "words"}},
                 "day": {"column": "day", "extractor": {"type": "lookup", "parts": ["month"]}},
                 "bag": {"column": "bag", "extractor": {"type": "lookup", "multi": True, "weights": "w"}},
+                "price": {"column": "price", "extractor": {"type": "numeric", "written": "1.5 min"}},
                 "year": {"column": "year"},
             },
         }
     )
     reasons = [why_not_filled(schema, name) for name in schema.groups]
-    assert [reason is None for reason in reasons] == [False, False, False, False, True]
+    assert [reason is None for reason in reasons] == [False, False, False, False, False, True]
     out, table = tmp_path / "out.parquet", films(20)
     for arguments, message in (
         ({"groups": ["genr"]}, r"there is no group 'genr'; did you mean 'genre'\?"),

@@ -27,6 +27,8 @@ COLUMNS: dict[str, tuple[str, list[Any], str | None]] = {
     "milliseconds of any name": ("x", [1_500_000_000_000, 1_600_000_000_000], "milliseconds"),
     "amounts": ("revenue", [1_500_000_000, 1_600_000_000], None),
     "compact": ("date", [20200131, 20201231], "%Y%m%d"),
+    "compact of any name": ("ymd", [20200131, 20201231], "%Y%m%d"),
+    "compact texts": ("ymd", ["20200131", "20201231"], "%Y%m%d"),
     "no such days": ("date", [20200131, 20209931], None),
     "versions": ("version", ["2.1.10", "2.2.12"], None),
     "short years": ("date", ["2.1.10", "2.2.12"], "%d.%m.%y"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,10 @@ TYPES: list[tuple[pa.Array, pa.DataType, list[Any]]] = [
     (pa.array([Decimal(12300)], pa.decimal128(18, -2)), pa.decimal128(20), [Decimal(12300)]),
     (pa.array([Decimal(5)], pa.decimal256(60)), pa.decimal256(60), [Decimal(5)]),
     (pa.array([date(2024, 1, 2)], pa.date64()), pa.date32(), [date(2024, 1, 2)]),
+    (pa.array([52_200, None], pa.time32("s")), S, ["14:30:00", None]),
+    (pa.array([time(14, 30), time(14, 30, 0, 500_000), time(0)]), S, ["14:30:00", "14:30:00.5", "00:00:00"]),
+    (pa.array([1], pa.time64("ns")), S, ["00:00:00.000000001"]),
+    (pa.array([1000, None, 1000], pa.time32("ms")).dictionary_encode(), S, ["00:00:01", None, "00:00:01"]),
     (pa.array([1000], pa.timestamp("ns")), pa.timestamp("ns"), [datetime(1970, 1, 1, 0, 0, 0, 1)]),
     (pa.array([1], pa.timestamp("s", "UTC")), pa.timestamp("us", "UTC"), [datetime(1970, 1, 1, 0, 0, 1, 0, UTC)]),
     (pa.array([["x"], None], pa.large_list(pa.large_string())), pa.list_(S), [["x"], None]),
@@ -69,7 +73,7 @@ UNSUPPORTED = {
     "struct": pa.array([{"x": 1}]),
     "map": pa.array([[("x", 1)]], pa.map_(S, pa.int64())),
     "duration": pa.array([timedelta(1)]),
-    "time32": pa.array([1], pa.time32("s")),
+    "list<item: time32": pa.array([[1]], pa.list_(pa.time32("s"))),
     "fixed_size_binary": pa.array([b"xx"], pa.binary(2)),
     "run_end_encoded": pa.RunEndEncodedArray.from_arrays([1], pa.RunEndEncodedArray.from_arrays([1], ["x"])),
     "list<item: run_end_encoded": pa.ListArray.from_arrays([0, 1], pa.RunEndEncodedArray.from_arrays([1], ["x"])),

@@ -24,6 +24,7 @@ FORMS: dict[str, tuple[list[Any], str, list[datetime | None]]] = {
     "a pattern": (["31.12.2024", "", "1.2.1999"], "%d.%m.%Y", [datetime(2024, 12, 31), None, datetime(1999, 2, 1)]),
     "numbers by a pattern": ([20241231, None], "%Y%m%d", [datetime(2024, 12, 31), None]),
     "times": (["23:59", " 1:05"], "%H:%M", [datetime(1900, 1, 1, 23, 59), datetime(1900, 1, 1, 1, 5)]),
+    "fractions of a time": (["23:59:10.25"], "%H:%M:%S", [datetime(1900, 1, 1, 23, 59, 10)]),
     "dates": ([datetime(2024, 12, 31)], "seconds", [datetime(2024, 12, 31)]),
 }  # fmt: skip
 

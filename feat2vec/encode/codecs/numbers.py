@@ -18,9 +18,11 @@ from feat2vec.encode.workspace import Workspace
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import NumbersSpec
 from feat2vec.schema.options import Group
-from feat2vec.table.numbers import numbers_of
+from feat2vec.table.numbers import days_of, numbers_of
 from feat2vec.table.table import Stage
 from feat2vec.table.types import FIRST_DAY, LAST_DAY, Kind
+from feat2vec.table.written_dates import written_dates
+from feat2vec.table.written_numbers import written_numbers
 
 Scale = Literal["standard", "minmax", "log1p", "quantile", "none"]
 KNOTS = 1001  # quantiles that the `quantile` scale keeps
@@ -296,7 +298,12 @@ def date_text(days: float) -> str:
 
 def numbers_checked(stage: Stage, column: str, spec: NumbersSpec, kind: Kind | None) -> tuple[Floats, Kind]:
     """A column's numbers, all of which its scale can take."""
-    numbers, kind = numbers_of(stage, column, kind, spec.nan)
+    if spec.dates is not None:
+        numbers, kind = days_of(written_dates(stage, column, spec.dates)), "date"
+    elif spec.written is not None:
+        numbers, kind = written_numbers(stage, column, spec.written, spec.nan), "number"
+    else:
+        numbers, kind = numbers_of(stage, column, kind, spec.nan)
     if spec.scale == "log1p" and (too_low := np.flatnonzero(numbers <= -1)).size:
         row = int(too_low[0])
         stage.refuse(row, column, float(numbers[row]), "`scale: log1p` needs numbers above -1")

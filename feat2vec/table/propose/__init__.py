@@ -182,7 +182,7 @@ def _choices(proposal: Proposal) -> list[str]:
     left_out = [*proposal.left_out, *(proposal.groups[name].columns[0] for name in proposal.copies)]
     left_out = [name for name in left_out if name != proposal.row_names]
     if left_out:
-        lines.append(f"left out: {listed(left_out)}")
+        lines.append(f"left out: {listed(name or 'the column without a name' for name in left_out)}")
     options = {name: section.options for name, section in proposal.sections.items()}
     goal = f" of {proposal.target}" if proposal.target is not None else ""
     facts = (("model", "dim"), ("training", "epochs"), ("training", "batch_size"))

@@ -7,8 +7,11 @@ from itertools import combinations, islice
 
 import numpy as np
 
-from feat2vec.table.profile import ColumnProfile
+from feat2vec.arrays import Int64s
+from feat2vec.table.numbers import MICROSECONDS_PER_DAY
+from feat2vec.table.profile import NO_DATE, ColumnProfile
 from feat2vec.table.propose.choices import Choice
+from feat2vec.table.propose.quoting import quote_short
 
 FEWEST_ROWS = 20
 FIRST_ROWS = 500  # that most pairs of columns differ in
@@ -20,10 +23,12 @@ HARDLY_MISSING = 0.01
 
 
 def find_copies(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choice]) -> dict[str, str]:
-    """Return the groups that say what another group says, one to one, and the column of that one for each.
+    """Return the groups that say what another group says, and for each the reason, which names that one's column.
 
     Of columns that say the same thing, the one that reads best is kept: text rather than numbers, a name rather than
-    its code. Exact recodings are compared over all rows. Keys may also say nearly the same, as films of one title.
+    its code, dates as 2024-01-31 rather than in other forms, times rather than their days. Exact recodings are compared
+    over all rows. Keys may also say nearly the same, as films of one title. Of dates the first rows are compared, as
+    the dates that they are read as.
 
     Args:
         columns: The profiles of the table's columns, by name.
@@ -41,7 +46,11 @@ def find_copies(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choic
     for first in dict.fromkeys(originals.values()):
         members = [group for group in comparable if originals[group] == first]
         kept = max(members, key=lambda group: _readability(comparable[group]))  # of equals the first
-        copies |= {group: comparable[kept].name for group in members if group != kept}
+        reason = f"tells what {quote_short(comparable[kept].name)} tells, one to one"
+        copies |= {group: reason for group in members if group != kept}
+    copies |= _copies_of_dates(
+        {group: columns[choice.columns[0]] for group, choice in groups.items() if _are_dates(columns, choice)}
+    )
     return copies if len(groups) - len(copies) > 1 else {}
 
 
@@ -56,6 +65,62 @@ def _originals(columns: Mapping[str, ColumnProfile], keys: Sequence[str]) -> dic
     return {group: originals[original] for group, original in originals.items()}
 
 
+def _are_dates(columns: Mapping[str, ColumnProfile], choice: Choice) -> bool:
+    return len(choice.columns) == 1 and columns[choice.columns[0]].instants is not None
+
+
+def _copies_of_dates(columns: Mapping[str, ColumnProfile]) -> dict[str, str]:
+    """The groups of dates that another group tells, and why; that one is kept which reads best."""
+    by_readability = sorted(columns, key=lambda group: _readability_of_dates(columns[group]), reverse=True)
+    kept: list[str] = []
+    copies: dict[str, str] = {}
+    for group in by_readability:
+        original = next((name for name in kept if _are_the_same_days(columns[name], columns[group])), None)
+        if original is None:
+            kept.append(group)
+        else:
+            name = quote_short(columns[original].name)
+            has_less = _tells_hours(columns[original]) and not _tells_hours(columns[group])
+            what = _dates_or_times(columns[group])
+            copies[group] = f"the days of {name}, which has the hours too" if has_less else f"the same {what} as {name}"
+    return {group: copies[group] for group in columns if group in copies}
+
+
+def _dates_or_times(column: ColumnProfile) -> str:
+    best = column.written_dates.best
+    return "dates" if best is None or best.has_days else "times"
+
+
+def _readability_of_dates(column: ColumnProfile) -> tuple[bool, bool, bool, bool]:
+    """What is better to keep is larger: hardly missing, with hours, as 2024-01-31, and text rather than numbers."""
+    is_there = column.missing <= HARDLY_MISSING * column.rows
+    return is_there, _tells_hours(column), column.kind == "date", column.is_string and column.kind != "number"
+
+
+def _present_instants(column: ColumnProfile) -> Int64s:
+    assert column.instants is not None
+    present: Int64s = column.instants[column.instants != NO_DATE]
+    return present
+
+
+def _tells_hours(column: ColumnProfile) -> bool:
+    return bool((_present_instants(column) % MICROSECONDS_PER_DAY != 0).any())
+
+
+def _are_the_same_days(left: ColumnProfile, right: ColumnProfile) -> bool:
+    """Whether the dates of two columns are equal in all rows that have both, or the one has the days of the other."""
+    if left.instants is None or right.instants is None:
+        return False
+    has_both = (left.instants != NO_DATE) & (right.instants != NO_DATE)  # [rows]
+    are_often_there = 2 * has_both.sum() >= max(len(_present_instants(left)), len(_present_instants(right)))
+    ours, theirs = left.instants[has_both], right.instants[has_both]
+    if len(ours) < FEWEST_ROWS or not are_often_there or len(np.unique(ours)) < 3:
+        return False
+    if _tells_hours(left) and _tells_hours(right):
+        return bool((ours == theirs).all())
+    return bool((ours // MICROSECONDS_PER_DAY == theirs // MICROSECONDS_PER_DAY).all())
+
+
 def find_copies_of(target: ColumnProfile, columns: Sequence[ColumnProfile]) -> list[str]:
     """Return the columns that tell a target, one to one, or that nearly do if all their values are keys.
 
@@ -64,12 +129,14 @@ def find_copies_of(target: ColumnProfile, columns: Sequence[ColumnProfile]) -> l
         columns: Those of the others.
 
     """
-    if target.rows < FEWEST_ROWS or target.distinct_share > 0.9:
-        return []
     candidates = [column for column in columns if not column.is_list and not column.refusal]
+    if target.rows < FEWEST_ROWS or target.distinct_share > 0.9:
+        return [column.name for column in candidates if _are_the_same_days(target, column)]
     rows_of_target = _rows_told(target)
     return [
-        column.name for column in candidates if _rows_told(column) == rows_of_target or _name_the_same(target, column)
+        column.name
+        for column in candidates
+        if _rows_told(column) == rows_of_target or _name_the_same(target, column) or _are_the_same_days(target, column)
     ]
 
 
@@ -111,6 +178,8 @@ def _are_one_to_one(left: np.ndarray, right: np.ndarray) -> bool:
 def _readability(column: ColumnProfile) -> tuple[bool, bool, float]:
     """What is better to keep is larger: hardly missing, text with letters, and then longer text."""
     is_there = column.missing <= HARDLY_MISSING * column.rows
+    if column.written_numbers.best is not None:
+        return is_there, False, -1.0
     if column.kind != "text" or not column.is_string:
         return is_there, False, 0.0
     lengths = [len(str(value)) for value in column.sample]

@@ -10,11 +10,17 @@ from itertools import count
 from feat2vec.table.profile import ColumnProfile
 from feat2vec.table.propose.choices import Choice
 from feat2vec.table.propose.defaults import ExtractorOptions
-from feat2vec.table.propose.number_rules import counts_rows, is_named_as_key
+from feat2vec.table.propose.number_rules import counts_rows, is_named_as_key, numbers_in_text
 from feat2vec.table.propose.quoting import readable_name
+from feat2vec.table.propose.text_patterns import are_addresses, is_phone
 
 MANY_NUMERIC_GROUPS = 40
 LONGEST_ROW_NAME = 80
+NAMED_AS_TITLE = re.compile(r"(?i)(?:^|[\W_])(?:title|name|headline|label)$|[a-z](?:Title|Name)$")
+NAMED_AS_ADDRESS = re.compile(
+    r"(?i)(?:^|[\W_])(?:phones?|telephone|tel|mobile|cell|fax|e-?mails?|mail|isbn|issn|ean|upc|doi|url|uri|link|web|"
+    r"website|homepage|ip)(?:$|[\W_\d])|[a-z](?:Phone|Email|Url|Link)$"
+)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -42,7 +48,7 @@ def _unique_name(name: str, taken_names: set[str]) -> str:
 
 def _merge_numbers(choices: Sequence[Choice]) -> list[tuple[str, Choice]] | None:
     """Return named groups, of which those of numbers are merged; None if there are too few of either."""
-    numeric = [choice for choice in choices if choice.extractor and choice.extractor["type"] == "numeric"]
+    numeric = [choice for choice in choices if choice.extractor and _is_plain_number(choice.extractor)]
     if len(numeric) <= MANY_NUMERIC_GROUPS:
         return None
     by_stem: dict[str, list[Choice]] = defaultdict(list)  # "sensor_1" and "sensor_2" have the stem "sensor"
@@ -54,6 +60,10 @@ def _merge_numbers(choices: Sequence[Choice]) -> list[tuple[str, Choice]] | None
     named = [(choice.columns[0], choice) for choice in choices if choice not in numeric]
     named += [(name, _merge(members)) for name, members in by_name.items()]
     return named if len(named) >= 2 else None  # a single group has nothing to learn from
+
+
+def _is_plain_number(extractor: ExtractorOptions) -> bool:
+    return extractor["type"] == "numeric" and not {"written", "dates"} & set(extractor)
 
 
 def _merge(choices: Sequence[Choice]) -> Choice:
@@ -76,17 +86,38 @@ def _merge(choices: Sequence[Choice]) -> Choice:
 def choose_row_names(columns: Sequence[ColumnProfile], left_out: Mapping[str, str]) -> str | None:
     """Return the column that names the rows, if there is one: best one that is called so, then one that is no group.
 
-    An index that a program wrote beside the rows comes last: a unique title says more.
+    A unique title says more than what reaches somebody or something, such as a phone number or an ISBN. An index that a
+    program wrote beside the rows comes last.
     """
 
-    def rank(column: ColumnProfile) -> tuple[bool, bool, bool, bool]:
-        is_named = is_named_as_key(column)
-        has_no_name = not is_named and column.kind != "text"
-        return counts_rows(column), not is_named, column.name not in left_out, has_no_name
+    def rank(column: ColumnProfile) -> tuple[bool, int, bool]:
+        return counts_rows(column), _order_of_row_names(column, is_left_out=column.name in left_out), _is_number(column)
 
     candidates = [column for column in columns if _names_every_row(column, is_left_out=column.name in left_out)]
     best = min(candidates, key=rank, default=None)
     return None if best is None else best.name
+
+
+def _order_of_row_names(column: ColumnProfile, *, is_left_out: bool) -> int:
+    if _reaches(column):
+        return 3
+    if is_named_as_key(column):
+        return 0
+    if is_left_out:
+        return 1
+    return 2 if NAMED_AS_TITLE.search(column.name) is not None and column.kind == "text" else 4
+
+
+def _is_number(column: ColumnProfile) -> bool:
+    return column.kind != "text" and not is_named_as_key(column)
+
+
+def _reaches(column: ColumnProfile) -> bool:
+    """Whether values are numbers of telephones or books, or addresses of mail or in the web."""
+    if NAMED_AS_ADDRESS.search(column.name) is not None:
+        return True
+    texts = [str(value) for value in column.sample]
+    return column.kind == "text" and (are_addresses(texts) or sum(map(is_phone, texts)) >= 0.9 * len(texts))
 
 
 def _has_hours(column: ColumnProfile) -> bool:
@@ -99,5 +130,7 @@ def _names_every_row(column: ColumnProfile, *, is_left_out: bool) -> bool:
     if column.kind == "number" and not (column.are_integers and is_left_out):
         return False  # quantities differ by chance, and so do times
     if column.kind not in ("number", "text", "date") or column.written_dates.best is not None or _has_hours(column):
+        return False
+    if numbers_in_text(column) is not None:
         return False
     return max(len(str(value)) for value in column.sample) <= LONGEST_ROW_NAME

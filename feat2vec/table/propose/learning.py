@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from feat2vec.table.profile import ColumnProfile
 from feat2vec.table.propose import defaults_supervised
 from feat2vec.table.propose.choices import Choice
-from feat2vec.table.propose.defaults import Section, TableFacts, extractor_for, unlabelled_defaults
+from feat2vec.table.propose.defaults import ExtractorOptions, Section, TableFacts, extractor_for, unlabelled_defaults
 from feat2vec.table.propose.defaults_supervised import supervised_defaults
 from feat2vec.table.propose.facts import facts_of
 from feat2vec.table.propose.number_rules import as_quantity
@@ -49,9 +49,19 @@ def without_target(
     all_facts = facts_of(columns, groups)
     facts = replace(all_facts, groups={name: group for name, group in all_facts.groups.items() if name not in copies})
     learnt = {
-        name: replace(choice, extractor=extractor_for(all_facts.groups[name], facts)) for name, choice in groups.items()
+        name: replace(choice, extractor=_read_as(choice, extractor_for(all_facts.groups[name], facts)))
+        for name, choice in groups.items()
     }
     return Learning(learnt, unlabelled_defaults(facts), _weakness(facts))
+
+
+def _read_as(choice: Choice, extractor: Mapping[str, object]) -> ExtractorOptions:
+    """The options of an extractor, with those that say how the choice's column is read as numbers."""
+    options = choice.extractor or {}
+    result = dict(extractor)
+    if extractor["type"] == "numeric":
+        result |= {key: options[key] for key in ("written", "dates") if key in options}
+    return result
 
 
 def _weakness(facts: TableFacts) -> str | None:
@@ -78,7 +88,7 @@ def with_target(
         target: What is predicted.
 
     """
-    groups = _with_quantities(columns, groups)
+    groups = _with_quantities(columns, groups, copies)
     facts = facts_of(columns, groups)
     given = {
         name: _supervised_facts(facts, name) for name in groups if name not in copies
@@ -88,7 +98,7 @@ def with_target(
     for name, choice in groups.items():
         reason = chosen.reasons.get(f"groups.{name}")
         comment = f"{choice.comment}; {reason}" if reason else choice.comment
-        extractor = dict(chosen.extractors.get(name, choice.extractor or {}))
+        extractor = _read_as(choice, chosen.extractors.get(name, choice.extractor or {}))
         learnt[name] = replace(choice, extractor=extractor, comment=comment)
     sections = {"objective": Section({"type": target.objective, "target": target.column}, target.reason)}
     for name, options in chosen.settings.items():
@@ -106,7 +116,9 @@ def _weakness_of_labels(target: Target) -> str | None:
     return f"{target.rows:,} labels{classes} are too few to predict well from, whatever the settings: take more rows"
 
 
-def _with_quantities(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choice]) -> dict[str, Choice]:
+def _with_quantities(
+    columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choice], copies: Mapping[str, str]
+) -> dict[str, Choice]:
     """Numbers that are few are quantities to a prediction, and dates go on."""
     result: dict[str, Choice] = {}
     for name, choice in groups.items():
@@ -114,7 +126,7 @@ def _with_quantities(columns: Mapping[str, ColumnProfile], groups: Mapping[str, 
         quantity = as_quantity(column) if len(choice.columns) == 1 else None
         if "parts" in (choice.extractor or {}):
             result[name] = choice
-            if quantity is not None and f"{name}{DAYS}" not in groups:
+            if quantity is not None and name not in copies and f"{name}{DAYS}" not in groups:
                 result[f"{name}{DAYS}"] = quantity
         else:
             result[name] = quantity or choice

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from feat2vec.arrays import Floats
+from feat2vec.table.date_forms import COMPACT
 from feat2vec.table.profile import QUANTILES, ColumnProfile
 from feat2vec.table.propose.choices import Choice, leave_out, make_group
 from feat2vec.table.propose.defaults import ExtractorOptions
@@ -49,13 +50,19 @@ def parts_of_dates(column: ColumnProfile) -> Choice | None:
 def written_dates(column: ColumnProfile) -> Choice | None:
     """The same of dates that are written in another way than 2024-01-31, and of times of day."""
     dates = column.written_dates.best
-    if dates is None or column.present < FEWEST_DATES or is_named_as_key(column) or has_nan(column):
+    if dates is None or column.present < FEWEST_DATES or has_nan(column):
         return None
+    if is_named_as_key(column) and not (dates.form == COMPACT and _several(dates.parts, "month")):
+        return None  # but 20190301 in `date_key` is a date, as no counter leaps from one month to the next
     parts = _useful_parts(dates.parts, dates.high - dates.low)
     if not parts:
         return None
     extractor: ExtractorOptions = {"type": "lookup", "parts": parts, "dates": dates.form}
     return make_group(column, extractor, _span_of_days(dates.low, dates.high) if dates.has_days else "times of day")
+
+
+def _several(parts: Iterable[str], part: str) -> bool:
+    return sum(key.startswith(f"{part}=") for key in parts) > 1
 
 
 def _useful_parts(parts: Iterable[str], days: float) -> list[str]:
@@ -135,11 +142,25 @@ def numbers(column: ColumnProfile) -> Choice | None:
     return make_group(column, extractor, f"{number_span(column)}, NaN counts as missing")
 
 
+def numbers_in_text(column: ColumnProfile) -> Choice | None:
+    """Text such as 97 min, 12.3% or $1,234.50; few of them are keys, as are those of a column that is called so."""
+    best = column.written_numbers.best
+    if best is None or column.distinct <= FEW_NUMBERS or is_named_as_key(column) or best.low == best.high:
+        return None
+    extractor: ExtractorOptions = {"type": "numeric", "hidden": [32], "written": best.form}
+    return make_group(column, extractor, f"{best.low:.4g} to {best.high:.4g}, in text")
+
+
 def as_quantity(column: ColumnProfile) -> Choice | None:
     """Return what a column is that is larger or smaller in other rows; None for keys and for what is no number.
 
     A prediction sees more in the order of few numbers, years and dates than in each of them.
     """
+    dates = column.written_dates.best
+    if dates is not None and dates.has_days and written_dates(column) is not None:
+        extractor: ExtractorOptions = {"type": "numeric", "hidden": [32], "dates": dates.form}
+        span = _span_of_days(dates.low, dates.high)
+        return make_group(column, extractor, f"{span}, as time goes on") if dates.high - dates.low > 1 else None
     if column.kind == "date":
         days = make_group(column, {"type": "numeric", "hidden": [32]}, f"{_date_span(column)}, as time goes on")
         return days if column.high - column.low > 1 else None
@@ -230,4 +251,5 @@ RULES: Sequence[Callable[[ColumnProfile], Choice | None]] = (
     numbers_that_identify,
     numbers_as_keys,
     numbers,
+    numbers_in_text,
 )

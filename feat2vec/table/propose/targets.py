@@ -20,7 +20,11 @@ from feat2vec.table.types import is_list
 Objective = Literal["logistic", "softmax", "regression"]
 MOST_CLASSES = 1000
 TIME = re.compile(r"(?i)(?:^|[\W_])(?:year|yr|decade|date|month|day|weekday|hour|time)(?:$|[\W_])|[a-z](?:Year|Date)$")
-TARGET = re.compile(r"(?i)^(target|label|class|outcome|survived|churn|clicked|bought|rating|score|price|sales?)$")
+TARGET = re.compile(
+    r"(?i)(?:^|[\W_])(?:target|label|class|outcome|survived|churn|churned|clicked|bought|rating|ratings|stars|score|grade|"
+    r"price|sales?|salary|fraud|default)$|[a-z](?:Rating|Score|Price|Label|Class)$"
+)
+FEW_CLASSES, ROWS_PER_CLASS = 20, 10  # of a category that is proposed
 
 
 class Target(NamedTuple):
@@ -95,6 +99,8 @@ def _problem_of(column: ColumnProfile) -> str | None:
         return f"is {choice.comment}; a target is a number, or a category that many rows have"
     if "split" in extractor:
         return f"holds lists, such as {example}; a row has one value of a target"
+    if "written" in extractor:
+        return f"holds text, such as {example}; write numbers as 1234.5 to predict them"
     if extractor["type"] in ("text_cnn", "vector"):
         kind = "vectors" if extractor["type"] == "vector" else f"{column.distinct:,} texts"
         return f"holds {kind}, such as {example}; a target is a number, or a category that many rows have"
@@ -135,7 +141,10 @@ def _reason(column: ColumnProfile, objective: Objective) -> str:
 
 
 def suggest_target(groups: Mapping[str, Choice], columns: Mapping[str, ColumnProfile]) -> str | None:
-    """Return the last column that could be a target, if there is one: best one that is called so; never a time.
+    """Return the column that is the likeliest target, if there is one; never a time, or a category of many values.
+
+    The best is one that is called so, then one of two values, then a category of few, then a number. Of equals it is
+    the last, as labels are often behind what they follow from.
 
     Args:
         groups: The groups that no other group repeats, by name.
@@ -143,8 +152,16 @@ def suggest_target(groups: Mapping[str, Choice], columns: Mapping[str, ColumnPro
 
     """
     candidates = [choice.columns[0] for choice in groups.values() if _can_be_target(choice, columns)]
-    named_so = [name for name in candidates if TARGET.match(name)]
-    return next(iter((named_so or candidates)[::-1]), None)
+
+    def rank(name: str) -> int:
+        column = columns[name]
+        if TARGET.search(name) is not None:
+            return 0
+        if column.distinct == 2:
+            return 1
+        return 2 if _objective_of(column) == "softmax" else 3
+
+    return min(reversed(candidates), key=rank, default=None)
 
 
 def _can_be_target(choice: Choice, columns: Mapping[str, ColumnProfile]) -> bool:
@@ -152,7 +169,13 @@ def _can_be_target(choice: Choice, columns: Mapping[str, ColumnProfile]) -> bool
         return False
     column = columns[choice.columns[0]]
     is_time = are_years(column) or column.kind == "date" or TIME.search(column.name) is not None
+    is_time = is_time or "dates" in (choice.extractor or {})
     if column.missing or is_time or column.is_list or _problem_of(column) is not None:
         return False
-    is_key = column.kind == "number" and is_named_as_key(column)
-    return not is_key and (_objective_of(column) != "softmax" or column.distinct <= MOST_CLASSES)
+    if column.kind == "number" and is_named_as_key(column):
+        return False
+    return _objective_of(column) != "softmax" or _are_few_classes(column)
+
+
+def _are_few_classes(column: ColumnProfile) -> bool:
+    return column.distinct <= FEW_CLASSES and column.distinct * ROWS_PER_CLASS <= column.present

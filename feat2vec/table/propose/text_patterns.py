@@ -16,6 +16,7 @@ DELIMITERS_OF_LISTS = "|;,/"
 AMOUNT = re.compile(r"\W*\d{1,3}(,\d{3})*([.,]\d+)?\W*")  # 1,234 or 3,5
 WORD = re.compile(r"[^\W\d_]{2,}")  # that begins with two letters
 ADDRESS = re.compile(r"\s*(?:[\w.+-]+@[\w-]+\.[\w.-]+|\w+://\S+)\s*")  # of mail, or in the web
+PHONE = re.compile(r"\s*(?:\+|\()?\d[\d\s().x/-]+\d\s*")
 DATE = re.compile(r"\s*\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:[ T,].*)?")
 
 
@@ -70,6 +71,23 @@ def split_words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
+def are_addresses(texts: Sequence[str]) -> bool:
+    """Whether nearly all texts are addresses of mail, or in the web."""
+    return bool(texts) and sum(ADDRESS.fullmatch(text) is not None for text in texts) >= 0.9 * len(texts)
+
+
+def is_phone(text: str) -> bool:
+    """Whether a text is written as numbers of telephones are.
+
+    >>> is_phone("+49 30 123-456"), is_phone("(555) 123-4567"), is_phone("123456789"), is_phone("2024-01-31")
+    (True, True, False, False)
+
+    """
+    digits = sum(map(str.isdigit, text))
+    has_marks = PHONE.fullmatch(text) is not None and not text.strip().isdigit()
+    return has_marks and 7 <= digits <= 15 and DATE.fullmatch(text) is None
+
+
 def is_prose(texts: Sequence[str], distinct_share: float) -> bool:
     """Whether texts say more than that they differ: they have several words, and share some of them.
 
@@ -84,7 +102,6 @@ def is_prose(texts: Sequence[str], distinct_share: float) -> bool:
     words_per_text = np.mean([len(text.split()) for text in texts])
     parts_per_text = np.mean([len(words) for words in words_of_texts])  # also those between dashes
     share_with_letters = np.mean([any(map(str.isalpha, text)) for text in texts])
-    are_addresses = np.mean([ADDRESS.fullmatch(text) is not None for text in texts]) >= 0.9
     has_several_words = (
         (words_per_text >= 15 and distinct_share >= 0.2)
         or (words_per_text >= 5 and distinct_share >= 0.4)
@@ -95,7 +112,7 @@ def is_prose(texts: Sequence[str], distinct_share: float) -> bool:
     texts_with_word = Counter(chain.from_iterable(set(words) for words in words_of_texts))
     shared = sum(count for count in texts_with_word.values() if count > 1)
     shares_words = shared >= 0.2 * max(sum(texts_with_word.values()), 1)
-    is_text = len(texts) >= 10 and share_with_letters >= 0.5 and not are_addresses
+    is_text = len(texts) >= 10 and share_with_letters >= 0.5 and not are_addresses(texts)
     return bool(is_text and has_several_words and shares_words)
 
 

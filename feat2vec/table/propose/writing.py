@@ -30,7 +30,7 @@ class Proposal:
         column_count: of the table.
         row_names: the column that names the rows, if there is one.
         groups: by name.
-        copies: the groups that are commented out, and the column that each of them recodes.
+        copies: the groups that are commented out, and why.
         left_out: the columns that are no group, and why.
         sections: how they are learnt, by the name of the section.
         target: the column that is predicted, if there is one.
@@ -118,8 +118,7 @@ def _group_lines(groups: Mapping[str, Choice], copies: Mapping[str, str]) -> lis
     lines = []
     for name, choice in groups.items():
         if name in copies:
-            comment = f"tells what {quote_short(copies[name])} tells, one to one"
-            lines += _lines_of_group(name, choice, comment, "  # ", width)
+            lines += _lines_of_group(name, choice, copies[name], "  # ", width)
         else:
             lines += _lines_of_group(name, choice, choice.comment, "  ", width)
     return lines

@@ -27,8 +27,8 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def proposed(table: object) -> tuple[str, Schema]:
-    text = propose(table)
+def proposed(table: object, target: str | None = None) -> tuple[str, Schema]:
+    text = propose(table, target=target)
     return text, read_schema(parse_document(text))
 
 

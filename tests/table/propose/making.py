@@ -67,6 +67,10 @@ class Maker:
         begin = datetime(2015, 3, 1)
         return [(begin + timedelta(seconds=int(x))).strftime(form) for x in self.rng.integers(0, days * 86_400, ROWS)]
 
+    def days(self, days: int = 1500) -> list[datetime]:
+        """Days from 2015 on."""
+        return [datetime(2015, 3, 1) + timedelta(days=int(x)) for x in self.rng.integers(0, days, ROWS)]
+
     def epochs(self, factor: int = 1) -> list[int]:
         """Seconds since 1970, times a factor."""
         return (self.rng.integers(1_400_000_000, 1_600_000_000, ROWS) * factor).tolist()

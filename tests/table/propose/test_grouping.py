@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from tests.table.propose.columns import PAIR, ROWS, fitted, proposed
+from tests.table.propose.columns import PAIR, ROWS, WORDS, fitted, proposed
 
 
 def test_the_id_is_the_column_that_is_called_so() -> None:
@@ -47,6 +50,27 @@ def test_keys_that_are_nearly_one_to_one_are_one() -> None:
     assert set(proposed(pa.table(table))[1].groups) == {"movieId", "title", "user", "studio"}
 
 
+def test_the_same_dates_in_other_forms_are_one_group(tmp_path: Path) -> None:
+    days = [datetime(2019, 3, 1) + timedelta(days=i) for i in range(ROWS)]
+    table = {
+        "epoch": [int(day.replace(tzinfo=timezone.utc).timestamp()) for day in days],
+        "us": [None if i % 9 == 0 else f"{day:%m/%d/%Y}" for i, day in enumerate(days)],
+        "sold": [f"{day:%Y-%m-%d}" for day in days],
+        "shipped": [f"{day + timedelta(days=i % 3):%Y-%m-%d}" for i, day in enumerate(days)],
+        **PAIR,
+    }
+    text, schema = fitted(pa.table(table), tmp_path / "encoded")
+    assert set(schema.groups) == {"sold", "shipped", "kind", "size"}
+    assert text.count("  # the same dates as sold\n") == 2
+    _, schema = proposed(pa.table(table), "size")
+    assert set(schema.groups) == {"sold", "sold_days", "shipped", "shipped_days", "kind"}
+    table["at"] = [f"{day:%Y-%m-%d} {i % 24:02}:15" for i, day in enumerate(days)]
+    text, schema = proposed(pa.table(table))
+    assert set(schema.groups) == {"at", "shipped", "kind", "size"}
+    assert "  # the days of at, which has the hours too\n" in text
+    assert set(proposed(pa.table(table), "at")[1].groups) == {"shipped", "shipped_days", "kind", "size"}
+
+
 def test_an_index_that_a_program_wrote_names_rows_only_where_nothing_else_does() -> None:
     titles = [f"Film {i:03}x" for i in range(ROWS)]
     for index in ("Unnamed: 0", "index", "rownames", "X", "row_number"):
@@ -54,6 +78,25 @@ def test_an_index_that_a_program_wrote_names_rows_only_where_nothing_else_does()
         assert proposed(table)[1].id == "title"
         assert proposed(table.drop_columns(["title"]))[1].id == index
     assert proposed(pa.table({"film_id": range(ROWS), "title": titles, **PAIR}))[1].id == "film_id"
+
+
+ADDRESSES: dict[str, list[Any]] = {
+    "phone": [f"555-{1000 + i}" for i in range(ROWS)],
+    "contact": [f"+49 30 {100_000 + 7919 * i}" for i in range(ROWS)],
+    "isbn": [9_780_000_000_000 + 7 * i for i in range(ROWS)],
+    "e_mail": [f"u{i}@mail.org" for i in range(ROWS)],
+    "page": [f"https://films.example/{i}" for i in range(ROWS)],
+}
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_a_title_is_a_better_id_than_an_address(name: str) -> None:
+    titles = [f"The {WORDS[i % 12]} {WORDS[i % 7]} {i}" for i in range(ROWS)]
+    table = pa.table({name: ADDRESSES[name], "title": titles, **PAIR})
+    assert proposed(table)[1].id == "title"
+    assert proposed(table.append_column("film_id", [[f"f{i}" for i in range(ROWS)]]))[1].id == "film_id"
+    assert proposed(table.drop_columns(["title"]))[1].id == name
+    assert proposed(table.drop_columns(["title"]).append_column("index", [range(ROWS)]))[1].id == name
 
 
 def test_very_many_numbers_become_a_few_groups(tmp_path: Path) -> None:

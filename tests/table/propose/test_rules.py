@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,14 @@ CHOICES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "times of day": (
         [f"{i % 24:02}:{i % 60:02}" for i in range(ROWS)], {"type": "lookup", "parts": ("hour",), "dates": "%H:%M"},
     ),
+    "times of day with a type": (
+        [time(i % 24, i % 60) for i in range(ROWS)], {"type": "lookup", "parts": ("hour",), "dates": "%H:%M:%S"},
+    ),
+    "percentages": ([f"{i / 8}%" for i in range(ROWS)], {**NUMBERS, "written": "1.5%"}),
+    "minutes": ([f"{97 + i % 40} min" for i in range(ROWS)], {**NUMBERS, "written": "1.5 min"}),
+    "minutes of few lengths": ([f"{97 + i % 10} min" for i in range(ROWS)], LOOKUP),
+    "decimal commas": ([f"{i},{i % 10}" for i in range(ROWS)], {**NUMBERS, "written": "1,5"}),
+    "dollars": ([f"${100 * i:,}.50" for i in range(ROWS)], {**NUMBERS, "written": "$1,000.5"}),
     "two days": ([date(2020, 1, 6 + 7 * (i % 2)) for i in range(ROWS)], NUMBERS),
     "one or none": (["x", None] * 60, LOOKUP),
     "gaps": ([None if i % 4 else i / 8 for i in range(ROWS)], numbers_of(ROWS // 4)),

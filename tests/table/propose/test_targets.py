@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,12 @@ def test_quantities_are_numbers_to_a_prediction() -> None:
         "created_at": epochs,
         "zip": [100 + i % 9 for i in range(ROWS)],
         "day": days,
+        "us_day": [f"{day + timedelta(days=9 * (i % 5)):%m/%d/%Y}" for i, day in enumerate(days.tolist())],
         **PAIR,
     }
     schema = _proposed_for(pa.table(table), "kind")
+    days_of_epochs = schema.groups["created_at_days"].extractor
+    assert (days_of_epochs.model_dump()["dates"], schema.groups["day_days"].columns) == ("seconds", ("day",))
     assert {name: group.extractor.type for name, group in schema.groups.items()} == {
         "stars": "numeric",
         "created_at": "lookup",
@@ -78,6 +82,8 @@ def test_quantities_are_numbers_to_a_prediction() -> None:
         "zip": "lookup",
         "day": "lookup",
         "day_days": "numeric",
+        "us_day": "lookup",
+        "us_day_days": "numeric",
         "size": "numeric",
     }
 
@@ -90,6 +96,7 @@ HOPELESS: dict[str, tuple[Any, str]] = {
     "lists in text": (bags("|"), "the target 'it' holds lists, such as .*; a row has one value"),
     "prose": (texts(1), "the target 'it' holds 120 texts, such as .*; a target is a number, or a category"),
     "names": ([f"u{i}" for i in range(ROWS)], "the target 'it' is an identifier: 120 values in 120 rows; a target is"),
+    "units": ([f"{i} min" for i in range(ROWS)], "the target 'it' holds text, such as .*; write numbers as 1234.5"),
     "structs": ([{"x": 1}] * ROWS, "the target 'it' is of type struct"),
 }
 
@@ -150,6 +157,25 @@ def test_a_year_is_never_proposed_as_the_label() -> None:
     }
     text, _ = proposed(pa.table(columns))
     assert "--target COLUMN\n" in text
+
+
+LABELS: dict[str, tuple[dict[str, list[Any]], str]] = {
+    "what is called so": ({"score": [i / 7 for i in range(ROWS)], "gift": ["yes", "no"] * 60}, "score"),
+    "part of a name": ({"average_rating": [i / 7 for i in range(ROWS)], "gift": ["yes", "no"] * 60}, "average_rating"),
+    "yes and no": (
+        {"gift": ["yes", "no"] * 60, "kind": ["a", "b", "c"] * 40, "x": [i / 7 for i in range(ROWS)]},
+        "gift",
+    ),
+    "few classes": ({"kind": ["a", "b", "c"] * 40, "x": [i / 7 for i in range(ROWS)]}, "kind"),
+    "no mail": ({"x": [i / 7 for i in range(ROWS)], "email": [f"{i // 2}@mail.org" for i in range(ROWS)]}, "x"),
+    "no names": ({"town": [f"t{i % 40}" for i in range(ROWS)], "who": [f"u{i % 60}" for i in range(ROWS)]}, "COLUMN"),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_the_likeliest_label_is_proposed(name: str) -> None:
+    columns, expected = LABELS[name]
+    assert f"--target {expected}\n" in propose(pa.table(columns))
 
 
 def _proposed_for(table: object, target: str) -> Schema:

@@ -11,7 +11,7 @@ import pytest
 
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
-from feat2vec.table.propose import learning, propose
+from feat2vec.table.propose import learning, propose, propose_schema
 from feat2vec.table.propose.defaults import GroupFacts, Section, TableFacts
 from tests.table.propose.columns import HOSTILE, PAIR, ROWS, WORDS, fitted, proposed
 
@@ -106,6 +106,16 @@ def test_hostile_names(tmp_path: Path) -> None:
     assert '#   "": its name is empty; give it one to use it' in text
     assert {column for group in schema.groups.values() for column in group.columns} == set(HOSTILE)
     assert all(char.isprintable() or char == "\n" for char in text)
+
+
+@pytest.mark.parametrize(("first", "reason"), [(0, "an index that pandas wrote"), (1, "an index"), (2, "its name is")])
+def test_an_index_without_a_name(first: int, reason: str, tmp_path: Path) -> None:
+    table = pa.table({"": range(first, first + ROWS), **PAIR})
+    arrow_csv.write_csv(table, tmp_path / "made.csv")
+    for source in (table, str(tmp_path / "made.csv")):
+        proposal = propose_schema(source)
+        assert f'#   "": {reason}' in proposal.text
+        assert "left out: the column without a name" in proposal.choices
 
 
 def test_the_name_and_the_source_are_the_callers() -> None:

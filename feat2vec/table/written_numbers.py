@@ -1,0 +1,117 @@
+"""Numbers that are written in another way than 1234.5: with a unit, a sign of a currency, or the marks of a country."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from feat2vec.arrays import Floats
+from feat2vec.schema.extractor_options import NUMBER_FORM
+from feat2vec.table.numbers import numbers_of, parse_text, trimmed
+from feat2vec.table.table import Stage
+from feat2vec.table.types import is_text
+
+MINUS = "[-\u2212]"
+WIDE_SPACES = "\u00a0\u202f"  # at which no line is broken
+SPACES = rf"[\s{WIDE_SPACES}]"
+
+
+@dataclass(frozen=True)
+class NumberForm:
+    """How numbers are written.
+
+    Attributes:
+        prefix: Before each number, such as a currency.
+        thousands: Between groups of three digits; empty for nothing.
+        decimal: Before the fraction.
+        suffix: Behind each number, such as a unit.
+
+    """
+
+    prefix: str
+    thousands: str
+    decimal: str
+    suffix: str
+
+    @property
+    def example(self) -> str:
+        """The option `written`, such as `$1,000.5`."""
+        number = f"1{self.thousands}000" if self.thousands else "1"
+        return f"{self.prefix}{number}{self.decimal}5{self.suffix}"
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression for RE2, with the parts sign, inner, integer and fraction."""
+        separator = SPACES if self.thousands == " " else re.escape(self.thousands)
+        integer = rf"\d{{1,3}}(?:{separator}\d{{3}})+|\d+" if self.thousands else r"\d+"
+        prefix, suffix = re.escape(self.prefix.strip()), re.escape(self.suffix.strip())
+        signs = [rf"(?:\+|(?P<{name}>{MINUS}))?" for name in ("sign", "inner")]
+        number = rf"(?P<integer>{integer})(?:{re.escape(self.decimal)}(?P<fraction>\d+))?"
+        return f"^{f'{SPACES}*'.join([signs[0], prefix, signs[1], number, suffix])}$"
+
+
+def form_of_example(example: str) -> NumberForm:
+    """Return how numbers are written, by an example.
+
+    Args:
+        example: The option `written`.
+
+    Returns:
+        The form.
+
+    Example:
+        >>> form_of_example("1.000,5 km").thousands, form_of_example("$1.5").prefix
+        ('.', '$')
+
+    """
+    match = NUMBER_FORM.fullmatch(example)
+    assert match is not None  # as options are validated
+    prefix, thousands, decimal, suffix = (group or "" for group in match.groups())
+    return NumberForm(prefix, thousands, decimal, suffix)
+
+
+def written_numbers(stage: Stage, column: str, example: str, nan: str = "error") -> Floats:
+    """Return a column as numbers, NaN where missing.
+
+    Args:
+        stage: Of the table.
+        column: Of the stage; one of numbers is taken as it is.
+        example: How they are written, such as `$1,000.5`.
+        nan: Whether NaN in a typed column is an "error" or "missing".
+
+    Raises:
+        UserError: A value is no number that is written so.
+
+    """
+    values = stage.column(column).combine_chunks()
+    if not is_text(values.type):
+        return numbers_of(stage, column, nan=nan)[0]
+    form = form_of_example(example)
+    text = trimmed(stage, values)
+    message = f"a number that is written as {example} is needed"
+    numbers = parse_text(stage, column, text, lambda texts: parse_numbers(texts, form), message)
+    floats: Floats = pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False)
+    return floats
+
+
+def parse_numbers(texts: pa.Array, form: NumberForm) -> pa.Array:
+    """Parse text as numbers of a form.
+
+    Args:
+        texts: To be parsed, without spaces around them.
+        form: How they are written.
+
+    Raises:
+        pa.ArrowInvalid: A text is no such number.
+
+    """
+    parts = pc.extract_regex(texts, form.pattern)
+    if parts.null_count > texts.null_count:
+        raise pa.ArrowInvalid(f"a text is not written as {form.example}")
+    sign, inner, integer, fraction = (pc.struct_field(parts, name) for name in ("sign", "inner", "integer", "fraction"))
+    digits = pc.replace_substring_regex(integer, r"\D", "")
+    signs = pc.replace_substring(pc.binary_join_element_wise(sign, inner, ""), "\u2212", "-")
+    return pc.binary_join_element_wise(signs, digits, ".", fraction, "0", "").cast(pa.float64())
