@@ -10,7 +10,7 @@ import click
 
 from feat2vec.cli.console import json_row, name_on_a_line, say
 from feat2vec.cli.process import import_tensorflow
-from feat2vec.errors import UserError
+from feat2vec.errors import UserError, listed
 
 if TYPE_CHECKING:
     from feat2vec.run import Run
@@ -65,10 +65,12 @@ def complete(
         import_tensorflow()
     counts = opened.fill(data, out, groups or None, at_least=AT_LEAST if at_least is None else at_least, force=force)
     if as_json:
-        say(json.dumps({"rows": counts.rows, "missing": counts.missing, "filled": counts.filled}))
+        say(json.dumps(vars(counts)))
         return
     for column, missing in counts.missing.items():
         say(f"{name_on_a_line(column)}: {counts.filled[column]:,} of {missing:,} missing values filled in")
+    if counts.left_out:
+        say(f"left out, as they cannot be written to Parquet: {listed(counts.left_out)}")
     say(f"{out}: {counts.rows:,} rows")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -71,12 +72,52 @@ def test_types_are_kept(tmp_path: Path) -> None:
     parts = split(table, tmp_path / "parts")
     read = pq.read_table(parts.train)
     kinds = {"text": pa.string(), "day": pa.date32(), "tags": pa.list_(pa.string()), "flag": pa.bool_()}
+    kinds["point"] = pa.struct({"x": pa.int64()})
     assert dict(zip(read.schema.names, read.schema.types, strict=True)) == kinds
     assert open_table(parts.train).typed
-    assert parts.left_out == ("point",)
+    assert parts.left_out == ()
 
 
-def test_columns_of_a_csv_stay_text_that_may_stand_for_numbers(tmp_path: Path) -> None:
+def test_columns_that_feat2vec_does_not_read_are_carried_along(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "n": range(10),
+            "bytes": pa.array([b"\xcd", None] * 5),
+            "span": pa.array(range(10), pa.duration("us")),
+            "pair": pa.array([{"x": 1, "y": "a"}] * 10),
+            "time": pa.array(range(10), pa.time64("us")),
+            "moment": pa.array([2**62, 0] * 5, pa.timestamp("us")),
+        }
+    )
+    pq.write_table(table, tmp_path / "odd.parquet")
+    parts = split(tmp_path / "odd.parquet", tmp_path / "parts", by="n")
+    assert pq.read_table(parts.test).drop_columns(["n"]) == table.slice(8).drop_columns(["n"])
+    assert parts.left_out == ()
+    frame = pd.DataFrame({"n": range(10), "mixed": [1, "a"] * 5})
+    assert split(frame, tmp_path / "objects").left_out == ("mixed",)
+
+
+def test_numbers_of_a_csv_are_numbers_for_others_and_the_same_text_for_feat2vec(tmp_path: Path) -> None:
+    lines = [f"{i},{i}.0,{i / 4:.2f},{i / 4:g},0{i},+{i},{'NA' if i == 3 else i}" for i in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,rating,price,size,zip,phone,gaps", *lines]))
+    parts = split(tmp_path / "t.csv", tmp_path / "parts", by="id")
+    kinds = {name: str(dtype)[:3] for name, dtype in pd.read_parquet(parts.train).dtypes.items()}
+    text = kinds["zip"]
+    assert text not in ("int", "flo")
+    assert kinds == {
+        "id": "int", "rating": "flo", "price": "flo", "size": "flo", "zip": text, "phone": text, "gaps": "flo"
+    }  # fmt: skip
+    table = open_table(parts.train)
+    assert not table.typed
+    assert set(table.columns.values()) == {pa.string()}
+    again = [row for batch in table.batches() for row in batch.data.to_pylist()]
+    expected = [row for batch in open_table(tmp_path / "t.csv").batches() for row in batch.data.to_pylist()]
+    expected[3]["gaps"] = None
+    assert again == expected[:16]
+    assert open_table(pq.read_table(parts.train)).columns == table.columns  # the metadata go with the rows
+
+
+def test_text_of_a_csv_that_is_no_number_stays_text(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("code,size\n" + "".join(f"0{i},{i}.5\n" for i in range(40)))
     parts = split(tmp_path / "t.csv", tmp_path / "parts")
     table = open_table(parts.train)
