@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from feat2vec.arrays import Bools, Floats
 from feat2vec.errors import UserError, naming_arguments
-from feat2vec.table.numbers import numbers_of
+from feat2vec.table.date_forms import DateForms, DatesOfForm
+from feat2vec.table.numbers import NEEDED, NEEDED_OF_TYPED, days_of, numbers_of, trimmed
 from feat2vec.table.rewriting import Rewriting, rewriting
 from feat2vec.table.table import Table, open_table, stages
-from feat2vec.table.types import Kind, is_list
+from feat2vec.table.types import Kind, is_list, is_text
+from feat2vec.table.written_dates import written_dates
 from feat2vec.writing import folder_place, new_folder, refuse_inputs_inside, signed_parquet
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 KIND = "split"  # of the folder, as its mark says
 TRAIN, TEST = "train.parquet", "test.parquet"
 BYTES_PER_ROW_GROUP = 32 << 20  # at least
+REMEDY = "--by: takes a column of dates or numbers"
+ColumnKind: TypeAlias = Kind | Literal["time"]  # a time of day is one of some first day
 
 
 @dataclass(frozen=True)
@@ -157,29 +161,54 @@ def _latest_rows(table: Table, column: str, share: float) -> _TestRows:
     return _TestRows(is_test, _value_text(nearest_bound, kind), int(np.isnan(numbers).sum()))
 
 
-def _numbers(table: Table, column: str) -> tuple[Floats, Kind]:
-    """A column of dates or numbers, as `numbers_of` reads it: [rows], NaN where missing."""
+def _numbers(table: Table, column: str) -> tuple[Floats, ColumnKind]:
+    """A column of dates or numbers, as `numbers_of` reads it, or `written_dates`: [rows], NaN where missing."""
+    if column in table.columns and is_list(table.columns[column]):
+        raise UserError(f"{table.name}: column {column!r} holds lists", REMEDY)
     kind: Kind | None = None
     parts: list[Floats] = []
-    remedy = "--by: takes a column of dates or numbers"
-    if column in table.columns and is_list(table.columns[column]):
-        raise UserError(f"{table.name}: column {column!r} holds lists", remedy)
-    for stage in stages(table, [column]):
-        try:
+    try:
+        for stage in stages(table, [column]):
             numbers, kind_of_stage = numbers_of(stage, column, kind, nan="missing")
-        except UserError as error:
-            raise UserError(*error.problems, remedy) from None
-        if not np.isnan(numbers).all():
-            kind = kind_of_stage
-        parts.append(numbers)
+            if not np.isnan(numbers).all():
+                kind = kind_of_stage
+            parts.append(numbers)
+    except UserError as error:
+        dates = _dates_of_form(table, column)
+        if dates is None:
+            raise UserError(*map(_without_extractors, error.problems), REMEDY) from None
+        parts = [days_of(written_dates(stage, column, dates.form)) for stage in stages(table, [column])]
+        return np.concatenate(parts), "date" if dates.has_days else "time"
     return np.concatenate(parts), kind or "number"
 
 
-def _value_text(number: float, kind: Kind) -> str:
+def _dates_of_form(table: Table, column: str) -> DatesOfForm | None:
+    """In which way all texts of a column are dates, as `init` finds it; None if there is none."""
+    if column not in table.columns or not is_text(table.columns[column]):
+        return None
+    forms = DateForms(column)
+    for stage in stages(table, [column]):
+        texts = trimmed(stage, stage.column(column).combine_chunks()).drop_null()
+        if len(texts):
+            forms.add_texts(stage, texts)
+    return forms.best
+
+
+def _without_extractors(problem: str) -> str:
+    """A problem of `numbers_of`, which says what a schema can do, as one of a column to split by."""
+    for needed in (NEEDED, NEEDED_OF_TYPED):
+        if problem.endswith(needed):
+            return problem.removesuffix(needed) + "a number or a date is needed"
+    return problem
+
+
+def _value_text(number: float, kind: ColumnKind) -> str:
     """A number, or the date that it stands for."""
-    if kind != "date":
+    if kind not in ("date", "time"):
         return f"{number:.15g}"
     moment = np.datetime64(round(number * 86_400_000_000), "us")
+    if kind == "time":
+        return str(moment.astype("datetime64[s]")).partition("T")[2]
     return str(moment.astype("datetime64[D]") if number == int(number) else moment.astype("datetime64[s]"))
 
 

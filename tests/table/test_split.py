@@ -148,6 +148,25 @@ def test_dates_of_text_are_in_the_order_of_time(tmp_path: Path) -> None:
     assert split(times, tmp_path / "times", 0.5, by="at").first_test_value == "1970-01-02T01:01:01"
 
 
+@pytest.mark.parametrize(
+    ("texts", "latest", "told"),
+    [
+        (["31.12.2018", "01.05.2018", "02.05.2018", "03.06.2017"], 0, "2018-12-31"),
+        (["March 01, 2018", "April 02, 2017", "May 15, 2016", "June 1, 2015"], 0, "2018-03-01"),
+        (["09:30", "13:05", "NA", "10:00"], 1, "13:05:00"),
+        (["12/31/2017 1:05 PM", "5/1/2018 10:05 AM", "", "5/1/2016 10:05 AM"], 1, "2018-05-01T10:05:00"),
+    ],
+)
+def test_dates_may_be_written_in_any_form_that_init_reads(
+    texts: list[str], latest: int, told: str, tmp_path: Path
+) -> None:
+    lines = "".join(f'{i},"{text}"\n' for i, text in enumerate(texts))
+    (tmp_path / "t.csv").write_text(f"n,at\n{lines}")
+    parts = split(tmp_path / "t.csv", tmp_path / "parts", 0.25, by="at")
+    assert rows(parts.test) == [latest]
+    assert parts.first_test_value == told
+
+
 def test_an_earlier_split_is_replaced_with_force_alone(tmp_path: Path) -> None:
     out = tmp_path / "parts"
     split(numbered(10), out)
@@ -171,7 +190,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "seed": ({"seed": -1}, "--seed: expected a whole number from 0; received -1"),
     "too few": ({"test": 0.01}, "has 5 rows; 0.01 of them leave none on one side; give more rows"),
     "no column": ({"by": "dya"}, "no column 'dya'; did you mean 'day'?"),
-    "text": ({"by": "name"}, "--by: takes a column of dates or numbers"),
+    "text": (
+        {"by": "name"},
+        "column 'name': received 'a'; a number or a date is needed\n--by: takes a column of dates",
+    ),
     "lists": ({"by": "tags"}, "column 'tags' holds lists"),
     "one value": ({"by": "same"}, "column 'same' has one value, 7, in all rows; name another for --by"),
     "no value": ({"by": "void"}, "column 'void' has no value in all rows"),
