@@ -78,7 +78,9 @@ def _check_options(
     row: str | None, data: str | None, count: int | None, out: Path | None, at_least: float | None, force: bool
 ) -> None:
     """Raise unless there is either a row or a table, with the options of that alone."""
-    if (row is None) == (data is None):
+    if row is None and data is None:
+        raise UserError("complete: give a row by --row, or a table by --data")
+    if row is not None and data is not None:
         raise UserError("complete: give a row by --row, or a table by --data; not both")
     if row is not None:
         for option, is_given in (("--out", out), ("--at-least", at_least is not None), ("--force", force)):

@@ -87,7 +87,7 @@ def fill(
 
     """
     if not 0 <= at_least <= 1:
-        raise UserError(f"at_least: is a probability from 0 to 1; received {at_least:g}")
+        raise UserError(f"--at-least: is a probability from 0 to 1; received {at_least:g}")
     table = open_table(source)
     refuse_inputs_inside([file_place(out, force=force)], table.files)
     fillers = _fillers(run, groups, at_least)
@@ -177,7 +177,7 @@ def _fillers(run: TrainedRun, groups: Sequence[str] | None, at_least: float) -> 
     schema = run.schema
     names = list(schema.groups) if groups is None else list(dict.fromkeys(groups))
     if not names:
-        raise UserError(f"groups: name one or more of {listed(schema.groups)}")
+        raise UserError(f"--group: name one or more of {listed(schema.groups)}")
     for name in names:
         check_completed_group(schema, name)
         reason = why_not_filled(schema, name)

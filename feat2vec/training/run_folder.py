@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feat2vec.encode.encoder import Encoder
-from feat2vec.errors import RESTORE, UserError, in_a_line, refuse_stray_bytes
+from feat2vec.errors import NAMES_OPTIONS, RESTORE, UserError, in_a_line, refuse_stray_bytes
 from feat2vec.model.model_file import StoredModel, read_model, write_model
 from feat2vec.model.weights_file import holds_encoder
 from feat2vec.schema.options import Schema
@@ -233,8 +233,14 @@ def read_facts(folder: Path) -> tuple[JsonObject, JsonObject]:
         if (hidden := hidden_instead(folder)) is not None:
             hint = f"; a process that replaced it was killed: rename {hidden}"
         elif partial.exists():
-            hint = f"; {partial} was not finished, `feat2vec train ... --resume` goes on with it"
-        raise UserError(f"{folder}: {problem}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{hint}")
+            resuming = "feat2vec train ... --resume" if NAMES_OPTIONS.get() else "feat2vec.train(..., resume=True)"
+            hint = f"; {partial} was not finished, `{resuming}` goes on with it"
+        maker = (
+            "feat2vec train SCHEMA --data DATA --out RUN"
+            if NAMES_OPTIONS.get()
+            else "feat2vec.train(schema, data, out)"
+        )
+        raise UserError(f"{folder}: {problem}; `{maker}` makes one{hint}")
     try:
         manifest = read_json(folder / "manifest.json")
         if manifest["format"] != FORMAT:

@@ -16,7 +16,7 @@ import pytest
 
 import feat2vec
 from feat2vec.cli.completing import complete
-from feat2vec.errors import UserError
+from feat2vec.errors import UserError, naming_options
 from feat2vec.space.fillers import probability_around
 from feat2vec.space.filling import why_not_filled
 from feat2vec.space.hidden_group import NumberColumn
@@ -204,12 +204,13 @@ def test_the_command(completed_run: feat2vec.Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "give a row by --row, or a table by --data; not both"),
+        ([], "complete: give a row by --row, or a table by --data"),
         (["--row", "{}", "--data", "x"], "give a row by --row, or a table by --data; not both"),
         (["--row", "{}", "--out", "x"], "--out: is for --data; remove it"),
         (["--row", "{}", "--at-least", "0"], "--at-least: is for --data; remove it"),
         (["--data", "x"], "--out: name the Parquet file"),
         (["--data", "x", "--out", "y", "-n", "3"], "-n: is for --row; remove it"),
+        (["--data", "x", "--out", "y", "--at-least", "80"], "--at-least: is a probability from 0 to 1; received 80"),
         (["--row", "[1]"], "--row: expected columns and values"),
         (["--row", '{"genr": "drama"}'], "the run knows no column 'genr'; did you mean 'genre'?"),
         (["--row", '{"genre": "drama"}', "--group", "yaer"], "there is no group 'yaer'; the groups are"),
@@ -221,7 +222,8 @@ def test_the_command(completed_run: feat2vec.Run, tmp_path: Path) -> None:
     ],
 )
 def test_messages_of_the_command(completed_run: feat2vec.Run, words: list[str], message: str) -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError) as error, naming_options():
         complete.main([str(completed_run.folder), *words], standalone_mode=False)
     assert message in str(error.value)
+    assert words or "both" not in str(error.value)
     assert len(error.value.problems) == 1
