@@ -254,6 +254,7 @@ class Run(TrainedRun):
         from feat2vec.space.run_completion import given_of_row
 
         rows = plain_rows(rows)
+        rows = self.without_unused_columns(rows) if isinstance(rows, Mapping) else rows
         given = given_of_row(self, rows, group) if isinstance(rows, Mapping) else None
         return complete(self.completer(group, given), rows, n)
 
@@ -344,6 +345,9 @@ class Run(TrainedRun):
         """
         from feat2vec.pages.explain import explain
 
+        rows = self.without_unused_columns(rows) if isinstance(rows, Mapping) else rows
+        if isinstance(options.get("to"), Mapping):
+            options["to"] = self.without_unused_columns(options["to"])
         return explain(self.model, self.fitted, rows, **options)
 
     # --- what it is worth -------------------------------------------------------------------------------------------

@@ -44,8 +44,8 @@ def compare(run: TrainedRun, other_run: TrainedRun, data: object = None) -> Json
     Returns:
         `settings`, those that differ among those that one of the schemas gives, each with both values; `groups`, the
         names of those that only the first run has, and only the other one; `metrics`, each with both values, those on
-        `data` included; and `neighbours`, for each lookup group of both the mean share of the ten nearest neighbours of a key
-        that both runs have in common, by cosine, among the 1,000 most frequent common keys.
+        `data` included; and `neighbours`, for each lookup group of both the mean share of the ten nearest neighbours of
+        a key that both runs have in common, by cosine, among the 1,000 most frequent common keys.
 
     Raises:
         UserError: Something is wrong with the rows, or the runs predict different columns.

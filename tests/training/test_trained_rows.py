@@ -156,6 +156,7 @@ def test_groups_without_values_are_kept_with_the_hashes(tmp_path: Path) -> None:
     groups = {name: GROUPS[name] for name in ("who", "size", "tags")}
     schema = {"version": 1, "model": {"dim": 2}, "groups": groups, "training": {"epochs": 1}}
     other = train(schema, films(40), tmp_path / "run", quiet=True)
+    assert other.manifest["unused_columns"] == ["text"]
     hashes = hashes_of_encoded(other.fitted.encode(films(40).drop_columns(["tags"])))
     path = other.folder / TRAINED_ROWS
     path.write_bytes(trained_rows(hashes, valueless=["tags"]).as_file())
