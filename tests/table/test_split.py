@@ -117,6 +117,23 @@ def test_numbers_of_a_csv_are_numbers_for_others_and_the_same_text_for_feat2vec(
     assert open_table(pq.read_table(parts.train)).columns == table.columns  # the metadata go with the rows
 
 
+def test_the_parts_of_a_csv_are_encoded_as_the_csv_and_a_frame_of_them_as_numbers(tmp_path: Path) -> None:
+    lines = [f"{i % 4},{i / 8:.2f},0{i % 3},{i / 4:g}" for i in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["shop,price,zip,size", *lines]))
+    (tmp_path / "test.csv").write_text("\n".join(["shop,price,zip,size", *lines[32:]]))
+    parts = split(tmp_path / "t.csv", tmp_path / "parts", 0.2, by="size")
+    groups = {name: {"column": name} for name in ("shop", "zip")}
+    groups |= {name: {"column": name, "extractor": "numeric"} for name in ("price", "size")}
+    schema = feat2vec.read_schema({"version": 1, "groups": groups})
+    encoder = feat2vec.fit(schema, parts.train).encoder
+    expected = next(encoder.entries(tmp_path / "test.csv"))
+    for rows_to_read in (parts.test, pd.read_parquet(parts.test)):
+        entries = next(encoder.entries(rows_to_read))
+        for name, of_group in entries.items():
+            np.testing.assert_array_equal(of_group.rows, expected[name].rows)
+    assert encoder.decode("shop", np.array([[2]])) == [["0"]]
+
+
 def test_text_of_a_csv_that_is_no_number_stays_text(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("code,size\n" + "".join(f"0{i},{i}.5\n" for i in range(40)))
     parts = split(tmp_path / "t.csv", tmp_path / "parts")
