@@ -105,13 +105,29 @@ class Table:
         return [part.source for part in self._parts if os.path.isfile(part.source)]
 
     def type_as_found(self, column: str) -> pa.DataType | None:
-        """The type that a column has in all parts; None if it has several, or values that cannot be read."""
+        """The type that a column has in all parts.
+
+        Args:
+            column: Its name.
+
+        Returns:
+            The type; None if the parts have several, or values that cannot be read.
+
+        """
         types = {part.types[column] for part in self._parts}
         is_readable = not any(column in part.unreadable for part in self._parts)
         return types.pop() if len(types) == 1 and is_readable else None
 
     def with_columns_as_found(self, columns: Collection[str]) -> Table:
-        """The same table, whose `columns` have the type that they have in the parts, and any value of it."""
+        """The same table with columns that are read as the parts have them, such as structs.
+
+        Args:
+            columns: Their names; each has one type in all parts, see `type_as_found`.
+
+        Returns:
+            A table of the same parts.
+
+        """
         return Table(self.name, self._parts, self.typed, columns)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
