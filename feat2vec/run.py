@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -177,7 +178,8 @@ class Run(TrainedRun):
             level: In a model with `ranks`, p predicts by the submodel B_{1,p}; the whole model by default.
 
         Returns:
-            {column: array [rows]}: `score`, and by objective `probability`, `prediction`, ...
+            {column: array [rows]}: `score`, and by objective `probability`, `prediction`, ... A UserWarning says if the
+            run was trained on the rows.
 
         Raises:
             UserError: There is no such level, or something is wrong with the table.
@@ -186,7 +188,20 @@ class Run(TrainedRun):
         (60,)
 
         """
-        return self.predictor(level).predict(rows)
+        predictions = self.predictor(level).predict(rows)
+        self._warn_of_trained_rows("rows", rows)
+        return predictions
+
+    def _warn_of_trained_rows(self, argument: str, data: object) -> None:
+        """Warn whoever measures the run on rows that it was trained on; rows that can be read only once are left."""
+        from feat2vec.training.trained_rows import warning_of_trained_rows
+
+        try:
+            warning = warning_of_trained_rows(self, data)
+        except UserError:
+            return
+        if warning is not None:
+            warnings.warn(f"{argument}: {warning}", UserWarning, stacklevel=3)
 
     def predictor(self, level: int | None = None) -> Predictor:
         """What `predict` uses, compiled once. `predictor().write(table, "scores.parquet")` streams to a file.
@@ -239,6 +254,7 @@ class Run(TrainedRun):
         from feat2vec.space.run_completion import given_of_row
 
         rows = plain_rows(rows)
+        rows = self.without_unused_columns(rows) if isinstance(rows, Mapping) else rows
         given = given_of_row(self, rows, group) if isinstance(rows, Mapping) else None
         return complete(self.completer(group, given), rows, n)
 
@@ -274,7 +290,8 @@ class Run(TrainedRun):
         """
         from feat2vec.space.filling import fill
 
-        return fill(self, data, out, groups, at_least=at_least, force=force)
+        with naming_arguments():
+            return fill(self, data, out, groups, at_least=at_least, force=force)
 
     def completer(self, group: str, given: Sequence[str] | None = None) -> Completer:
         """What `complete` uses: the probabilities of all candidates of a group, in blocks of rows.
@@ -328,6 +345,9 @@ class Run(TrainedRun):
         """
         from feat2vec.pages.explain import explain
 
+        rows = self.without_unused_columns(rows) if isinstance(rows, Mapping) else rows
+        if isinstance(options.get("to"), Mapping):
+            options["to"] = self.without_unused_columns(options["to"])
         return explain(self.model, self.fitted, rows, **options)
 
     # --- what it is worth -------------------------------------------------------------------------------------------
@@ -341,7 +361,7 @@ class Run(TrainedRun):
         given: Sequence[str] | None = None,
         similarity: RankSimilarity | None = None,
         level: int | None = None,
-        beside: Sequence[str] = (),
+        beside: str | Sequence[str] = (),
         train: object = None,
     ) -> dict[str, Any]:
         """Measure the run on rows that it has not seen, as `feat2vec evaluate` does.
@@ -354,12 +374,13 @@ class Run(TrainedRun):
             similarity: "cosine" or "dot", not for "predict"; for "rank" also "probability", which is its default.
             level: For "predict", the submodel of a model with `ranks`.
             beside: Baselines on the same rows: "popularity" and "tfidf" for "rank", "constant", "linear" and "boosting"
-                for "predict". Those of the other task are left out.
+                for "predict", or one name. Those of the other task are left out.
             train: The rows that the run was trained on, which all baselines but "popularity" learn from.
 
         Returns:
             The metrics by name, with the options; `beside`, the metrics of each baseline, and `better`, a sentence for
-            each that is better than the run. Of each lookup group, `groups` with this for each.
+            each that is better than the run. Of each lookup group, `groups` with this for each. A UserWarning says if
+            the run was trained on the rows.
 
         Raises:
             UserError: Something is wrong with an argument or a table.
@@ -371,15 +392,19 @@ class Run(TrainedRun):
         """
         from feat2vec.evaluation.beside import TaskOptions, evaluate_beside
 
+        names = [beside] if isinstance(beside, str) else beside
         with naming_arguments():
-            return evaluate_beside(self, data, task, target, beside, train, TaskOptions(given, similarity, level))
+            facts = evaluate_beside(self, data, task, target, names, train, TaskOptions(given, similarity, level))
+        if task != "pairs":
+            self._warn_of_trained_rows("data", data)
+        return facts
 
     def report(
         self,
         out: str | Path,
         data: object = None,
         *,
-        beside: Sequence[str] = (),
+        beside: str | Sequence[str] = (),
         train: object = None,
         label: str | None = None,
         other_run: TrainedRun | None = None,
@@ -409,8 +434,9 @@ class Run(TrainedRun):
         """
         from feat2vec.pages.report import report
 
+        names = [beside] if isinstance(beside, str) else beside
         with naming_arguments():
-            return report(self, out, data, label, other_run, beside=beside, train=train, force=force)
+            return report(self, out, data, label, other_run, beside=names, train=train, force=force)
 
     def explore(
         self,

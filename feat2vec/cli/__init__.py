@@ -19,6 +19,7 @@ from feat2vec.cli.process import (
     exit_code,
     noted_signals,
     open_closed_streams,
+    quiet_imports,
     refuse_null_characters,
     refuse_removed_folder,
 )
@@ -81,6 +82,7 @@ def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     open_closed_streams()
+    quiet_imports()
     with noted_signals() as signals:
         try:
             refuse_null_characters(sys.argv)

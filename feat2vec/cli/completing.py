@@ -10,7 +10,7 @@ import click
 
 from feat2vec.cli.console import json_row, name_on_a_line, say
 from feat2vec.cli.process import import_tensorflow
-from feat2vec.errors import UserError
+from feat2vec.errors import UserError, listed
 
 if TYPE_CHECKING:
     from feat2vec.run import Run
@@ -65,10 +65,12 @@ def complete(
         import_tensorflow()
     counts = opened.fill(data, out, groups or None, at_least=AT_LEAST if at_least is None else at_least, force=force)
     if as_json:
-        say(json.dumps({"rows": counts.rows, "missing": counts.missing, "filled": counts.filled}))
+        say(json.dumps(vars(counts)))
         return
     for column, missing in counts.missing.items():
         say(f"{name_on_a_line(column)}: {counts.filled[column]:,} of {missing:,} missing values filled in")
+    if counts.left_out:
+        say(f"left out, as they cannot be written to Parquet: {listed(counts.left_out)}")
     say(f"{out}: {counts.rows:,} rows")
 
 
@@ -76,7 +78,9 @@ def _check_options(
     row: str | None, data: str | None, count: int | None, out: Path | None, at_least: float | None, force: bool
 ) -> None:
     """Raise unless there is either a row or a table, with the options of that alone."""
-    if (row is None) == (data is None):
+    if row is None and data is None:
+        raise UserError("complete: give a row by --row, or a table by --data")
+    if row is not None and data is not None:
         raise UserError("complete: give a row by --row, or a table by --data; not both")
     if row is not None:
         for option, is_given in (("--out", out), ("--at-least", at_least is not None), ("--force", force)):

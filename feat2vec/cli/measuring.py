@@ -218,7 +218,7 @@ def _write_plot(plot: Path, explanation: Explanation) -> None:
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--data", help="Rows: to measure a run that predicts, and for --label.")
+@click.option("--data", help="Rows: to measure the run on, or for --label.")
 @click.option("--beside", metavar="NAMES", help="Baselines on --data, as in `evaluate`, with commas between them.")
 @click.option("--train", "train_data", help="The rows that the run was trained on, for --beside.")
 @click.option("--label", help="A column of --data: what the vectors say of its classes (Proposition 3.3).")
@@ -257,7 +257,7 @@ def report(
     loaded_other_run = None if other_run is None else load(other_run)
     names = group_names(beside) or ()
     facts = report(opened, out, data, label, loaded_other_run, beside=names, train=train_data, force=force)
-    if "evaluation" in facts:
+    if {"evaluation", "ranked", "beside"} & set(facts):
         warn_of_trained_rows(opened, data)
     if as_json:
         say(json.dumps(facts))

@@ -8,7 +8,9 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import FrameType
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import FrameType, ModuleType
 
 import click
 
@@ -30,24 +32,67 @@ def _without_optional_packages() -> Iterator[None]:
             del sys.modules[name]
 
 
+@contextmanager
+def _without_standard_error() -> Iterator[None]:
+    """Within it what libraries write to standard error is dropped."""
+    sys.stderr.flush()
+    standard_error, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        yield
+    finally:
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
+        os.close(null)
+
+
 def import_tensorflow() -> None:
     """Import TensorFlow and Keras, for a command.
 
     Their libraries write messages about the processor and about missing devices to standard error; these are dropped.
     """
-    sys.stderr.flush()
-    standard_error, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)
-    try:
+    with _without_standard_error():
         with _without_optional_packages():
             import keras  # noqa: F401
             import tensorflow as tf
 
-        tf.config.list_physical_devices()
-    finally:
-        os.dup2(standard_error, 2)
-        os.close(standard_error)
-        os.close(null)
+        _keep_quiet(tf)
+
+
+def _keep_quiet(tensorflow: ModuleType) -> None:
+    """Let TensorFlow look for devices, which writes messages, and say no more than errors from then on."""
+    tensorflow.config.list_physical_devices()
+    tensorflow.get_logger().setLevel("ERROR")
+
+
+class _QuietImports(MetaPathFinder):
+    """Finds TensorFlow and Keras for whatever imports them first, as `import_tensorflow` imports them."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in ("keras", "tensorflow"):
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def execute_quietly(module: ModuleType) -> None:
+            with _without_standard_error():
+                with _without_optional_packages():
+                    execute(module)
+                if fullname == "tensorflow":
+                    _keep_quiet(module)
+
+        spec.loader.exec_module = execute_quietly  # type: ignore[method-assign]
+        return spec
+
+
+def quiet_imports() -> None:
+    """Keep the messages of TensorFlow's libraries off the terminal, also where a run imports it late."""
+    if not any(isinstance(finder, _QuietImports) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _QuietImports())
 
 
 TERMINATED = 128 + 15  # the exit code after SIGTERM

@@ -32,8 +32,8 @@ class _ListsSources(click.Command):
 def split(data: str, test: float, by: str | None, seed: int, out: Path, force: bool, as_json: bool) -> None:
     """Write a table's rows as two Parquet files: train.parquet to learn from, test.parquet to measure on.
 
-    Rows of one value of --by stay on one side; rows without a value are training rows. Columns of a CSV stay text
-    without types, as they are read from the CSV.
+    Rows of one value of --by stay on one side; rows without a value are training rows. feat2vec reads the parts of a
+    CSV as it reads the CSV; for other programs they have numbers where no letter of the text is lost by that.
 
     \b
     feat2vec split films.csv --out parts
@@ -52,7 +52,7 @@ def split(data: str, test: float, by: str | None, seed: int, out: Path, force: b
     say(f"{parts.train}: {parts.train_rows:,} rows{without}")
     say(f"{parts.test}: {parts.test_rows:,} rows{since}")
     if parts.left_out:
-        say(f"left out, as their types cannot be used: {listed(parts.left_out)}")
+        say(f"left out, as they cannot be written to Parquet: {listed(parts.left_out)}")
     say(f"next: {command}")
 
 

@@ -9,7 +9,7 @@ from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.baselines import BASELINES, Baseline, BaselineRequest, Metrics
 from feat2vec.evaluation.options import LOWER, METRICS
 from feat2vec.evaluation.task_names import TaskName
-from feat2vec.evaluation.tasks import evaluate
+from feat2vec.evaluation.tasks import check_task, evaluate
 from feat2vec.space.completer import has_groups_beside
 from feat2vec.space.geometry import is_keyed
 from feat2vec.space.search_options import RankSimilarity
@@ -69,6 +69,7 @@ def evaluate_beside(
 
     """
     task = task_of(run) if task is None else task
+    check_task(task)
     table = open_table(data)
     baselines = _baselines(task, names)
     train_table = _training_rows(baselines, table, train)
@@ -155,7 +156,7 @@ def warning_of_other_rows(run: TrainedRun, train: object) -> str | None:
     if known is None:
         return None
     table = open_table(train)
-    overlap = known.overlap(hashes_of_table(run, table))
+    overlap = known.overlap(hashes_of_table(run, table, valueless=known.valueless))
     if overlap.trained >= LEAST_TRAINED * overlap.rows:
         return None
     return (

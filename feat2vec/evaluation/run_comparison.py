@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from feat2vec.arrays import Bools, Float32s, Integers
-from feat2vec.errors import UserError, naming_arguments
+from feat2vec.errors import UserError, listed, naming_arguments
 from feat2vec.evaluation.beside import evaluate_beside, task_of
 from feat2vec.evaluation.options import METRICS
 from feat2vec.schema.options import Schema
@@ -42,9 +42,10 @@ def compare(run: TrainedRun, other_run: TrainedRun, data: object = None) -> Json
         data: Rows that neither has seen, to measure both on.
 
     Returns:
-        `settings`, those that differ, each with both values; `metrics`, each with both values, those on `data`
-        included; and `neighbours`, for each lookup group of both the mean share of the ten nearest neighbours of a key
-        that both runs have in common, by cosine, among the 1,000 most frequent common keys.
+        `settings`, those that differ among those that one of the schemas gives, each with both values; `groups`, the
+        names of those that only the first run has, and only the other one; `metrics`, each with both values, those on
+        `data` included; and `neighbours`, for each lookup group of both the mean share of the ten nearest neighbours of
+        a key that both runs have in common, by cosine, among the 1,000 most frequent common keys.
 
     Raises:
         UserError: Something is wrong with the rows, or the runs predict different columns.
@@ -72,6 +73,10 @@ def compare_runs(run: TrainedRun, other_run: TrainedRun, data: object = None) ->
     return {
         "runs": [str(run.folder), str(other_run.folder)],
         "settings": _differing_settings(run.schema, other_run.schema),
+        "groups": [
+            [name for name in schema.groups if name not in other_schema.groups]
+            for schema, other_schema in ((run.schema, other_run.schema), (other_run.schema, run.schema))
+        ],
         "metrics": metrics,
         "measured": measured,
         "neighbours": neighbours,
@@ -79,11 +84,30 @@ def compare_runs(run: TrainedRun, other_run: TrainedRun, data: object = None) ->
 
 
 def _differing_settings(schema: Schema, other_schema: Schema) -> dict[str, list[object]]:
-    settings = dict(_flat(schema.model_dump(mode="json")))
-    other_settings = dict(_flat(other_schema.model_dump(mode="json")))
-    keys = dict.fromkeys([*settings, *other_settings])
-    pairs = {key: [settings.get(key, ABSENT), other_settings.get(key, ABSENT)] for key in keys if key != "name"}
+    """Settings that differ, without defaults that neither schema gives, and without groups that only one has."""
+    common = [name for name in schema.groups if name in other_schema.groups]
+    settings, other_settings = (
+        dict(_flat(part.model_dump(mode="json", exclude={"groups", "name"})))
+        | {
+            f"groups.{name}.{key}": value
+            for name in common
+            for key, value in _flat(part.groups[name].model_dump(mode="json"))
+        }
+        for part in (schema, other_schema)
+    )
+    given = dict.fromkeys(key for part in (schema, other_schema) for key in _given(part))
+    keys = [key for key in dict.fromkeys([*settings, *other_settings]) if key in given]
+    pairs = {key: [settings.get(key, ABSENT), other_settings.get(key, ABSENT)] for key in keys}
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _given(schema: Schema) -> Iterator[str]:
+    """The settings that a schema gives itself; those that have only defaults are not among them."""
+    for name, group in schema.groups.items():
+        for key, _ in _flat(group.model_dump(mode="json", exclude_unset=True)):
+            yield f"groups.{name}.{key}"
+    for key, _ in _flat(schema.model_dump(mode="json", exclude={"groups"}, exclude_unset=True)):
+        yield key
 
 
 def _flat(settings: Mapping[str, object], path: str = "") -> Iterator[tuple[str, object]]:
@@ -170,6 +194,11 @@ def _is_near(run: TrainedRun, group: str, places: Integers, topn: int) -> Bools:
 def comparison_lines(facts: JsonObject) -> Iterator[str]:
     """What `compare` returns, as lines."""
     yield from _columns("settings that differ", facts["runs"], facts["settings"])
+    for run, names in zip(facts["runs"], facts["groups"], strict=True):
+        if names:
+            yield printable(f"groups only in {run}: {listed(names)}")
+    if any(facts["groups"]):
+        yield ""
     yield from _columns("metrics", facts["runs"], facts["metrics"])
     for target, metrics in facts["measured"].items():
         yield from _columns(f"{target}, on the rows given", facts["runs"], metrics)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from feat2vec.errors import UserError
+from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.key_pairs import pairs
 from feat2vec.evaluation.prediction import predict
 from feat2vec.evaluation.ranking import nearest, rank
@@ -58,6 +58,7 @@ def evaluate(
         UserError: An option is not for this task, or is missing.
 
     """
+    check_task(task)
     measure, known_options = TASKS[task]
     options = {"target": target, "given": given, "similarity": similarity, "level": level}
     given_options = {name: value for name, value in options.items() if value is not None}
@@ -69,3 +70,10 @@ def evaluate(
     if "target" in known_options and target is None:
         raise UserError(f"--task {task} needs --target, the group that it is about")
     return measure(run, data, **given_options)
+
+
+def check_task(task: object) -> None:
+    """Raise unless there is such a task."""
+    if task not in TASKS:
+        remedy = suggest(task, TASKS) or f"; there are {listed(TASKS)}"
+        raise UserError(f"--task: there is no {task!r:.60}{remedy}")

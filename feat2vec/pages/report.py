@@ -48,7 +48,7 @@ def report(
     Args:
         run: The run.
         out: The file.
-        data: Rows to measure a supervised run on, and for `label`.
+        data: Rows to measure the run on: its target, or the ranks of its lookup groups, unless they are for `label`.
         label: A column of `data`, for whose classes the bound of Proposition 3.3 (Arora et al., 2019) is computed.
         other_run: A run of the same schema with another seed: the page says how many nearest neighbours both share.
         beside: Baselines that are measured on `data` too, such as "popularity" and "tfidf".
@@ -71,6 +71,8 @@ def report(
     facts = facts_of(run, data, label, other_run)
     if beside:
         facts["beside"] = evaluate_beside(run, data, names=beside, train=train)
+    elif data is not None and label is None and run.schema.target is None:
+        facts["ranked"] = evaluate_beside(run, data)
     write_text(out, page(facts), force=force)
     return facts
 
@@ -148,6 +150,8 @@ def page(facts: JsonObject) -> str:
         parts += _held_out(facts["held_out"], facts["metrics"].get("weak"))
     if "evaluation" in facts:
         parts += ["<h2>On the rows given</h2>", _pairs("evaluation", facts["evaluation"])]
+    if "ranked" in facts:
+        parts += ["<h2>On the rows given</h2>", charts.table("ranked", *table_rows(facts["ranked"]))]
     if "completion" in facts:
         parts += completion_parts(facts["completion"])
     if "beside" in facts:

@@ -181,7 +181,8 @@ def _table_of_row(completer: Completer, rows: Mapping[str, object]) -> pa.Table:
     schema = completer.encoder.schema
     hidden = schema.groups[completer.group].columns
     table_of_row(completer.encoder, rows, "row")  # whose columns are known
-    known = {column: value for column, value in rows.items() if column not in hidden and not is_missing(value)}
+    used = schema.columns().keys() - set(hidden)
+    known = {column: value for column, value in rows.items() if column in used and not is_missing(value)}
     groups_columns = {column for name in completer.given for column in schema.groups[name].columns}
     if not groups_columns & set(known):
         wanted = listed(sorted(groups_columns))

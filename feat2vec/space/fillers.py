@@ -17,6 +17,7 @@ from feat2vec.space.completer import Completer, rows_with_known
 from feat2vec.space.completion import in_list, number_guesses
 from feat2vec.space.geometry import Queries, blocks
 from feat2vec.space.hidden_group import NumberColumn
+from feat2vec.table.number_texts import POINT, SHORTEST, fits
 
 SCORES_IN_MEMORY = 1 << 19
 AROUND = 0.1  # of the training numbers on each side of a mean
@@ -46,6 +47,9 @@ class Filler(Protocol):
     @property
     def group_names(self) -> list[str]:
         """The groups whose entries say what is missing."""
+
+    def form_of_filled(self, form: str) -> str | None:
+        """The form of the text of the column once it is filled, see `number_texts`; None for text without one."""
 
     def is_missing(self, entries: Mapping[str, Array]) -> Bools:
         """Which rows lack a value, [rows]."""
@@ -86,6 +90,10 @@ class KeyFiller:
     @property
     def group_names(self) -> list[str]:
         return [self.completer.group]
+
+    def form_of_filled(self, form: str) -> str | None:
+        names = self.completer.hidden.names(range(len(self.completer.hidden)))
+        return form if not self.is_list and fits(pa.array(names, pa.string()), form) else None
 
     def is_missing(self, entries: Mapping[str, Array]) -> Bools:
         missing: Bools = np.logical_not(np.any(entries[self.completer.group], axis=1))
@@ -145,6 +153,11 @@ class NumberFiller:
     @property
     def group_names(self) -> list[str]:
         return [self.completer.group]
+
+    def form_of_filled(self, form: str) -> str | None:
+        if self.is_date:
+            return None
+        return form if form == POINT else SHORTEST  # means have other numbers of places
 
     def is_missing(self, entries: Mapping[str, Array]) -> Bools:
         codec, of_group = self.completer.hidden.codec, entries[self.completer.group]

@@ -8,7 +8,7 @@ around the mean.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from feat2vec.encode.codecs import Entries
 from feat2vec.encode.codecs.numbers import date_text
+from feat2vec.encode.columns import columns_of
 from feat2vec.errors import UserError, listed
 from feat2vec.schema.extractor_options import ItemsSpec, NumbersSpec
 from feat2vec.schema.options import Schema
@@ -25,8 +26,10 @@ from feat2vec.space.fillers import Filled, Filler, KeyFiller, NumberFiller
 from feat2vec.space.geometry import blocks, dense, extract_groups
 from feat2vec.space.parquet_writer import parquet_writer
 from feat2vec.space.run_completion import completer_of_run
+from feat2vec.table.number_texts import numbers_of_texts
+from feat2vec.table.rewriting import Rewriting, rewriting
 from feat2vec.table.spelling import spell_floats
-from feat2vec.table.table import Stage, Table, open_table
+from feat2vec.table.table import Stage, open_table
 from feat2vec.table.types import is_text
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing import file_place, refuse_inputs_inside
@@ -39,11 +42,20 @@ PARTS_OF_DAY = {"us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 @dataclass
 class FilledCounts:
-    """How much of a table was filled: rows, and by column the missing values and how many got one."""
+    """How much of a table was filled: rows, and by column the missing values and how many got one.
+
+    Attributes:
+        rows: Of the table.
+        missing: By column, how many values were missing.
+        filled: By column, how many of them got a value.
+        left_out: Columns of the table that cannot be written.
+
+    """
 
     rows: int = 0
     missing: dict[str, int] = field(default_factory=dict)
     filled: dict[str, int] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
 
 def fill(
@@ -61,7 +73,8 @@ def fill(
         run: The run.
         source: The table.
         out: The file. It has the table's columns, and beside each filled one the probabilities: null where the row had
-            a value itself, and where none was probable enough.
+            a value itself, and where none was probable enough. Columns that the run does not read are as they were; of
+            a CSV, columns whose text follows from its numbers are written as numbers.
         groups: The groups to fill; by default all that can be filled.
         at_least: The least probability of a value that is filled in.
         force: Whether an earlier file is replaced.
@@ -74,19 +87,22 @@ def fill(
 
     """
     if not 0 <= at_least <= 1:
-        raise UserError(f"at_least: is a probability from 0 to 1; received {at_least:g}")
+        raise UserError(f"--at-least: is a probability from 0 to 1; received {at_least:g}")
     table = open_table(source)
     refuse_inputs_inside([file_place(out, force=force)], table.files)
     fillers = _fillers(run, groups, at_least)
-    fields = _fields(table, fillers)
     encoder = run.fitted
+    written = rewriting(table, columns_of(encoder.schema.groups.values()))
+    written = replace(written, forms=_forms(written, fillers))
+    schema = written.schema(_fields(written, fillers))
     counts = FilledCounts(
         missing=dict.fromkeys((filler.column for filler in fillers), 0),
         filled=dict.fromkeys((filler.column for filler in fillers), 0),
+        left_out=written.left_out,
     )
-    with parquet_writer(out, pa.schema(fields), force=force) as write:
-        for stage, entries in encoder.staged(table, tuple(table.columns), STAGE_BYTES):
-            write(_filled_stage(run, stage, entries, fillers, fields, counts))
+    with parquet_writer(out, schema, force=force) as write:
+        for stage, entries in encoder.staged(written.table, written.columns, STAGE_BYTES):
+            write(_filled_stage(run, stage, entries, fillers, written, schema, counts))
     return counts
 
 
@@ -95,24 +111,32 @@ def _filled_stage(
     stage: Stage,
     entries: Mapping[str, Entries],
     fillers: Sequence[Filler],
-    fields: Sequence[pa.Field],
+    written: Rewriting,
+    schema: pa.Schema,
     counts: FilledCounts,
 ) -> pa.RecordBatch:
     """The rows of a stage as the file has them."""
-    types = {field.name: field.type for field in fields}
+    types = {field.name: field.type for field in schema}
     counts.rows += stage.rows
-    columns = {name: stage.column(name).combine_chunks().cast(types[name]) for name in stage.table.columns}
+    columns = {name: written.column(name, _in_one_piece(stage.column(name))) for name in written.columns}
     for filler, (guesses, said) in zip(fillers, _guesses(run, stage.rows, entries, fillers), strict=True):
         name = filler.column
         is_filled = pc.is_valid(guesses)
-        before = columns.get(name, pa.nulls(stage.rows, types[name]))
+        before = columns.get(name, pa.nulls(stage.rows, types[name])).cast(types[name])
+        if name in written.forms and not pa.types.is_floating(guesses.type):
+            guesses = numbers_of_texts(guesses, written.forms[name])
         columns[name] = pc.if_else(is_filled, _as_type(guesses, types[name], filler), before)
         columns[name + PROBABILITY] = said
         counts.filled[name] += len(guesses) - guesses.null_count
     for filler in fillers:
         missing = filler.is_missing({name: dense(entries[name]) for name in filler.group_names})
         counts.missing[filler.column] += int(np.count_nonzero(missing))
-    return pa.RecordBatch.from_arrays([columns[field.name] for field in fields], schema=pa.schema(fields))
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
+
+
+def _in_one_piece(values: pa.ChunkedArray) -> pa.Array:
+    values = values.combine_chunks()
+    return values if not isinstance(values, pa.ChunkedArray) else pa.concat_arrays(values.chunks)
 
 
 def _guesses(
@@ -154,7 +178,7 @@ def _fillers(run: TrainedRun, groups: Sequence[str] | None, at_least: float) -> 
     schema = run.schema
     names = list(schema.groups) if groups is None else list(dict.fromkeys(groups))
     if not names:
-        raise UserError(f"groups: name one or more of {listed(schema.groups)}")
+        raise UserError(f"--group: name one or more of {listed(schema.groups)}")
     for name in names:
         check_completed_group(schema, name)
         reason = why_not_filled(schema, name)
@@ -176,16 +200,27 @@ def _fillers(run: TrainedRun, groups: Sequence[str] | None, at_least: float) -> 
     return fillers
 
 
-def _fields(table: Table, fillers: Sequence[Filler]) -> list[pa.Field]:
+def _forms(written: Rewriting, fillers: Sequence[Filler]) -> dict[str, str]:
+    """The forms of columns whose text is written as numbers, also of what is filled in."""
+    forms = dict(written.forms)
+    for filler in fillers:
+        form = forms.pop(filler.column, None)
+        filled_form = None if form is None else filler.form_of_filled(form)
+        if filled_form is not None:
+            forms[filler.column] = filled_form
+    return forms
+
+
+def _fields(written: Rewriting, fillers: Sequence[Filler]) -> list[pa.Field]:
     """The columns of the file: those of the table, each filled one with its probabilities after it."""
-    by_column = {filler.column: filler for filler in fillers}
+    by_column, table = {filler.column: filler for filler in fillers}, written.table
     fields = []
-    for name in [*table.columns, *(column for column in by_column if column not in table.columns)]:
+    for name in [*written.columns, *(column for column in by_column if column not in table.columns)]:
         filler = by_column.get(name)
-        type_ = table.columns.get(name, pa.null())
-        if filler is not None and pa.types.is_null(type_):
-            type_ = filler.new_type
-        fields.append(pa.field(name, type_))
+        new = pa.field(name, pa.null()) if name not in table.columns else written.field(name)
+        if filler is not None and pa.types.is_null(new.type):
+            new = pa.field(name, filler.new_type)
+        fields.append(new)
         if filler is not None:
             if name + PROBABILITY in table.columns:
                 taken = (

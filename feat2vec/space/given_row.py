@@ -17,7 +17,7 @@ def table_of_row(encoder: Encoder, row: Mapping[str, object], row_option: str) -
     Args:
         encoder: That of the run.
         row: The values that are known; None and NaN are missing. Columns that the run does not know are left out, as
-            the table may have them.
+            the table may have them, unless they are named nearly as a column that the row lacks.
         row_option: What messages call the row.
 
     Raises:
@@ -26,8 +26,9 @@ def table_of_row(encoder: Encoder, row: Mapping[str, object], row_option: str) -
 
     """
     known = encoder.schema.columns()
+    lacking = [column for column in known if column not in row]
     for column in row:
-        suggestion = None if column in known else suggest(str(column), known)
+        suggestion = None if column in known else suggest(str(column), lacking)
         if suggestion:
             raise UserError(f"{row_option}: the run knows no column {column!r}{suggestion}")
     values = {column: value for column, value in row.items() if column in known and not is_missing(value)}

@@ -67,6 +67,7 @@ def parse_text(
 
 NOT_A_NUMBER = "write null for a missing number, or set `nan: missing`"
 NEEDED = "a number is needed; text is for `extractor: lookup`, or for the objective softmax"
+NEEDED_OF_TYPED = "a number is needed, and the column holds text; cast it"
 
 
 def numbers_of(stage: Stage, column: str, kind: Kind | None = None, nan: str = "error") -> tuple[Floats, Kind]:
@@ -115,7 +116,7 @@ def _numbers_from_text(stage: Stage, column: str, values: pa.ChunkedArray, kind:
         return days_of(dates_from_text(stage, column, text)), kind
     if stage.table.typed:
         row = int(np.flatnonzero(pc.is_valid(text).to_numpy(zero_copy_only=False))[0])
-        stage.refuse(row, column, text[row].as_py(), "a number is needed, and the column holds text; cast it")
+        stage.refuse(row, column, text[row].as_py(), NEEDED_OF_TYPED)
     if kind == "boolean":
         text = pc.replace_substring_regex(pc.replace_substring_regex(text, "^(?i:true)$", "1"), "^(?i:false)$", "0")
     numbers = parse_text(stage, column, text, lambda texts: texts.cast(pa.float64()), NEEDED)

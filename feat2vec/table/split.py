@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from feat2vec.arrays import Bools, Floats
 from feat2vec.errors import UserError, naming_arguments
-from feat2vec.table.numbers import numbers_of
+from feat2vec.table.date_forms import DateForms, DatesOfForm
+from feat2vec.table.numbers import NEEDED, NEEDED_OF_TYPED, days_of, numbers_of, trimmed
+from feat2vec.table.rewriting import Rewriting, rewriting
 from feat2vec.table.table import Table, open_table, stages
-from feat2vec.table.types import UNTYPED, Kind, is_list, is_supported
+from feat2vec.table.types import Kind, is_list, is_text
+from feat2vec.table.written_dates import written_dates
 from feat2vec.writing import folder_place, new_folder, refuse_inputs_inside, signed_parquet
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 KIND = "split"  # of the folder, as its mark says
 TRAIN, TEST = "train.parquet", "test.parquet"
 BYTES_PER_ROW_GROUP = 32 << 20  # at least
+REMEDY = "--by: takes a column of dates or numbers"
+ColumnKind: TypeAlias = Kind | Literal["time"]  # a time of day is one of some first day
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class SplitRows:
         test_rows: How many rows the second has.
         first_test_value: The lowest value of the column `by` among the test rows, as text; None without `by`.
         without_value: How many rows have no value in the column `by`; they are among the training rows.
-        left_out: Columns of types that feat2vec does not read, such as structs.
+        left_out: Columns that cannot be written, such as those of Python objects of several types.
 
     Example:
         >>> parts = feat2vec.split(films, "by-year", by="year")
@@ -74,7 +79,8 @@ def split(
 ) -> SplitRows:
     """Write a table's rows as two Parquet files, train.parquet and test.parquet, in the order of the table.
 
-    Types are kept. The columns of a CSV stay text without types: the files are read as the CSV is.
+    Types are kept, also those that feat2vec does not read. Of a CSV, columns whose text follows from its numbers are
+    written as numbers, and the others as text; feat2vec reads the text of all of them again, as it reads the CSV.
 
     Args:
         data: The table: a file, a folder, a frame, `dataset:NAME`, ...
@@ -109,12 +115,12 @@ def write_split(data: object, out: str | Path, test: float, by: str | None, seed
         raise UserError(f"--seed: expected a whole number from 0; received {seed!r}")
     place, table = folder_place(out, KIND, force=force), open_table(data)
     refuse_inputs_inside([place.path], table.files)
-    columns = [name for name, kind in table.columns.items() if is_supported(kind)]
-    if not columns:
-        raise UserError(f"{table.name}: has no column of a type that can be used")
-    chosen = _random_rows(table, columns[0], test, seed) if by is None else _latest_rows(table, by, test)
+    written = rewriting(table)
+    if not written.columns:
+        raise UserError(f"{table.name}: has no column of a type that can be written")
+    chosen = _random_rows(written, test, seed) if by is None else _latest_rows(table, by, test)
     with new_folder(place) as folder:
-        _write_parts(table, columns, chosen.is_test, folder)
+        _write_parts(written, chosen.is_test, folder)
     test_rows = int(chosen.is_test.sum())
     return SplitRows(
         place.path / TRAIN,
@@ -123,13 +129,14 @@ def write_split(data: object, out: str | Path, test: float, by: str | None, seed
         test_rows,
         chosen.first_value,
         chosen.without_value,
-        tuple(name for name in table.columns if name not in columns),
+        written.left_out,
     )
 
 
-def _random_rows(table: Table, column: str, share: float, seed: int) -> _TestRows:
+def _random_rows(written: Rewriting, share: float, seed: int) -> _TestRows:
     """A random draw, the same as that of a recipe's `split: {test: share, seed: seed}`."""
-    total = sum(batch.data.num_rows for batch in table.batches([column]))
+    table = written.table
+    total = sum(batch.data.num_rows for batch in table.batches(written.columns[:1]))
     test_rows = round(share * total)
     if not 0 < test_rows < total:
         raise UserError(f"{table.name}: has {total} rows; {share:g} of them leave none on one side; give more rows")
@@ -154,43 +161,69 @@ def _latest_rows(table: Table, column: str, share: float) -> _TestRows:
     return _TestRows(is_test, _value_text(nearest_bound, kind), int(np.isnan(numbers).sum()))
 
 
-def _numbers(table: Table, column: str) -> tuple[Floats, Kind]:
-    """A column of dates or numbers, as `numbers_of` reads it: [rows], NaN where missing."""
+def _numbers(table: Table, column: str) -> tuple[Floats, ColumnKind]:
+    """A column of dates or numbers, as `numbers_of` reads it, or `written_dates`: [rows], NaN where missing."""
+    if column in table.columns and is_list(table.columns[column]):
+        raise UserError(f"{table.name}: column {column!r} holds lists", REMEDY)
     kind: Kind | None = None
     parts: list[Floats] = []
-    remedy = "--by: takes a column of dates or numbers"
-    if column in table.columns and is_list(table.columns[column]):
-        raise UserError(f"{table.name}: column {column!r} holds lists", remedy)
-    for stage in stages(table, [column]):
-        try:
+    try:
+        for stage in stages(table, [column]):
             numbers, kind_of_stage = numbers_of(stage, column, kind, nan="missing")
-        except UserError as error:
-            raise UserError(*error.problems, remedy) from None
-        if not np.isnan(numbers).all():
-            kind = kind_of_stage
-        parts.append(numbers)
+            if not np.isnan(numbers).all():
+                kind = kind_of_stage
+            parts.append(numbers)
+    except UserError as error:
+        dates = _dates_of_form(table, column)
+        if dates is None:
+            raise UserError(*map(_without_extractors, error.problems), REMEDY) from None
+        parts = [days_of(written_dates(stage, column, dates.form)) for stage in stages(table, [column])]
+        return np.concatenate(parts), "date" if dates.has_days else "time"
     return np.concatenate(parts), kind or "number"
 
 
-def _value_text(number: float, kind: Kind) -> str:
+def _dates_of_form(table: Table, column: str) -> DatesOfForm | None:
+    """In which way all texts of a column are dates, as `init` finds it; None if there is none."""
+    if column not in table.columns or not is_text(table.columns[column]):
+        return None
+    forms = DateForms(column)
+    for stage in stages(table, [column]):
+        texts = trimmed(stage, stage.column(column).combine_chunks()).drop_null()
+        if len(texts):
+            forms.add_texts(stage, texts)
+    return forms.best
+
+
+def _without_extractors(problem: str) -> str:
+    """A problem of `numbers_of`, which says what a schema can do, as one of a column to split by."""
+    for needed in (NEEDED, NEEDED_OF_TYPED):
+        if problem.endswith(needed):
+            return problem.removesuffix(needed) + "a number or a date is needed"
+    return problem
+
+
+def _value_text(number: float, kind: ColumnKind) -> str:
     """A number, or the date that it stands for."""
-    if kind != "date":
+    if kind not in ("date", "time"):
         return f"{number:.15g}"
     moment = np.datetime64(round(number * 86_400_000_000), "us")
+    if kind == "time":
+        return str(moment.astype("datetime64[s]")).partition("T")[2]
     return str(moment.astype("datetime64[D]") if number == int(number) else moment.astype("datetime64[s]"))
 
 
 # --- the files ------------------------------------------------------------------------------------------------------
 
 
-def _write_parts(table: Table, columns: Sequence[str], is_test: Bools, folder: Path) -> None:
+def _write_parts(written: Rewriting, is_test: Bools, folder: Path) -> None:
     """Write both files in one pass over the table."""
-    metadata = None if table.typed else {UNTYPED: b"1"}
-    schema = pa.schema([(name, table.columns[name]) for name in columns], metadata)
+    columns = written.columns
+    schema = written.schema([written.field(name) for name in columns])
     first_row = 0
     with _part_file(folder / TRAIN, schema) as train_file, _part_file(folder / TEST, schema) as test_file:
-        for batch in table.batches(columns):
-            rows = pa.Table.from_batches([batch.data]).cast(schema)
+        for batch in written.table.batches(columns):
+            arrays = [written.column(name, batch.data.column(name)) for name in columns]
+            rows = pa.Table.from_arrays(arrays, schema=schema)
             is_test_row = is_test[first_row : first_row + len(rows)]
             train_file.add(rows.filter(pa.array(~is_test_row)))
             test_file.add(rows.filter(pa.array(is_test_row)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -81,6 +81,7 @@ class Table:
         name: what the table is called in messages.
         parts: its files or objects, with the same columns.
         typed: whether columns have types; in a CSV file all values are text.
+        as_found: columns that keep the type that they have in the parts, whatever it is.
 
     Example:
         >>> table = open_table(pa.table({"title": ["Eve", "Kes"], "length": pa.array([112, 110], pa.int16())}))
@@ -89,16 +90,45 @@ class Table:
 
     """
 
-    def __init__(self, name: str, parts: Sequence[TablePart], typed: bool = True) -> None:
+    def __init__(
+        self, name: str, parts: Sequence[TablePart], typed: bool = True, as_found: Collection[str] = ()
+    ) -> None:
         self.name = name
         self.typed = typed
-        self.columns = _common_columns(parts)
+        self.columns = _common_columns(parts) | {column: parts[0].types[column] for column in as_found}
         self._parts = parts
+        self._as_found = frozenset(as_found)
 
     @property
     def files(self) -> list[str]:
         """The files that the rows are read from; empty for objects and for names such as `tfds:NAME`."""
         return [part.source for part in self._parts if os.path.isfile(part.source)]
+
+    def type_as_found(self, column: str) -> pa.DataType | None:
+        """The type that a column has in all parts.
+
+        Args:
+            column: Its name.
+
+        Returns:
+            The type; None if the parts have several, or values that cannot be read.
+
+        """
+        types = {part.types[column] for part in self._parts}
+        is_readable = not any(column in part.unreadable for part in self._parts)
+        return types.pop() if len(types) == 1 and is_readable else None
+
+    def with_columns_as_found(self, columns: Collection[str]) -> Table:
+        """The same table with columns that are read as the parts have them, such as structs.
+
+        Args:
+            columns: Their names; each has one type in all parts, see `type_as_found`.
+
+        Returns:
+            A table of the same parts.
+
+        """
+        return Table(self.name, self._parts, self.typed, columns)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         """Read columns a batch at a time.
@@ -131,6 +161,8 @@ class Table:
         if name not in self.columns:
             near = suggest(name, self.columns) or f"; it has {listed(map(repr, self.columns))}"
             raise UserError(f"{self.name}: no column {name!r}{near}")
+        if name in self._as_found:
+            return
         if not is_supported(self.columns[name]):
             raise UserError(
                 f"{self.name}: column {name!r} is of type {describe(self.columns[name])}, which cannot be used: "
@@ -158,7 +190,7 @@ class Table:
         for name, array in zip(names, raw.columns, strict=True):
             type_ = self.columns[name]
             try:
-                arrays.append(cast_array(array, type_))
+                arrays.append(array if name in self._as_found else cast_array(array, type_))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 i = first_misfit(array, type_)
                 reason = str(error).splitlines()[0]

@@ -66,6 +66,7 @@ class TablePart:
         types: the type of each column, by name, before it is normalised.
         read: reads these columns, in this order, a batch at a time.
         typed: whether columns have types; where they have none, text may stand for a number.
+        unreadable: columns of which some value has no type.
 
     """
 
@@ -73,6 +74,7 @@ class TablePart:
     types: Mapping[str, pa.DataType]
     read: Callable[[list[str]], Iterator[pa.RecordBatch]]
     typed: bool = True
+    unreadable: frozenset[str] = frozenset()
 
 
 def column_types(source: str, fields: Iterable[tuple[object, pa.DataType]]) -> dict[str, pa.DataType]:

@@ -31,7 +31,7 @@ from feat2vec.training.held_out import split_off, why_none_is_held_out
 from feat2vec.training.memory_estimate import release_memory
 from feat2vec.training.reporting import Reporter
 from feat2vec.training.run_folder import TrainedRun
-from feat2vec.training.trained_rows import TRAINED_ROWS, hashes_of_encoded, trained_rows
+from feat2vec.training.trained_rows import TRAINED_ROWS, groups_without_values, hashes_of_encoded, trained_rows
 from feat2vec.training.warm_start import WarmStart
 from feat2vec.writing import CHECKPOINT, LEFT_OUT, REFIT_CHECKPOINT
 
@@ -159,7 +159,8 @@ class Learning:
         learnt_rows = self.rows if split is None or is_refitted else split.learnt
         if is_refitted:
             self._refit(learnt)
-        learnt.files[TRAINED_ROWS] = trained_rows(hashes_of_encoded(learnt_rows)).as_file()
+        hashes = hashes_of_encoded(learnt_rows)
+        learnt.files[TRAINED_ROWS] = trained_rows(hashes, valueless=groups_without_values(learnt_rows)).as_file()
         for line in learnt.lines:
             Reporter(1, 1, quiet=self.request.quiet).say(line)
         return learnt

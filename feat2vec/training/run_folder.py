@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feat2vec.encode.encoder import Encoder
-from feat2vec.errors import RESTORE, UserError, in_a_line, refuse_stray_bytes
+from feat2vec.errors import NAMES_OPTIONS, RESTORE, UserError, in_a_line, refuse_stray_bytes
 from feat2vec.model.model_file import StoredModel, read_model, write_model
 from feat2vec.model.weights_file import holds_encoder
 from feat2vec.schema.options import Schema
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from feat2vec.model.keras_model import Feat2Vec
 
 FORMAT = 1
+UNUSED_COLUMNS = "unused_columns"  # a fact of the manifest: what the training table had beside the run's columns
 MODEL = "model.keras"
 FROM_SCRATCH = "scratch"  # the folder of the run that one of `finetune` keeps beside its model
 READ_LATER = (MODEL, "history.csv")  # parts that are checked when they are read
@@ -135,6 +136,19 @@ class TrainedRun:
         source = self.vector_source
         return isinstance(source, StoredModel) and source.has_scores()
 
+    def without_unused_columns(self, row: Mapping[str, object]) -> dict[str, object]:
+        """A row without the columns that the training table had, and the run does not use.
+
+        Args:
+            row: Columns and values.
+
+        Returns:
+            The other columns; columns that only a mistake in writing makes unknown are among them.
+
+        """
+        unused = set(self.manifest.get(UNUSED_COLUMNS, ())) - set(self.schema.columns())
+        return {column: value for column, value in row.items() if column not in unused}
+
     def model_for_scores(self) -> Feat2Vec | StoredModel:
         """What computes scores of rows: the model's file where it is enough, else the model.
 
@@ -233,8 +247,14 @@ def read_facts(folder: Path) -> tuple[JsonObject, JsonObject]:
         if (hidden := hidden_instead(folder)) is not None:
             hint = f"; a process that replaced it was killed: rename {hidden}"
         elif partial.exists():
-            hint = f"; {partial} was not finished, `feat2vec train ... --resume` goes on with it"
-        raise UserError(f"{folder}: {problem}; `feat2vec train SCHEMA --data DATA --out RUN` makes one{hint}")
+            resuming = "feat2vec train ... --resume" if NAMES_OPTIONS.get() else "feat2vec.train(..., resume=True)"
+            hint = f"; {partial} was not finished, `{resuming}` goes on with it"
+        maker = (
+            "feat2vec train SCHEMA --data DATA --out RUN"
+            if NAMES_OPTIONS.get()
+            else "feat2vec.train(schema, data, out)"
+        )
+        raise UserError(f"{folder}: {problem}; `{maker}` makes one{hint}")
     try:
         manifest = read_json(folder / "manifest.json")
         if manifest["format"] != FORMAT:
@@ -269,7 +289,7 @@ def write_run(
         model: The trained model with its encoder, which is stored beside the model's file.
         metrics: What metrics.json says.
         history: The numbers of each epoch.
-        learnt_from: Digests of what the run is learnt from, for the manifest.
+        learnt_from: Of what the run is learnt from, for the manifest: digests, and columns that it does not use.
         files: Further files by their names.
         from_scratch: A run that it keeps beside its model, and predicts the mean with.
 

@@ -23,7 +23,7 @@ from feat2vec.training.fingerprints import LEARNT_FROM, learnt_from, refuse_othe
 from feat2vec.training.learning import Learning, Learnt, TrainingRequest
 from feat2vec.training.memory_estimate import refuse_too_large, release_memory
 from feat2vec.training.reporting import Reporter
-from feat2vec.training.run_folder import TrainedRun, read_facts, write_run
+from feat2vec.training.run_folder import UNUSED_COLUMNS, TrainedRun, read_facts, write_run
 from feat2vec.writing import (
     CHECKPOINT,
     REFIT_CHECKPOINT,
@@ -114,6 +114,8 @@ def train_in_work_folder(request: TrainingRequest, partial: Path, place: FolderP
     learnt = learning.learn()
     scratch = _learn_from_scratch(request, partial, table, learnt)
     origin_in_manifest = {key: origin[key] for key in LEARNT_FROM}
+    used = rows.encoder.schema.columns()
+    origin_in_manifest[UNUSED_COLUMNS] = [column for column in table.columns if column not in used]
     with writing(partial, "make room and add --resume, the checkpoint is kept"):
         files = {**learnt.files, **request.files}
         write_run(partial / "run", learnt.model, learnt.metrics, learnt.history, origin_in_manifest, files, scratch)

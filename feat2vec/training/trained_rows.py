@@ -7,8 +7,9 @@ follows from the training rows alone: as many as of these occur more than once (
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ MOST_HASHES = 100_000  # the smallest ones are kept
 MOST_CHECKED = 200_000  # rows of a table that are compared
 LEAST_SHARE = 0.01  # of rows above those that are equal by chance, to be told
 DEVIATIONS = 3.0  # of the number of rows that are equal by chance
+VALUELESS = b"groups without values"  # a key in the metadata of the file
 NO_BOUND = np.uint64(2**64 - 1)
 
 
@@ -68,12 +70,15 @@ class TrainedRows:
         hashes: The smallest distinct hashes, ascending.
         counts: How many rows have each.
         most: How many distinct hashes there may be; with as many, larger ones may have been left out.
+        valueless: Groups without a value in any of the rows, as their columns were not there: they are no part of a
+            hash, whatever other rows hold of them.
 
     """
 
     hashes: Words
     counts: Int64s
     most: int = MOST_HASHES
+    valueless: tuple[str, ...] = ()
 
     @property
     def bound(self) -> np.uint64:
@@ -100,17 +105,19 @@ class TrainedRows:
     def as_file(self) -> bytes:
         """The content of a file of the run's folder."""
         sink = pa.BufferOutputStream()
-        pq.write_table(pa.table([pa.array(self.hashes), pa.array(self.counts)], schema=FILE_COLUMNS), sink)
+        schema = FILE_COLUMNS.with_metadata({VALUELESS: json.dumps(self.valueless)} if self.valueless else None)
+        pq.write_table(pa.table([pa.array(self.hashes), pa.array(self.counts)], schema=schema), sink)
         content: bytes = sink.getvalue().to_pybytes()
         return content
 
 
-def trained_rows(hashes: Iterable[Words], most: int = MOST_HASHES) -> TrainedRows:
+def trained_rows(hashes: Iterable[Words], most: int = MOST_HASHES, *, valueless: Sequence[str] = ()) -> TrainedRows:
     """The smallest distinct hashes of rows, and how many rows have each.
 
     Args:
         hashes: The hashes of all rows, in pieces.
         most: How many are kept.
+        valueless: Groups that none of the rows has a value of.
 
     """
     kept, counts = np.zeros(0, np.uint64), np.zeros(0, np.int64)
@@ -119,7 +126,7 @@ def trained_rows(hashes: Iterable[Words], most: int = MOST_HASHES) -> TrainedRow
         together, places = np.unique(np.concatenate([kept, new]), return_inverse=True)
         sums = np.bincount(places, np.concatenate([counts, new_counts]), len(together)).astype(np.int64)
         kept, counts = together[:most], sums[:most]
-    return TrainedRows(kept, counts, most)
+    return TrainedRows(kept, counts, most, tuple(valueless))
 
 
 def hashes_of_encoded(rows: Encoded, rows_per_piece: int = ROWS_PER_PIECE) -> Iterator[Words]:
@@ -135,17 +142,28 @@ def hashes_of_encoded(rows: Encoded, rows_per_piece: int = ROWS_PER_PIECE) -> It
         yield hashes
 
 
-def hashes_of_table(run: TrainedRun, data: object, most: int = MOST_CHECKED) -> Iterator[Words]:
+def groups_without_values(rows: Encoded, rows_per_piece: int = ROWS_PER_PIECE) -> list[str]:
+    """The groups that are missing in all rows that are learnt from."""
+    has_values = np.zeros(len(rows.values), np.bool_)  # [groups]
+    for value_ids in rows.left_out.pieces(rows.rows, rows_per_piece):
+        has_values |= (value_ids >= 0).any(axis=0)
+    return [name for name, is_there in zip(rows.values, has_values, strict=True) if not is_there]
+
+
+def hashes_of_table(
+    run: TrainedRun, data: object, most: int = MOST_CHECKED, *, valueless: Collection[str] = ()
+) -> Iterator[Words]:
     """The hashes of a table's first rows, in pieces.
 
     Args:
         run: The run whose encoder encodes them.
         data: The table.
         most: How many rows.
+        valueless: Groups that are no part of a hash.
 
     """
     for entries in run.fitted.entries(data):
-        of_groups = [_hashes_of_group(name, of_group) for name, of_group in entries.items()]
+        of_groups = [_hashes_of_group(name, of_group) for name, of_group in entries.items() if name not in valueless]
         hashes: Words = np.sum(of_groups, axis=0, dtype=np.uint64)
         yield hashes[:most]
         most -= len(hashes)
@@ -167,9 +185,10 @@ def read_trained_rows(run: TrainedRun) -> TrainedRows | None:
         return None
     try:
         table = read_parquet(path, FILE_COLUMNS)
+        valueless = tuple(map(str, json.loads((table.schema.metadata or {}).get(VALUELESS, b"[]"))))
     except (OSError, ValueError, pa.ArrowException) as error:
         raise UserError(f"{path}: holds no hashes that can be read ({in_a_line(error)}); {RESTORE}") from None
-    return TrainedRows(table["hash"].to_numpy(), table["rows"].to_numpy())
+    return TrainedRows(table["hash"].to_numpy(), table["rows"].to_numpy(), valueless=valueless)
 
 
 def warning_of_trained_rows(run: TrainedRun, data: object) -> str | None:
@@ -187,7 +206,7 @@ def warning_of_trained_rows(run: TrainedRun, data: object) -> str | None:
     if known is None:
         return None
     table = open_table(data)
-    overlap = known.overlap(hashes_of_table(run, table))
+    overlap = known.overlap(hashes_of_table(run, table, valueless=known.valueless))
     if not overlap.is_suspicious:
         return None
     first = "the first " if overlap.rows >= MOST_CHECKED else ""

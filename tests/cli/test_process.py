@@ -169,3 +169,24 @@ import pandas, sklearn.linear_model
 assert pandas.DataFrame({"a": [1]}).a[0] == 1
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_imports_of_tensorflow_are_quiet_wherever_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "keras.py").write_text("import os, tensorflow\nos.write(2, b'keras')\n")
+    (tmp_path / "tensorflow.py").write_text(
+        "import logging, os, types\nos.write(2, b'oneDNN')\n"
+        "config = types.SimpleNamespace(list_physical_devices=lambda: os.write(2, b'no CUDA'))\n"
+        "def get_logger(): return logging.getLogger('tensorflow')\n"
+    )
+    code = """
+import logging, sys
+from feat2vec.cli.process import quiet_imports
+quiet_imports()
+sys.path.insert(0, sys.argv[1])
+import keras
+logging.getLogger("tensorflow").warning("5 out of the last 11 calls triggered retracing")
+print(keras.__name__, keras.tensorflow.__file__ == sys.argv[1] + "/tensorflow.py")
+print("told", file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("keras True\n", "told\n")

@@ -81,6 +81,14 @@ def test_nothing_beside_is_what_evaluate_says(folder: Path) -> None:
     assert (facts["groups"]["kind"]["given"], facts["groups"]["kind"]["similarity"]) == (["tags"], "dot")
 
 
+def test_python_names_arguments_and_takes_one_baseline(folder: Path) -> None:
+    run, test = feat2vec.load(folder / "space"), folder / "test.parquet"
+    wrong: Any = "rnak"
+    with pytest.raises(UserError, match=r"^task: there is no 'rnak'; did you mean 'rank'\?$"):
+        run.evaluate(test, task=wrong)
+    assert list(run.evaluate(test, target="kind", beside="popularity")["beside"]) == ["popularity"]
+
+
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no such baseline": ({"names": ["tfdif"]}, "--beside: there is no 'tfdif'; did you mean 'tfidf'?"),
     "of another task": (

@@ -84,7 +84,11 @@ def test_runs_of_other_tasks_share_settings_and_neighbours_alone(folder: Path) -
     run, prices = feat2vec.load(folder / "first"), feat2vec.load(folder / "prices")
     facts = compare(run, prices)
     assert facts["settings"]["objective.type"] == ["nce", "regression"]
-    assert facts["settings"]["groups.tags.columns"][1] == "-"
+    assert set(facts["settings"]) == {"objective.type", "objective.target"}  # no defaults of other objectives
+    assert facts["groups"] == [["tags", "words"], []]
+    lines = command("compare", "first", "prices", folder=folder).stdout.splitlines()
+    assert "groups only in first: tags, words" in lines
+    assert not [line for line in lines if line.startswith("groups only in prices")]
     assert list(facts["neighbours"]) == ["kind"]
     with pytest.raises(UserError, match=r"^data: the runs predict 'nothing' and 'price', which cannot be compared"):
         compare(run, prices, folder / "test.parquet")

@@ -197,6 +197,17 @@ def test_a_supervised_run_is_measured(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"run", "report.html"}
 
 
+def test_rows_that_are_given_are_measured_without_baselines(folder: Path, tmp_path: Path) -> None:
+    done = command(
+        "report", folder / "run", "--data", folder / "rows.parquet", "--out", tmp_path / "page.html", "--json"
+    )
+    facts = json.loads(done.stdout)
+    assert list(facts["ranked"]["groups"]) == ["who", "a <group>"]
+    page = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert [row[0] for row in page.tables["ranked"]] == ["target", "who", "a <group>"]
+    assert "among those the run was trained on" in done.stderr
+
+
 def test_the_command(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     options = ("--data", folder / "rows.parquet", "--label", "good", "--other", folder / "other", "--out", out)

@@ -214,3 +214,19 @@ def test_lookups_are_completed_without_tensorflow(completed_run: feat2vec.Run) -
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_a_row_may_have_columns_that_the_run_does_not_use(completed_run: feat2vec.Run) -> None:
+    row = {"director": "d1", "genre": "drama", "year": 1936}
+    (expected,) = completed_run.complete(row, "genre")
+    (completed,) = completed_run.complete({**row, "genre_code": 3, "note": "x"}, "genre")  # a whole row of the table
+    assert completed == expected
+    with pytest.raises(UserError, match="knows no column 'genre_code'; did you mean 'genre'"):
+        completed_run.complete({"director": "d1", "genre_code": 3}, "actors")
+    manifest = {**completed_run.manifest, "unused_columns": ["genre_code", "year"]}
+    run = feat2vec.Run(completed_run.folder, manifest, completed_run.metrics)
+    without_genre = {"director": "d1", "year": 1936, "genre_code": 3}
+    assert run.complete(pd.Series(without_genre), "genre") == [expected]
+    assert run.without_unused_columns(without_genre) == {"director": "d1", "year": 1936}
+    with pytest.raises(UserError, match="knows no column 'genr'; did you mean 'genre'"):
+        run.complete({"director": "d1", "genr": "drama"}, "actors")

@@ -16,7 +16,7 @@ import pytest
 
 import feat2vec
 from feat2vec.cli.completing import complete
-from feat2vec.errors import UserError
+from feat2vec.errors import UserError, naming_options
 from feat2vec.space.fillers import probability_around
 from feat2vec.space.filling import why_not_filled
 from feat2vec.space.hidden_group import NumberColumn
@@ -88,8 +88,31 @@ def test_columns_that_the_table_lacks_and_text(completed_run: feat2vec.Run, tmp_
     pyarrow.csv.write_csv(text, tmp_path / "rows.csv")
     completed_run.fill(tmp_path / "rows.csv", tmp_path / "text.parquet", at_least=0.5)
     of_text = pq.read_table(tmp_path / "text.parquet")
-    assert of_text.schema.field("year").type == pa.string()
-    assert all(float(year) > 1900 for year in of_text["year"].to_pylist() if year)
+    assert of_text.schema.field("year").type == pa.float64()  # for other programs
+    assert all(year > 1900 for year in of_text["year"].to_pylist() if year)
+    again = feat2vec.open_table(tmp_path / "text.parquet")
+    assert (again.typed, again.columns["year"]) == (False, pa.string())
+    before = [row["year"] for row in text.to_pylist()]
+    after = [row["year"] for batch in again.batches(["year"]) for row in batch.data.to_pylist()]
+    assert all(year is None or str(year) == written for year, written in zip(before, after, strict=True))
+
+
+def test_columns_that_the_run_does_not_use_are_carried_along(completed_run: feat2vec.Run, tmp_path: Path) -> None:
+    table = with_gaps().append_column("span", pa.array(range(200), pa.duration("us")))
+    table = table.append_column("bytes", pa.array([b"\xcd", None] * 100))
+    table = table.append_column("pair", pa.array([{"x": 1}] * 200))
+    counts = completed_run.fill(table, tmp_path / "filled.parquet", ["genre"])
+    names = ["note", "span", "bytes", "pair"]
+    assert pq.read_table(tmp_path / "filled.parquet").select(names) == table.select(names)
+    assert counts.left_out == ()
+
+
+def test_keys_of_a_csv_are_numbers_where_all_candidates_are(completed_run: feat2vec.Run, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("director,genre,actors\n7,drama,a1\n8,drama,a2\n,drama,a1\n")
+    completed_run.fill(tmp_path / "rows.csv", tmp_path / "filled.parquet", ["director"], at_least=0)
+    directors = pq.read_table(tmp_path / "filled.parquet")["director"].to_pylist()
+    assert directors[:2] == ["7", "8"]  # as text: the third is a director of the run
+    assert directors[2].startswith("d")
 
 
 def test_types_of_columns(tmp_path: Path) -> None:
@@ -182,12 +205,13 @@ def test_the_command(completed_run: feat2vec.Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "give a row by --row, or a table by --data; not both"),
+        ([], "complete: give a row by --row, or a table by --data"),
         (["--row", "{}", "--data", "x"], "give a row by --row, or a table by --data; not both"),
         (["--row", "{}", "--out", "x"], "--out: is for --data; remove it"),
         (["--row", "{}", "--at-least", "0"], "--at-least: is for --data; remove it"),
         (["--data", "x"], "--out: name the Parquet file"),
         (["--data", "x", "--out", "y", "-n", "3"], "-n: is for --row; remove it"),
+        (["--data", "x", "--out", "y", "--at-least", "80"], "--at-least: is a probability from 0 to 1; received 80"),
         (["--row", "[1]"], "--row: expected columns and values"),
         (["--row", '{"genr": "drama"}'], "the run knows no column 'genr'; did you mean 'genre'?"),
         (["--row", '{"genre": "drama"}', "--group", "yaer"], "there is no group 'yaer'; the groups are"),
@@ -199,7 +223,8 @@ def test_the_command(completed_run: feat2vec.Run, tmp_path: Path) -> None:
     ],
 )
 def test_messages_of_the_command(completed_run: feat2vec.Run, words: list[str], message: str) -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError) as error, naming_options():
         complete.main([str(completed_run.folder), *words], standalone_mode=False)
     assert message in str(error.value)
+    assert words or "both" not in str(error.value)
     assert len(error.value.problems) == 1

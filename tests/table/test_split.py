@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -71,12 +72,69 @@ def test_types_are_kept(tmp_path: Path) -> None:
     parts = split(table, tmp_path / "parts")
     read = pq.read_table(parts.train)
     kinds = {"text": pa.string(), "day": pa.date32(), "tags": pa.list_(pa.string()), "flag": pa.bool_()}
+    kinds["point"] = pa.struct({"x": pa.int64()})
     assert dict(zip(read.schema.names, read.schema.types, strict=True)) == kinds
     assert open_table(parts.train).typed
-    assert parts.left_out == ("point",)
+    assert parts.left_out == ()
 
 
-def test_columns_of_a_csv_stay_text_that_may_stand_for_numbers(tmp_path: Path) -> None:
+def test_columns_that_feat2vec_does_not_read_are_carried_along(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "n": range(10),
+            "bytes": pa.array([b"\xcd", None] * 5),
+            "span": pa.array(range(10), pa.duration("us")),
+            "pair": pa.array([{"x": 1, "y": "a"}] * 10),
+            "time": pa.array(range(10), pa.time64("us")),
+            "moment": pa.array([2**62, 0] * 5, pa.timestamp("us")),
+        }
+    )
+    pq.write_table(table, tmp_path / "odd.parquet")
+    parts = split(tmp_path / "odd.parquet", tmp_path / "parts", by="n")
+    assert pq.read_table(parts.test).drop_columns(["n"]) == table.slice(8).drop_columns(["n"])
+    assert parts.left_out == ()
+    frame = pd.DataFrame({"n": range(10), "mixed": [1, "a"] * 5})
+    assert split(frame, tmp_path / "objects").left_out == ("mixed",)
+
+
+def test_numbers_of_a_csv_are_numbers_for_others_and_the_same_text_for_feat2vec(tmp_path: Path) -> None:
+    lines = [f"{i},{i}.0,{i / 4:.2f},{i / 4:g},0{i},+{i},{'NA' if i == 3 else i}" for i in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,rating,price,size,zip,phone,gaps", *lines]))
+    parts = split(tmp_path / "t.csv", tmp_path / "parts", by="id")
+    kinds = {name: str(dtype)[:3] for name, dtype in pd.read_parquet(parts.train).dtypes.items()}
+    text = kinds["zip"]
+    assert text not in ("int", "flo")
+    assert kinds == {
+        "id": "int", "rating": "flo", "price": "flo", "size": "flo", "zip": text, "phone": text, "gaps": "flo"
+    }  # fmt: skip
+    table = open_table(parts.train)
+    assert not table.typed
+    assert set(table.columns.values()) == {pa.string()}
+    again = [row for batch in table.batches() for row in batch.data.to_pylist()]
+    expected = [row for batch in open_table(tmp_path / "t.csv").batches() for row in batch.data.to_pylist()]
+    expected[3]["gaps"] = None
+    assert again == expected[:16]
+    assert open_table(pq.read_table(parts.train)).columns == table.columns  # the metadata go with the rows
+
+
+def test_the_parts_of_a_csv_are_encoded_as_the_csv_and_a_frame_of_them_as_numbers(tmp_path: Path) -> None:
+    lines = [f"{i % 4},{i / 8:.2f},0{i % 3},{i / 4:g}" for i in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["shop,price,zip,size", *lines]))
+    (tmp_path / "test.csv").write_text("\n".join(["shop,price,zip,size", *lines[32:]]))
+    parts = split(tmp_path / "t.csv", tmp_path / "parts", 0.2, by="size")
+    groups = {name: {"column": name} for name in ("shop", "zip")}
+    groups |= {name: {"column": name, "extractor": "numeric"} for name in ("price", "size")}
+    schema = feat2vec.read_schema({"version": 1, "groups": groups})
+    encoder = feat2vec.fit(schema, parts.train).encoder
+    expected = next(encoder.entries(tmp_path / "test.csv"))
+    for rows_to_read in (parts.test, pd.read_parquet(parts.test)):
+        entries = next(encoder.entries(rows_to_read))
+        for name, of_group in entries.items():
+            np.testing.assert_array_equal(of_group.rows, expected[name].rows)
+    assert encoder.decode("shop", np.array([[2]])) == [["0"]]
+
+
+def test_text_of_a_csv_that_is_no_number_stays_text(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("code,size\n" + "".join(f"0{i},{i}.5\n" for i in range(40)))
     parts = split(tmp_path / "t.csv", tmp_path / "parts")
     table = open_table(parts.train)
@@ -107,6 +165,25 @@ def test_dates_of_text_are_in_the_order_of_time(tmp_path: Path) -> None:
     assert split(times, tmp_path / "times", 0.5, by="at").first_test_value == "1970-01-02T01:01:01"
 
 
+@pytest.mark.parametrize(
+    ("texts", "latest", "told"),
+    [
+        (["31.12.2018", "01.05.2018", "02.05.2018", "03.06.2017"], 0, "2018-12-31"),
+        (["March 01, 2018", "April 02, 2017", "May 15, 2016", "June 1, 2015"], 0, "2018-03-01"),
+        (["09:30", "13:05", "NA", "10:00"], 1, "13:05:00"),
+        (["12/31/2017 1:05 PM", "5/1/2018 10:05 AM", "", "5/1/2016 10:05 AM"], 1, "2018-05-01T10:05:00"),
+    ],
+)
+def test_dates_may_be_written_in_any_form_that_init_reads(
+    texts: list[str], latest: int, told: str, tmp_path: Path
+) -> None:
+    lines = "".join(f'{i},"{text}"\n' for i, text in enumerate(texts))
+    (tmp_path / "t.csv").write_text(f"n,at\n{lines}")
+    parts = split(tmp_path / "t.csv", tmp_path / "parts", 0.25, by="at")
+    assert rows(parts.test) == [latest]
+    assert parts.first_test_value == told
+
+
 def test_an_earlier_split_is_replaced_with_force_alone(tmp_path: Path) -> None:
     out = tmp_path / "parts"
     split(numbered(10), out)
@@ -130,7 +207,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "seed": ({"seed": -1}, "--seed: expected a whole number from 0; received -1"),
     "too few": ({"test": 0.01}, "has 5 rows; 0.01 of them leave none on one side; give more rows"),
     "no column": ({"by": "dya"}, "no column 'dya'; did you mean 'day'?"),
-    "text": ({"by": "name"}, "--by: takes a column of dates or numbers"),
+    "text": (
+        {"by": "name"},
+        "column 'name': received 'a'; a number or a date is needed\n--by: takes a column of dates",
+    ),
     "lists": ({"by": "tags"}, "column 'tags' holds lists"),
     "one value": ({"by": "same"}, "column 'same' has one value, 7, in all rows; name another for --by"),
     "no value": ({"by": "void"}, "column 'void' has no value in all rows"),

@@ -17,7 +17,7 @@ import pytest
 
 import feat2vec
 from feat2vec.encode.encoder import fit
-from feat2vec.errors import UserError
+from feat2vec.errors import UserError, naming_options
 from feat2vec.run import train
 from feat2vec.schema.reading import read_schema
 from feat2vec.training.fingerprints import fingerprints
@@ -136,14 +136,14 @@ def test_a_run_is_read_back(tmp_path: Path) -> None:
 
 
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"nothing: does not exist; `feat2vec train SCHEMA --data DATA --out RUN` makes one$"
-    ):
+    with pytest.raises(UserError, match=r"nothing: does not exist; `feat2vec\.train\(schema, data, out\)` makes one$"):
+        feat2vec.load(tmp_path / "nothing")
+    with pytest.raises(UserError, match=r"`feat2vec train SCHEMA --data DATA --out RUN` makes one$"), naming_options():
         feat2vec.load(tmp_path / "nothing")
     with pytest.raises(UserError, match="is no run"):
         feat2vec.load(tmp_path)
     (tmp_path / "run.partial").mkdir()
-    with pytest.raises(UserError, match=r"run\.partial was not finished, .*--resume"):
+    with pytest.raises(UserError, match=r"run\.partial was not finished, .*resume=True"):
         feat2vec.load(tmp_path / "run")
 
 

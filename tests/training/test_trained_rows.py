@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from feat2vec.run import train
 from feat2vec.training.trained_rows import (
     TRAINED_ROWS,
     Overlap,
+    groups_without_values,
     hashes_of_encoded,
     hashes_of_table,
     read_trained_rows,
@@ -125,6 +127,40 @@ def test_the_commands_warn(run: feat2vec.Run, tmp_path: Path) -> None:
     assert said in done.stderr
     pq.write_table(films(30, 5), tmp_path / "rows.parquet")
     assert "trained on" not in command(*words, folder=tmp_path).stderr
+
+
+def test_python_warns(run: feat2vec.Run) -> None:
+    with pytest.warns(UserWarning, match=r"^data: the table: 30 of 30 rows are among those the run was trained on"):
+        run.evaluate(films(300).slice(0, 30), target="who", given=["tags"])
+    with pytest.warns(UserWarning, match=r"^rows: the table: 30 of 30 rows are among"):
+        run.predict(films(300).slice(0, 30))
+    rows = films(300).slice(0, 30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run.predict(films(30, 5))
+        run.predict(pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches()))  # can be read only once
+
+
+def test_groups_that_training_had_no_value_of_are_no_part_of_hashes(run: feat2vec.Run) -> None:
+    """As in a fine-tuning on rows without the columns of a group."""
+    without_tags = run.fitted.encode(films(300).drop_columns(["tags"]))
+    assert groups_without_values(without_tags) == ["tags"]
+    known = trained_rows(hashes_of_encoded(without_tags), valueless=["tags"])
+    for table in (films(300), films(300).drop_columns(["tags"])):
+        assert known.overlap(hashes_of_table(run, table, valueless=known.valueless)).trained == 300
+    assert known.overlap(hashes_of_table(run, films(300))).trained == 0
+    assert known.overlap(hashes_of_table(run, films(100, 5), valueless=known.valueless)).trained == 0
+
+
+def test_groups_without_values_are_kept_with_the_hashes(tmp_path: Path) -> None:
+    groups = {name: GROUPS[name] for name in ("who", "size", "tags")}
+    schema = {"version": 1, "model": {"dim": 2}, "groups": groups, "training": {"epochs": 1}}
+    other = train(schema, films(40), tmp_path / "run", quiet=True)
+    assert other.manifest["unused_columns"] == ["text"]
+    hashes = hashes_of_encoded(other.fitted.encode(films(40).drop_columns(["tags"])))
+    path = other.folder / TRAINED_ROWS
+    path.write_bytes(trained_rows(hashes, valueless=["tags"]).as_file())
+    assert "40 of 40 rows are among" in str(warning_of_trained_rows(other, films(40)))
 
 
 def test_a_run_without_hashes_says_nothing_and_damaged_ones_are_refused(tmp_path: Path) -> None:

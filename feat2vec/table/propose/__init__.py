@@ -24,7 +24,8 @@ from feat2vec.table.propose.writing import Proposal, write_schema
 from feat2vec.table.sources.csv import DELIMITERS
 from feat2vec.table.table import Table, open_table
 
-REMEDY = "add columns whose values come again, or give a target to predict from the columns that are left"
+REMEDY = "add columns whose values come again"
+REMEDY_WITHOUT_TARGET = f"{REMEDY}, or give a target to predict from the columns that are left"
 FEWEST_ROWS = 5
 
 
@@ -163,7 +164,7 @@ def _refuse_too_few_groups(
         f"{table.name}: {len(groups) or 'no'} of {len(table.columns)} columns can be a group, and a schema needs "
         f"{needed}{'; left out:' if reasons else ''}",
         *reasons,
-        DELIMITERS if is_one_column_of_text else REMEDY,
+        DELIMITERS if is_one_column_of_text else REMEDY_WITHOUT_TARGET if goal is None else REMEDY,
     )
 
 

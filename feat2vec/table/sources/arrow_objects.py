@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from feat2vec.errors import UserError
+from feat2vec.table.number_texts import with_texts
 from feat2vec.table.sources.registry import ObjectKind, register
 from feat2vec.table.types import BATCH_ROWS, UNTYPED, TablePart, column_types
 
@@ -39,7 +40,7 @@ def _open_table(table: pa.Table | pa.RecordBatch) -> TablePart:
         yield from selected.to_batches(max_chunksize=BATCH_ROWS) if isinstance(selected, pa.Table) else [selected]
 
     typed = UNTYPED not in (table.schema.metadata or {})
-    return TablePart(source, column_types(source, _fields(table.schema)), read, typed)
+    return with_texts(TablePart(source, column_types(source, _fields(table.schema)), read, typed), table.schema)
 
 
 def _open_dataset(dataset: arrow_dataset.Dataset) -> TablePart:

@@ -58,7 +58,7 @@ def open_pandas(frame: pd.DataFrame) -> TablePart:
             ]
             yield from pa.table(chunks, names=columns).to_batches()
 
-    return TablePart(SOURCE, dict(fields), read)
+    return TablePart(SOURCE, dict(fields), read, unreadable=frozenset(refused))
 
 
 def _holds_objects(dtype: object) -> bool:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from feat2vec.table.database import connect
 from feat2vec.table.integrity import damage_named
+from feat2vec.table.number_texts import with_texts
 from feat2vec.table.sources.registry import FileFormat, register
 from feat2vec.table.types import UNTYPED, TablePart, batch_rows, column_types
 
@@ -40,7 +41,7 @@ def open_parquet(path: str) -> TablePart:
                     # `columns` are paths: `a.b` also selects the field b of a struct a.
                     yield batch.select(columns)
 
-    return TablePart(path, types, read, typed=UNTYPED not in (schema.metadata or {}))
+    return with_texts(TablePart(path, types, read, typed=UNTYPED not in (schema.metadata or {})), schema)
 
 
 def _repeated_strings(path: str, schema: pa.Schema) -> set[str]:

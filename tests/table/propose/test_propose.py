@@ -38,6 +38,9 @@ def test_hopeless_tables_are_refused_with_every_reason() -> None:
         propose(table)
     with pytest.raises(UserError, match="no of 1 columns can be a group"):
         propose(pa.table({"id": range(50)}))
+    with pytest.raises(UserError, match="one beside the target") as error:
+        propose(pa.table({"k": [0, 1] * 25}), target="k")
+    assert error.value.problems[-1] == "add columns whose values come again"
 
 
 def test_a_broken_text_file_is_refused(tmp_path: Path) -> None:
