@@ -18,3 +18,4 @@ Int64s = npt.NDArray[np.int64]  # counts, offsets, row numbers
 Integers = npt.NDArray[np.integer[Any]]  # of any size: positions, counts
 Floats = npt.NDArray[np.float64]  # numbers of a table
 Float32s = npt.NDArray[np.float32]  # weights and vectors, as a model takes them
+Strings = npt.NDArray[np.str_]  # names

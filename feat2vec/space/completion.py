@@ -9,7 +9,7 @@ from numbers import Integral
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Floats, Integers
+from feat2vec.arrays import Floats, Integers, Strings
 from feat2vec.encode.codecs.numbers import date_text
 from feat2vec.errors import UserError, listed
 from feat2vec.space.calibration import GroupCalibration, is_list
@@ -18,6 +18,7 @@ from feat2vec.space.given_row import is_missing, table_of_row
 from feat2vec.space.hidden_group import NumberColumn
 from feat2vec.writing.files import JsonObject
 
+SMALLEST_TOTAL = 1e-300
 SHARES = (0.1, 0.5, 0.9)  # of the probability that lies below a quantile
 
 
@@ -87,7 +88,8 @@ def complete(completer: Completer, rows: object, n: int = 5) -> list[Completed]:
     completed: list[Completed] = []
     for batch in completer.batches(source):
         probabilities = np.exp(batch.log_probabilities)  # [rows, candidates]
-        places = top_places(batch.log_probabilities, n)  # [rows, n]
+        of_parts = shares_of_parts(completer, probabilities)
+        places = top_places(batch.log_probabilities if of_parts is None else of_parts, n)  # [rows, n]
         guesses = [number_guesses(column, probabilities) for column in completer.hidden.columns]
         for i, is_findable in enumerate(batch.findable):
             if isinstance(rows, Mapping) and not is_findable:
@@ -96,14 +98,37 @@ def complete(completer: Completer, rows: object, n: int = 5) -> list[Completed]:
             if not is_findable:
                 completed.append(Completed(completer.group, (), {}))
                 continue
-            of_row = probabilities[i, places[i]]
-            if is_list(completer.encoder, completer.group):
+            of_row = (probabilities if of_parts is None else of_parts)[i, places[i]]
+            if of_parts is None and is_list(completer.encoder, completer.group):
                 of_row = in_list(of_row, completer.calibration)
             values = tuple(zip(completer.hidden.names(places[i]), of_row.tolist(), strict=True))
             columns = zip(completer.hidden.columns, guesses, strict=True)
             numbers = {column.column: _guess_of_row(column, means, i) for column, means in columns}
             completed.append(Completed(completer.group, values, numbers))
     return completed
+
+
+def shares_of_parts(completer: Completer, shares: Floats) -> Floats | None:
+    """The probabilities of the parts of dates: a row has one year, one month and so on.
+
+    Args:
+        completer: That of the group.
+        shares: The probabilities of the candidates, which sum to 1 in each row, [rows, candidates].
+
+    Returns:
+        Probabilities that sum to 1 for each part, [rows, candidates]; None for a group of other columns than dates.
+
+    """
+    if not getattr(completer.encoder.schema.groups[completer.group].extractor, "parts", ()):
+        return None
+    names = completer.hidden.names(range(len(completer.hidden)))  # such as "year=2019"
+    parts: Strings = np.array([name.partition("=")[0] for name in names])
+    probabilities = np.empty_like(shares)
+    for part in np.unique(parts):
+        of_part = parts == part
+        totals = shares[:, of_part].sum(axis=1, keepdims=True)
+        probabilities[:, of_part] = shares[:, of_part] / np.maximum(totals, SMALLEST_TOTAL)
+    return probabilities
 
 
 def in_list(probabilities: Floats, calibration: GroupCalibration) -> Floats:

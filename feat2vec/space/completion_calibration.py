@@ -1,5 +1,7 @@
 """Calibrating what completes rows: each group is hidden in held-out rows, and its numbers are fitted and checked.
 
+Every third of these rows stands there twice: as it is, and without about half of its groups (`HeldOut`).
+
 What is told of a fit (log loss, reliability) is measured in the half of the rows that it has not seen; of few rows each
 half is measured by a fit to the other one.
 """
@@ -29,7 +31,7 @@ from feat2vec.space.calibration import (
     is_list,
 )
 from feat2vec.space.completer import ROWS_AT_ONCE, Completer, groups_beside, log_softmax, rows_with_known
-from feat2vec.space.completion import in_list, top_places
+from feat2vec.space.completion import in_list, shares_of_parts, top_places
 from feat2vec.space.completion_fit import (
     CandidateSample,
     Observations,
@@ -47,6 +49,8 @@ from feat2vec.training.held_out import held_out_places
 from feat2vec.training.run_folder import TrainedRun
 
 MOST_ROWS = 2000
+ROWS_PER_COPY = 3  # held-out rows, one of which stands there a second time
+LEFT_OUT_SHARE = 0.5  # of the groups of a held-out row where it stands the second time
 MOST_VALUES = 1000  # that the numbers of a group are fitted to
 ROWS_OF_ONE_CHECK = 500  # from which half of them are enough to check a fit
 LEAST_ROWS = 20  # with a value of the group; of fewer nothing is fitted
@@ -88,7 +92,7 @@ def fit_completion(
         return {}
     rng = np.random.default_rng(schema.training.seed)
     model = run.model_for_rows()
-    held_out = _read_held_out(encoder, model, rows)
+    held_out = _read_held_out(encoder, model, rows, rng)
     if kept_rows is not None:
         kept_rows = with_vectors(kept_rows, model)
     fitted = {}
@@ -150,13 +154,26 @@ def with_vectors(kept_rows: KeptRows, model: Model) -> KeptRows:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Held-out rows: the entries of each group, and their vectors."""
+    """Held-out rows, every third of them twice: as it is, and without about half of its groups.
 
-    entries: Mapping[str, Array]  # [rows, width] each
+    Who completes a row often knows little of it. Numbers that are fitted to whole rows rely on the groups that tell
+    most, and are too sure without them.
+
+    Args:
+        originals: The held-out row that each row is, ascending: [rows].
+        truths: The entries of each group, [rows, width].
+        entries: What is given of them, [rows, width].
+        vectors: The vectors of what is given.
+
+    """
+
+    originals: Int64s
+    truths: Mapping[str, Array]
+    entries: Mapping[str, Array]
     vectors: GroupQueries
 
 
-def _read_held_out(encoder: Encoder, model: Model, rows: pa.Table) -> HeldOut:
+def _read_held_out(encoder: Encoder, model: Model, rows: pa.Table, rng: np.random.Generator) -> HeldOut:
     dims = sum(encoder.schema.model.levels.dims) * 4 * len(encoder.codecs)
     rows = rows.slice(0, min(MOST_ROWS, max(MOST_VECTOR_BYTES // dims, LEAST_ROWS)))
     batches = [{name: dense(entries) for name, entries in batch.items()} for batch in encoder.entries(rows)]
@@ -164,7 +181,20 @@ def _read_held_out(encoder: Encoder, model: Model, rows: pa.Table) -> HeldOut:
     for name in encoder.codecs:
         width = max(batch[name].shape[1] for batch in batches)
         entries[name] = np.concatenate([padded(batch[name], width) for batch in batches])
-    return HeldOut(entries, GroupQueries.stacked(extract_groups(model, entries)))
+    total = len(next(iter(entries.values())))
+    originals = np.sort(np.concatenate([np.arange(total), np.arange(0, total, ROWS_PER_COPY)]))
+    truths = {name: of_group[originals] for name, of_group in entries.items()}
+    given = {name: without_some(of_group, originals, rng) for name, of_group in truths.items()}
+    return HeldOut(originals, truths, given, GroupQueries.stacked(extract_groups(model, given)))
+
+
+def without_some(entries: Array, originals: Int64s, rng: np.random.Generator) -> Array:
+    """Entries of a group [rows, width], about half of which are missing where a row stands the second time."""
+    is_second = np.append(False, originals[1:] == originals[:-1])
+    is_left_out = is_second & (rng.random(len(entries)) < LEFT_OUT_SHARE)
+    given = entries.copy()
+    given[is_left_out] = np.nan if given.dtype == np.float32 else 0
+    return given
 
 
 @dataclass(frozen=True)
@@ -194,19 +224,20 @@ def _fit_group(
     counts = completer.hidden.counts
     if counts_of_values is not None:
         counts = _counts_of_candidates(encoder, completer, counts_of_values)
-    truth = _true_candidates(completer, held_out.entries[group], counts)
+    truth = _true_candidates(completer, held_out.truths[group], counts)
     findable = rows_with_known(encoder, held_out.entries, given)
     kept = findable[truth.rows] & (counts[truth.places] > 0)
     truth = _Truth(truth.rows[kept], truth.places[kept])
     rows = np.unique(truth.rows)
-    if len(rows) < LEAST_ROWS or np.count_nonzero(counts) < 2:
+    if len(np.unique(held_out.originals[rows])) < LEAST_ROWS or np.count_nonzero(counts) < 2:
         return None
     fit = _GroupFit(completer, held_out, counts, truth, sampled_candidates(counts, rng))
-    halves = rng.permutation(len(rows)) % 2 == 0
-    in_first = np.isin(truth.rows, rows[halves])  # [observations]
+    originals = np.unique(held_out.originals[rows])
+    halves = rng.permutation(len(originals)) % 2 == 0
+    in_first = np.isin(held_out.originals[truth.rows], originals[halves])  # [observations]
     of_first, numbers = fit.calibration(in_first)
     fits = [(of_first, ~in_first)]  # each with the observations that it has not seen
-    if len(rows) < ROWS_OF_ONE_CHECK:
+    if len(originals) < ROWS_OF_ONE_CHECK:
         fits.append((fit.calibration(~in_first, numbers)[0], in_first))
     sureness = fit.sureness(fits)
     checks = [_Check(fit, surer(calibration, sureness), unseen) for calibration, unseen in fits]
@@ -236,7 +267,7 @@ def _fitted_groups(schema: Schema, held_out: HeldOut) -> list[str]:
     groups = list(schema.groups)
     if len(groups) <= MOST_FITTED_GROUPS:
         return groups
-    present = {name: int(_is_present(held_out.entries[name]).sum()) for name in groups}
+    present = {name: int(_is_present(held_out.truths[name]).sum()) for name in groups}
     chosen = set(sorted(groups, key=lambda name: -present[name])[:MOST_FITTED_GROUPS])
     return [name for name in groups if name in chosen]
 
@@ -286,7 +317,9 @@ class _GroupFit:
         of_fit = of_fit[np.unique(np.linspace(0, len(of_fit) - 1, MOST_VALUES).astype(np.int64))]
         numbers = fitted_numbers(self.observations.take(of_fit), default.popularity, start)
         weights = dict(zip(self.completer.given, map(_rounded, numbers[:-1]), strict=True))
-        calibration = replace(default, popularity=_rounded(numbers[-1]), weights=weights, values=int(chosen.sum()))
+        pairs = self.held_out.originals[self.truth.rows[chosen]] * len(self.counts) + self.truth.places[chosen]
+        values = len(np.unique(pairs))  # each of which may stand there twice
+        calibration = replace(default, popularity=_rounded(numbers[-1]), weights=weights, values=values)
         rows = np.unique(self.truth.rows[chosen])
         if self.neighbours is not None:
             calibration = replace(calibration, neighbours=self._powers(calibration, rows))
@@ -406,9 +439,13 @@ class _Check:
             values = is_true.sum(axis=1)
             losses.append(-np.where(is_true, log_p, 0).sum(axis=1) / values)
             popularity_losses.append(-(is_true @ log_shares) / values)
-            places = top_places(log_p, ANSWERS_OF_LIST if self.is_list else 1)
-            answers = np.exp(np.take_along_axis(log_p, places, axis=1))
-            said.append((in_list(answers, calibration) if self.is_list else answers).ravel())
+            of_parts = shares_of_parts(completer, np.exp(log_p))
+            places = top_places(log_p if of_parts is None else of_parts, ANSWERS_OF_LIST if self.is_list else 1)
+            if of_parts is None:
+                answers = np.exp(np.take_along_axis(log_p, places, axis=1))
+                said.append((in_list(answers, calibration) if self.is_list else answers).ravel())
+            else:
+                said.append(np.take_along_axis(of_parts, places, axis=1).ravel())
             true.append(np.take_along_axis(is_true, places, axis=1).ravel())
             if self.has_ranks:
                 ranks.append(_ranks_of_numbers(completer, np.exp(log_p), is_true.argmax(axis=1)))

@@ -16,6 +16,7 @@ from feat2vec.errors import UserError
 from feat2vec.space.calibration import GroupCalibration, mean_items
 from feat2vec.space.completer import Completer, check_completed_group
 from feat2vec.space.completion import in_list, number_guesses, top_places
+from feat2vec.space.completion_calibration import without_some
 from feat2vec.space.hidden_group import NumberColumn, bin_ends, quantile_values
 from feat2vec.space.run_completion import completion_of_run, kept_rows_of_run
 from tests import reference
@@ -230,3 +231,37 @@ def test_a_row_may_have_columns_that_the_run_does_not_use(completed_run: feat2ve
     assert run.without_unused_columns(without_genre) == {"director": "d1", "year": 1936}
     with pytest.raises(UserError, match="knows no column 'genr'; did you mean 'genre'"):
         run.complete({"director": "d1", "genr": "drama"}, "actors")
+
+
+def test_the_parts_of_a_date_have_probabilities_of_their_own() -> None:
+    rng = np.random.default_rng(0)
+    days = [datetime.date(2018 + int(year), 1 + int(month), 3) for year, month in rng.integers(0, 3, (300, 2))]
+    table = pa.table({"who": rng.integers(0, 4, 300).astype(str), "sold": days})
+    sold = {"column": "sold", "extractor": {"type": "lookup", "parts": ["year", "month"]}}
+    schema = {
+        "version": 1, "model": {"dim": 4}, "groups": {"who": {"column": "who"}, "sold": sold},
+        "objective": {"type": "contrastive"}, "training": {"epochs": 2},
+    }  # fmt: skip
+    run = feat2vec.train(schema, table, quiet=True)
+    (completed,) = run.complete({"who": "1"}, "sold", n=99)
+    for part in ("year", "month"):
+        probabilities = [probability for name, probability in completed.values if name.startswith(f"{part}=")]
+        assert len(probabilities) == 3
+        assert sum(probabilities) == pytest.approx(1)
+        assert max(probabilities) < 0.7  # nothing tells them
+    every = [probability for _, probability in completed.values]
+    assert every == sorted(every, reverse=True)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_held_out_rows_that_stand_there_twice_have_less_the_second_time(dtype: Any) -> None:
+    originals = np.sort(np.concatenate([np.arange(3000), np.arange(0, 3000, 3)]))
+    entries = np.stack([originals + 1, originals + 2], axis=1).astype(dtype)
+    given = without_some(entries, originals, np.random.default_rng(0))
+    is_second = np.append(False, np.diff(originals) == 0)
+    assert is_second.sum() == 1000
+    np.testing.assert_array_equal(given[~is_second], entries[~is_second])
+    is_missing = np.isnan(given[is_second]) if dtype == np.float32 else given[is_second] == 0
+    np.testing.assert_array_equal(is_missing[:, 0], is_missing[:, 1])  # a group as a whole
+    assert 0.45 < is_missing[:, 0].mean() < 0.55
+    np.testing.assert_array_equal(given[is_second][~is_missing], entries[is_second][~is_missing])
