@@ -85,7 +85,9 @@ class NumberForms:
             self._has_marks = not pc.all(pc.match_substring_regex(texts, PLAIN)).as_py()
         if self._left and pc.any(pc.match_substring_regex(texts, LEADING_ZERO)).as_py():
             self._left = []  # codes
-        self._left = [numbers for numbers in self._left if numbers.takes(stage, self.column)]
+        marks = {mark for mark in ",.' " if pc.any(pc.match_substring_regex(texts, _zero_before(mark))).as_py()}
+        left = [numbers for numbers in self._left if form_of_example(numbers.form).thousands not in marks]
+        self._left = [numbers for numbers in left if numbers.takes(stage, self.column)]
 
     def give_up(self) -> None:
         """Note that some values are no numbers."""
@@ -96,6 +98,11 @@ class NumberForms:
         """The way that fits: of several the first, in which a point is before a fraction."""
         left = self._left if self._left is not None and self._has_marks else ()
         return next((numbers for numbers in left if numbers.low <= numbers.high and not numbers.are_codes), None)
+
+
+def _zero_before(mark: str) -> str:
+    """A pattern of numbers such as 0,123, in which the mark cannot stand between thousands."""
+    return f"(?:^|[^0-9.,'])0{re.escape(mark)}[0-9]"
 
 
 def forms_of_text(text: str) -> Iterator[NumberForm]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,6 +45,10 @@ def written_dates(stage: Stage, column: str, form: str) -> pa.Array:
     return dates
 
 
+NAME = r"\pL+"
+PATTERNS = {"%d": r"(?P<day>\d{1,2})", "%Y": r"\d{4}", **dict.fromkeys(("%b", "%B", "%p", "%a", "%A"), NAME)}
+
+
 def parse_dates(texts: pa.Array, form: str) -> pa.Array:
     """Parse text by a pattern; fractions of a second, which are in no part of a date, may stand behind it.
 
@@ -56,7 +62,24 @@ def parse_dates(texts: pa.Array, form: str) -> pa.Array:
     """
     if form.endswith(":%S"):
         texts = pc.replace_substring_regex(texts, r"(:\d\d)\.\d+$", r"\1")
-    return pc.strptime(texts, format=form, unit="us")
+    dates = pc.strptime(texts, format=form, unit="us")
+    if "%d" in form and "%z" not in form:  # the parser takes February 31 for March 3
+        days = pc.extract_regex(texts, pattern=_pattern_of_day(form))
+        written = pc.struct_field(days, "day").cast(pa.int64())  # null where the pattern does not fit
+        if pc.any(pc.not_equal(written, pc.day(dates))).as_py():
+            raise pa.ArrowInvalid("a month has no such day")
+    return dates
+
+
+def _pattern_of_day(form: str) -> str:
+    """A regular expression for dates of a form, which names the digits of the day."""
+    pattern = r"^\s*"
+    for part in re.split(r"(%[A-Za-z]|\s+)", form):
+        if part.startswith("%"):
+            pattern += PATTERNS.get(part, r"\d{1,2}")
+        else:
+            pattern += r"\s+" if part.isspace() else re.escape(part)
+    return pattern
 
 
 def _dates_since_1970(stage: Stage, column: str, factor: int, values: pa.Array) -> pa.Array:

@@ -11,6 +11,8 @@ from feat2vec.table.table import open_table
 COLUMNS: dict[str, tuple[list[str], str | None]] = {
     "percent": (["12.3%", "4%", "-1.5 %"], "1.5%"),
     "decimal comma": (["3,14", "2,7", "12"], "1,5"),
+    "decimal comma of three places": (["5,250", "-0,659", "12,125"], "1,5"),
+    "thousands of euros beside cents": (["1.250 €", "0,50 €"], "1.000,5 €"),
     "minutes": (["97 min", "120 min"], "1.5 min"),
     "minutes without a space": (["97min", "120min"], "1.5min"),
     "many minutes": (["97 min", "1,120 min"], "1,000.5 min"),

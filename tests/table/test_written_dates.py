@@ -48,6 +48,9 @@ def test_each_form_is_read(name: str, csv: bool, tmp_path: Path) -> None:
     ("values", "form", "message"),
     [
         (["31.12.2024", "31.13.2024"], "%d.%m.%Y", r"row 2: .*'31\.13\.2024'; a date that is written as %d\.%m\.%Y is"),
+        (["28.02.2024", "31.02.2024"], "%d.%m.%Y", r"row 2: .*'31\.02\.2024'; a date that is written as"),
+        (["Mar 3, 2024", "Feb 30, 2024"], "%b %d, %Y", r"row 2: .*'Feb 30, 2024'; a date that is written as"),
+        ([20240229, 20230229], "%Y%m%d", r"row 2: .*20230229.*; a date that is written as"),
         ([1, 10**12], "seconds", r"row 2: .*1000000000000.*; dates must be in the years 1 to 9999"),
         (["1", "x"], "seconds", "row 2: .*'x'; a number is needed"),
     ],
