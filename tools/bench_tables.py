@@ -28,7 +28,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read with scikit-learn; others may use the same cores
 
-from tables.apart import APART, EVERY_TABLE
+from tables.apart import APART, EVERY_TABLE, NO_LONGER_APART
 from tables.bounds import bounds_of
 from tables.markdown import markdown, write_between
 from tables.report import as_json, readable
@@ -43,7 +43,7 @@ PACKAGES = "/var/lib/apt/lists"
 def main() -> int:
     """Run what is missing and print what is known; 1 if a candidate failed."""
     options = parse()
-    tables = options.only or list(APART if options.apart else SMALL if options.small else SOURCES)
+    tables = options.only or list(APART if options.apart else SMALL if options.small else [*SOURCES, *NO_LONGER_APART])
     places = Places(options.films, options.frappe, options.wordnet, options.packages or package_list())
     out = Path(options.out)
     if not options.report_only:

