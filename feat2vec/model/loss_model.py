@@ -21,6 +21,7 @@ from feat2vec.model.labelled_loss import implicit_losses, labelled_losses, mean_
 from feat2vec.model.many_groups import (
     ENTRIES,
     MIN_GROUPS,
+    MIN_LABELLED_GROUPS,
     JoinedValues,
     ManyLookups,
     ReadBatch,
@@ -144,7 +145,8 @@ class LossModel(ScoreModel):
         self.value_tables: list[tf.Variable] = []
         self.joined_values: JoinedValues | None = None  # the same of all groups, where a step reads them at once
         self.groups_by_item = groups_by_item(self.schema, self.extractors)
-        self.min_many_groups = MIN_GROUPS  # with as many groups, a step reads all of them at once
+        # With as many groups, a step reads all of them at once.
+        self.min_many_groups = MIN_GROUPS if self.schema.target is None else MIN_LABELLED_GROUPS
 
     def step_loss(self, inputs: Inputs, truth: Truth, weights: Tensor | None, seed: Tensor, training: bool) -> Tensor:
         """The loss of a batch, a pure function of the model's weights.

@@ -26,6 +26,7 @@ from feat2vec.schema.objectives.formulas import UNIT_EPSILON
 from feat2vec.schema.options import Schema
 
 MIN_GROUPS = 32  # fewer are trained one by one, several operations side by side
+MIN_LABELLED_GROUPS = 2  # of rows with labels, whose steps are so short that each operation counts
 ENTRIES = "*"  # the name of all groups' entries, [batch, groups]; no group has it
 
 

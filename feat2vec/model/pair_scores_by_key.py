@@ -25,6 +25,8 @@ from feat2vec.model.pair_scores import (
     level_gradients,
 )
 
+SORTED_RANK = 64  # of vectors, from which occurrences are sorted by key before their gradients are added up
+
 # --- one group ------------------------------------------------------------------------------------------------------
 
 
@@ -72,6 +74,11 @@ class Occurrences(NamedTuple):
 
     places: Tensor  # [occurrences]
     rows: Tensor  # [occurrences], ascending
+
+    def by_place(self) -> Occurrences:
+        """Return the same in the order of places; those of one place in the order of rows."""
+        order = tf.argsort(self.places, stable=True)
+        return Occurrences(tf.gather(self.places, order), tf.gather(self.rows, order))
 
 
 class BagPairs(NamedTuple):
@@ -264,12 +271,14 @@ def _gradient_of_keys(
     """
     vectors, free, dependent, bag_pairs, _ = level
     keys = tf.shape(vectors)[0]
+    add_to_keys = _adding_to_keys(free, keys, vectors.shape[1])
     if dependent is None:
-        return _scattered(top * sums.free, free, keys) - vectors * _scattered(top, free, keys)
+        return add_to_keys(top * sums.free) - vectors * add_to_keys(top)
     to_free, to_dependent = level_gradients(top, low, sums.free, sums.free + sums.dependent, dependents)  # [rows, rank]
-    to_keys = _scattered(to_free, free, keys) + _scattered(to_dependent, dependent, keys)
+    add_dependents_to_keys = _adding_to_keys(dependent, keys, vectors.shape[1])
+    to_keys = add_to_keys(to_free) + add_dependents_to_keys(to_dependent)
     # a key is not its own partner: `level_gradients` with F - f and D - d
-    to_keys -= vectors * (_scattered(top, free, keys) + _scattered(low, dependent, keys))
+    to_keys -= vectors * (add_to_keys(top) + add_dependents_to_keys(low))
     if bag_pairs is None or sums.bags is None:
         return to_keys
     # nor are the free and the dependent vector of one bag
@@ -305,6 +314,18 @@ def _differentiable_sums(vectors: Tensor, occurrences: Occurrences, rows: Tensor
         return _sums(vectors, occurrences, rows), lambda upstream: _scattered(upstream, occurrences, keys)
 
     return custom_gradient(sums_and_gradient)(vectors)
+
+
+def _adding_to_keys(occurrences: Occurrences, keys: Tensor, rank: int) -> Callable[[Tensor], Tensor]:
+    """Return the function that gives each key the sum of what its rows get, [rows, n] -> [keys, n].
+
+    Sums over neighbouring places take a fifth of the time of adding row by row where rows are long; to sort the places
+    once for several sums pays from a rank on.
+    """
+    if rank < SORTED_RANK:
+        return lambda of_rows: _scattered(of_rows, occurrences, keys)
+    places, rows = occurrences.by_place()
+    return lambda of_rows: tf.sparse.segment_sum(of_rows, rows, places, num_segments=keys)
 
 
 def _scattered(of_rows: Tensor, occurrences: Occurrences, keys: Tensor) -> Tensor:

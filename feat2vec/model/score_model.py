@@ -446,8 +446,7 @@ class ScoreModel(keras.Model):
             odds_ratio = 1.0 if self.schema.model.levels.nested else dim / self.dims[-1]
             rate = top_rate * odds_ratio / (1 - top_rate + top_rate * odds_ratio)
             seed = self.step_seed(SeedOf.INTERACTION_DROPOUT) + tf.constant([0, SEED_STRIDE], tf.int64) * level
-            kept = tf.random.stateless_uniform([batch, dim], seed) >= rate
-            masks.append(tf.cast(kept, self.compute_dtype) / (1 - rate))
+            masks.append(dropout_mask(batch, dim, rate, seed, self.compute_dtype))
         return masks
 
     def _head_score(self, levels: Sequence[Level], masks: Sequence[Tensor] | None, training: bool) -> Tensor:
@@ -560,6 +559,30 @@ def add_to_top(scores: Submodels, addend: Tensor) -> Submodels:
     """Scores with something added to that of the top level, and to what the level below learns from."""
     targets = scores.targets and [*scores.targets[:-1], scores.targets[-1] + tf.stop_gradient(addend)]
     return Submodels([*scores.scores[:-1], scores.scores[-1] + addend], targets)
+
+
+DRAWN_BITS = 16  # of a random number that decides whether a coordinate is dropped; two are drawn at once
+
+
+def dropout_mask(batch: Tensor, dim: int, rate: float, seed: Tensor, dtype: str) -> Tensor:
+    """Factors of coordinates, [batch, dim]: 0 where one is dropped, otherwise what keeps the mean.
+
+    Args:
+        batch: The number of rows.
+        dim: The coordinates of a row.
+        rate: The share that is dropped, to within 2^-17.
+        seed: Two integers, which decide what is dropped.
+        dtype: The type of the factors.
+
+    Returns:
+        The factors.
+
+    """
+    numbers = 1 << DRAWN_BITS
+    dropped = min(round(rate * numbers), numbers - 1)  # of the numbers
+    pairs = tf.random.stateless_uniform([batch, (dim + 1) // 2], seed, None, None, dtype=tf.uint32)
+    drawn = tf.reshape(tf.bitcast(pairs, tf.uint16), [batch, -1])[:, :dim]
+    return tf.cast(drawn >= dropped, dtype) * (numbers / (numbers - dropped))
 
 
 def run_extractor(

@@ -72,7 +72,8 @@ class Fitting:
         self.starts_elsewhere = start is not None and goes_on_from is None
         self.epochs_of_rate = self.options.epochs if goes_on_from is None else self.epochs
         self.is_short = rows.learnt_rows * self.epochs <= limits.short_training_rows
-        groups_at_once = self.is_short or len(self.model.groups) >= limits.separate_groups
+        has_labels = self.model.schema.target is not None
+        groups_at_once = self.is_short or has_labels or len(self.model.groups) >= limits.separate_groups
         self.model.learn_from(rows)
         self.batches = self.model.batches(rows, groups_at_once=groups_at_once)
         self.validation_batches: Batches | None = None

@@ -14,7 +14,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feat2vec.model import pair_scores
+from feat2vec.model import pair_scores, pair_scores_by_key
 from feat2vec.model.pair_scores import (
     Level,
     Submodels,
@@ -593,6 +593,13 @@ def test_properties(drawing: tuple[list[BagRow], int, int]) -> None:
 # Keys
 
 
+@pytest.fixture(params=[1, 1_000], ids=["sorted", "row by row"])
+def each_way_of_adding_up(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients of keys are added up over sorted places from a rank on, and row by row below it."""
+    monkeypatch.setattr(pair_scores_by_key, "SORTED_RANK", request.param)
+
+
+@pytest.mark.usefixtures("each_way_of_adding_up")
 def test_levels_without_occurrences_and_without_rows() -> None:
     none = Occurrences(tf.zeros([0], tf.int32), tf.zeros([0], tf.int32))
     nobody = tf.zeros([0], tf.int32)
@@ -610,6 +617,7 @@ def test_levels_without_occurrences_and_without_rows() -> None:
         assert [grad.shape for grad in grads] == [(0, 2), (0, 3)]
 
 
+@pytest.mark.usefixtures("each_way_of_adding_up")
 @pytest.mark.parametrize("masked", [False, True])
 def test_keys_that_occur_in_no_row_learn_nothing(masked: bool) -> None:
     none = tf.zeros([3], tf.int32)
@@ -631,6 +639,7 @@ def test_keys_that_occur_in_no_row_learn_nothing(masked: bool) -> None:
             np.testing.assert_array_equal(grad, np.zeros_like(grad))
 
 
+@pytest.mark.usefixtures("each_way_of_adding_up")
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dependents", MODES)
 def test_a_key_learns_from_all_of_its_rows(dependents: pair_scores.Dependents, masked: bool) -> None:
