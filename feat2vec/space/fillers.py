@@ -18,7 +18,7 @@ from feat2vec.space.completer import Completer, rows_with_known
 from feat2vec.space.completion import in_list, number_guesses
 from feat2vec.space.geometry import Queries, blocks
 from feat2vec.space.hidden_group import NumberColumn
-from feat2vec.table.number_texts import POINT, SHORTEST, fits
+from feat2vec.table.number_texts import INTEGER, POINT, SHORTEST, fits
 from feat2vec.table.table import Stage
 
 SCORES_IN_MEMORY = 1 << 19
@@ -86,8 +86,9 @@ class KeyFiller:
         return False
 
     def form_of_filled(self, form: str) -> str | None:
-        names = self.completer.hidden.names(range(len(self.completer.hidden)))
-        return form if not self.is_list and fits(pa.array(names, pa.string()), form) else None
+        names = pa.array(self.completer.hidden.names(range(len(self.completer.hidden))), pa.string())
+        is_number = fits(names, form) or (form == POINT and fits(names, INTEGER))  # 26.0 is the key 26
+        return form if not self.is_list and is_number else None
 
     def is_missing(self, stage: Stage, entries: Mapping[str, Array]) -> Bools:
         del stage

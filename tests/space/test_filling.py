@@ -115,6 +115,19 @@ def test_keys_of_a_csv_are_numbers_where_all_candidates_are(completed_run: feat2
     assert directors[2].startswith("d")
 
 
+def test_integers_beside_gaps_that_pandas_wrote_stay_numbers(tmp_path: Path) -> None:
+    rows = "".join(f"k{i % 2},{'' if i % 5 == 0 else 26.0 + i % 2}\n" for i in range(60))
+    (tmp_path / "rows.csv").write_text("kind,level\n" + rows)
+    schema = {"version": 1, "model": {"dim": 4}, "groups": {name: {"column": name} for name in ("kind", "level")}}
+    encoder = feat2vec.fit(schema, tmp_path / "rows.csv").encoder
+    run = feat2vec.Run.of_model(feat2vec.Feat2Vec.from_encoder(encoder))
+    counts = run.fill(tmp_path / "rows.csv", tmp_path / "filled.parquet", ["level"], at_least=0)
+    filled = pq.read_table(tmp_path / "filled.parquet")
+    assert counts.missing == counts.filled == {"level": 12}
+    assert filled.schema.field("level").type == pa.float64()
+    assert set(filled["level"].to_pylist()) == {26.0, 27.0}
+
+
 def test_types_of_columns(tmp_path: Path) -> None:
     rows = 120
     days = [date(2020, 1, 1 + 9 * (i % 2)) for i in range(rows)]
