@@ -146,13 +146,39 @@ def test_what_cannot_be_learnt_from_is_left_out_with_the_reason(name: str, tmp_p
     )
 
 
-def test_one_bad_value_in_the_last_row_decides(tmp_path: Path) -> None:
-    numbers: list[Any] = [str(i % 11 + i / 8) for i in range(ROWS - 1)]
-    text, extractor = column([*numbers, "about 3"], csv=True, tmp_path=tmp_path)
+@pytest.mark.parametrize("csv", [False, True], ids=["typed", "csv"])
+@pytest.mark.parametrize("form", ["plain", "dollars"])
+def test_little_text_beside_numbers_is_missing(form: str, csv: bool, tmp_path: Path) -> None:
+    sign = "$" if form == "dollars" else ""
+    values = [f"{sign}{i % 50 + i / 8}" for i in range(ROWS)]
+    for i, other in enumerate(["unknown", "about 3", "n/a", "unknown"]):
+        values[29 * i + 7] = other
+    text, extractor = column(values, csv=csv, tmp_path=tmp_path)
+    expected = {**numbers_of(ROWS), "nan": "lenient"} | ({"written": "$1.5"} if sign else {})
+    assert extractor == expected
+    facts = re.sub(r"\s+#?\s*", " ", text)
+    assert "0 to 61.38; text in 3 % of the rows, such as unknown and about 3, counts as missing" in facts
+
+
+@pytest.mark.parametrize("csv", [False, True], ids=["typed", "csv"])
+def test_much_text_beside_numbers_makes_keys_and_is_told(csv: bool, tmp_path: Path) -> None:
+    values = ["unknown" if i % 5 == 0 else str(i // 2 % 30 + 0.5) for i in range(ROWS)]
+    text, extractor = column(values, csv=csv, tmp_path=tmp_path)
+    assert extractor == LOOKUP
+    facts = re.sub(r"\s+#?\s*", " ", text)
+    assert "numbers in 80 % of the rows, fewer than 90 %; others such as unknown" in facts
+
+
+def test_text_beside_few_numbers_is_a_key(tmp_path: Path) -> None:
+    text, extractor = column(["x" if i == 5 else str(i % 9) for i in range(ROWS)], csv=True, tmp_path=tmp_path)
+    assert extractor == LOOKUP
+    assert "numbers in 99 % of the rows, of few values; others such as x" in re.sub(r"\s+#?\s*", " ", text)
+
+
+def test_text_beside_counted_numbers_is_no_quantity(tmp_path: Path) -> None:
+    text, extractor = column([str(i) if i else "none" for i in range(ROWS)], csv=True, tmp_path=tmp_path)
     assert not extractor
-    assert '# it: an identifier: 120 values in 120 rows; numbers, but for "about 3"' in re.sub(r"#\s+", "# ", text) or (
-        "numbers, but for about 3" in text
-    )
+    assert "numbers in 99 % of the rows, counted; others such as none" in re.sub(r"\s+#?\s*", " ", text)
 
 
 WITH_GAPS: dict[str, tuple[list[Any], dict[str, Any]]] = {
