@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -137,9 +138,11 @@ def spell(value: object) -> str:
 
 
 def spell_text(items: Sequence[str]) -> list[str]:
-    """A column of text, from CSV: only truth values have one spelling."""
+    """A column of text, from CSV: truth values have one spelling, and integers as pandas' floats no .0."""
     if items and all(item.lower() in ("true", "false") for item in items):
         return [item.lower() for item in items]
+    if items and all(re.fullmatch(r"-?(0|[1-9]\d*)\.0", item) for item in items):
+        return [str(int(float(item))) for item in items]
     return list(items)
 
 

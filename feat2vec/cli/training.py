@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from feat2vec.run import Run
+    from feat2vec.training.run_folder import TrainedRun
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -40,11 +41,34 @@ def say_trained(run: Run, out: Path, quiet: bool) -> None:
     """Print where a new run is, its size and its loss."""
     if not quiet:
         metrics = run.metrics
-        loss = f"loss {metrics['loss']:.4f}"
-        if "held_out" in metrics:
-            kept = f"epoch {metrics['kept_epoch']} of {run.schema.training.epochs}"
-            loss = f"{kept}, loss {metrics['held_out_loss']:.4f} on {metrics['held_out']:,} held-out rows"
-        say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, {loss}")
+        say(f"{out}: {metrics['parameters']:,} weights, {metrics['seconds']:.1f} s, {loss_of_predictions(run)}")
+
+
+def loss_of_predictions(run: TrainedRun) -> str:
+    """The loss of what a run predicts, and of which of its models that is, in words.
+
+    A run of `finetune` may predict the mean of two models, or what the one from scratch says alone.
+    """
+    from feat2vec.space.mixture import ALL_FROM_SCRATCH, EVEN, LOSS_OF_BOTH, SHARE_FROM_SCRATCH
+
+    scratch, metrics = run.from_scratch, run.metrics
+    if scratch is None:
+        return loss_of_model(run)
+    share = float(metrics.get(SHARE_FROM_SCRATCH, EVEN))
+    if share == ALL_FROM_SCRATCH:
+        return f"predictions from scratch alone: {loss_of_model(scratch)}"
+    if LOSS_OF_BOTH in metrics:
+        return f"loss {metrics[LOSS_OF_BOTH]:.4f} of the mean of both on held-out rows"
+    return f"the mean of two models: from the run's vectors {loss_of_model(run)}; from scratch {loss_of_model(scratch)}"
+
+
+def loss_of_model(run: TrainedRun) -> str:
+    """The loss of a run's own model, on held-out rows if there are some, in words."""
+    metrics = run.metrics
+    if "held_out" not in metrics:
+        return f"loss {metrics['loss']:.4f}"
+    kept = f"epoch {metrics['kept_epoch']} of {run.schema.training.epochs}"
+    return f"{kept}, loss {metrics['held_out_loss']:.4f} on {metrics['held_out']:,} held-out rows"
 
 
 class TrainingOptions(TypedDict):

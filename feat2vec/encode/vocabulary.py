@@ -208,8 +208,19 @@ def is_list_of(values: object, item_type: type) -> bool:
 
 
 NUMERAL = r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?"
+WHOLE_FLOAT = r"-?(0|[1-9][0-9]*)\.0"
 HELD_KEY_BYTES = 64 << 20  # of distinct keys in memory; more are counted by DuckDB
 NEVER = -1  # the place of a key that does not occur
+
+
+def without_point(keys: pa.StringArray) -> pa.StringArray:
+    """Spell whole numbers without .0 at their end.
+
+    >>> without_point(pa.array(["26.0", "-0.0", "9007199254740993.0"])).to_pylist()
+    ['26', '0', '9007199254740993']
+
+    """
+    return pc.replace_substring_regex(pc.replace_substring_regex(keys, r"\.0$", ""), "^-0$", "0")
 
 
 class KeyLimits(NamedTuple):
@@ -254,8 +265,9 @@ class VocabularyFit:
     def spell(self) -> Kind:
         """Find how the keys of a column without a type are spelled, and spell them so.
 
-        A column of booleans is spelled in lower case. In a column of numbers or booleans, NA and the like are missing.
-        Every other column is text.
+        A column of booleans is spelled in lower case, and one of whole numbers each of which ends in .0 without that
+        end: such are the integers of a column with gaps that pandas wrote. In a column of numbers or booleans, NA and
+        the like are missing. Every other column is text.
         """
         return self.keys.spell()
 
@@ -318,8 +330,12 @@ class KeysInMemory:
             return "text"
         if pc.all(pc.is_in(pc.utf8_lower(present), pa.array(["true", "false"]))).as_py():
             self._leave_out(is_missing)
-            self._spell_booleans()
+            self._respell(respell(self.distinct, "boolean"))
             return "boolean"
+        if pc.all(pc.match_substring_regex(present, f"^(?:{WHOLE_FLOAT})$")).as_py():
+            self._leave_out(is_missing)
+            self._respell(without_point(self.distinct))
+            return "number"
         if pc.all(pc.match_substring_regex(present, f"^(?:{NUMERAL})$")).as_py():
             self._leave_out(is_missing)
             return "numeral"
@@ -331,8 +347,9 @@ class KeysInMemory:
         is_missing_or_never = np.append(is_missing, True)  # the last belongs to NEVER
         self.places = [np.where(is_missing_or_never[places], NEVER, places) for places in self.places]
 
-    def _spell_booleans(self) -> None:
-        encoded = respell(self.distinct, "boolean").dictionary_encode()
+    def _respell(self, spelled: pa.StringArray) -> None:
+        """Spell the distinct keys so, [distinct]; keys that are spelled alike are one."""
+        encoded = spelled.dictionary_encode()
         new_place = encoded.indices.to_numpy()  # of each key, among those in lower case
         counts = np.zeros(len(encoded.dictionary), np.int64)
         np.add.at(counts, new_place, self.counts)
@@ -404,20 +421,24 @@ class KeysInDatabase:
         self.connection.unregister("piece")
 
     def spell(self) -> Kind:
-        [(are_booleans, are_numbers)] = self.connection.sql(
-            f"select bool_and(lower(key) in ('true', 'false')), bool_and(regexp_full_match(key, '{NUMERAL}'))"
+        [(are_booleans, are_numbers, are_whole)] = self.connection.sql(
+            f"select bool_and(lower(key) in ('true', 'false')), bool_and(regexp_full_match(key, '{NUMERAL}')),"
+            f" bool_and(regexp_full_match(key, '{WHOLE_FLOAT}'))"
             f" from {self.name} where key not in {MISSING_NUMBERS}"
         ).fetchall()
         if not (are_booleans or are_numbers):
             return "text"
         self.connection.execute(f"delete from {self.name} where key in {MISSING_NUMBERS}")
         if are_booleans:
-            self._spell_booleans()
-        return "boolean" if are_booleans else "numeral"
+            self._respell(partial(respell, kind="boolean"))
+            return "boolean"
+        if are_whole:
+            self._respell(without_point)
+        return "number" if are_whole else "numeral"
 
-    def _spell_booleans(self) -> None:
+    def _respell(self, spell: Callable[[pa.StringArray], pa.StringArray]) -> None:
         keys = self.connection.sql(f"select distinct key from {self.name}").to_arrow_table()["key"]
-        spellings = pa.table({"old": keys, "new": respell(keys.combine_chunks(), "boolean")})
+        spellings = pa.table({"old": keys, "new": spell(keys.combine_chunks())})
         self.connection.register("spellings", spellings)
         self.connection.execute(f"update {self.name} set key = new from spellings where key = old")
         self.connection.unregister("spellings")

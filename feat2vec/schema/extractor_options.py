@@ -21,6 +21,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0)]
 EPOCHS = {"seconds": 1_000_000, "milliseconds": 1_000}  # microseconds of each
 IS_DATE_FORM = "is `seconds`, `milliseconds`, or a pattern of %Y %m %d %H %M %S and the like"
+PLAIN_NUMBER = "1.5"  # the option `written` of numbers without marks
 DATE_PATTERN = re.compile(r"(?:[^%]|%[YymdHIMSpBbAaz%])*%[YymdHIMSpBbAaz](?:[^%]|%[YymdHIMSpBbAaz%])*")
 NUMBER_FORM = re.compile(r"(\D*?)1(?:([,.' ])000)?((?!\2)[.,])5(\D.*)?")  # prefix, thousands, decimals, suffix
 Text = Annotated[str, Field(min_length=1)]
@@ -165,8 +166,9 @@ class NumbersSpec(ExtractorSpec):
 
     Args:
         scale: How numbers are scaled.
-        nan: Whether NaN is an error or a missing value.
+        nan: Whether NaN is an error or a missing value; `lenient` for text that is no number as a missing value, too.
         written: How numbers are written in text: an example such as `1.5 min`, `1,5` or `$1,000.5`; by default as 1.5.
+            The unit may be missing.
         dates: How dates are written, which become days since 1970: `seconds` or `milliseconds` since 1970, or a pattern
             such as `%d.%m.%Y`; by default as 2024-01-31.
 
@@ -180,7 +182,7 @@ class NumbersSpec(ExtractorSpec):
 
     encoding = "numbers"
     scale: Literal["standard", "minmax", "log1p", "quantile", "none"] = "standard"
-    nan: Literal["error", "missing"] = "error"
+    nan: Literal["error", "missing", "lenient"] = "error"
     written: Text | None = None
     dates: Text | None = None
 
@@ -192,6 +194,8 @@ class NumbersSpec(ExtractorSpec):
             yield ("dates",), IS_DATE_FORM
         if self.dates is not None and self.written is not None:
             yield ("dates",), "cannot be combined with `written`; keep one of them"
+        if self.dates is not None and self.nan == "lenient":
+            yield ("nan",), "`lenient` is for numbers, and `dates` are given; keep one of them"
 
 
 class VectorSpec(ExtractorSpec):

@@ -11,13 +11,15 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array, Bools, Floats, Integers
 from feat2vec.encode.codecs import ItemsCodec, NumbersCodec
-from feat2vec.schema.extractor_options import ItemsSpec
+from feat2vec.encode.codecs.numbers import numbers_checked
+from feat2vec.schema.extractor_options import ItemsSpec, NumbersSpec
 from feat2vec.space.calibration import is_list
 from feat2vec.space.completer import Completer, rows_with_known
 from feat2vec.space.completion import in_list, number_guesses
 from feat2vec.space.geometry import Queries, blocks
 from feat2vec.space.hidden_group import NumberColumn
-from feat2vec.table.number_texts import POINT, SHORTEST, fits
+from feat2vec.table.number_texts import INTEGER, POINT, SHORTEST, fits
+from feat2vec.table.table import Stage
 
 SCORES_IN_MEMORY = 1 << 19
 AROUND = 0.1  # of the training numbers on each side of a mean
@@ -44,18 +46,14 @@ class Filler(Protocol):
     def is_date(self) -> bool:
         """Whether its values are days since 1970."""
 
-    @property
-    def group_names(self) -> list[str]:
-        """The groups whose entries say what is missing."""
-
     def form_of_filled(self, form: str) -> str | None:
         """The form of the text of the column once it is filled, see `number_texts`; None for text without one."""
 
-    def is_missing(self, entries: Mapping[str, Array]) -> Bools:
-        """Which rows lack a value, [rows]."""
+    def is_missing(self, stage: Stage, entries: Mapping[str, Array]) -> Bools:
+        """Which rows of a stage lack a value, given their entries: [rows]."""
 
-    def fill(self, entries: Mapping[str, Array], vectors: Mapping[str, Queries]) -> Filled:
-        """The values of rows that lack one."""
+    def fill(self, missing: Bools, entries: Mapping[str, Array], vectors: Mapping[str, Queries]) -> Filled:
+        """The values of rows that lack one, as `missing` says, [rows]."""
 
 
 @dataclass
@@ -87,22 +85,20 @@ class KeyFiller:
     def is_date(self) -> bool:
         return False
 
-    @property
-    def group_names(self) -> list[str]:
-        return [self.completer.group]
-
     def form_of_filled(self, form: str) -> str | None:
-        names = self.completer.hidden.names(range(len(self.completer.hidden)))
-        return form if not self.is_list and fits(pa.array(names, pa.string()), form) else None
+        names = pa.array(self.completer.hidden.names(range(len(self.completer.hidden))), pa.string())
+        is_number = fits(names, form) or (form == POINT and fits(names, INTEGER))  # 26.0 is the key 26
+        return form if not self.is_list and is_number else None
 
-    def is_missing(self, entries: Mapping[str, Array]) -> Bools:
+    def is_missing(self, stage: Stage, entries: Mapping[str, Array]) -> Bools:
+        del stage
         missing: Bools = np.logical_not(np.any(entries[self.completer.group], axis=1))
         return missing
 
-    def fill(self, entries: Mapping[str, Array], vectors: Mapping[str, Queries]) -> Filled:
+    def fill(self, missing: Bools, entries: Mapping[str, Array], vectors: Mapping[str, Queries]) -> Filled:
         values: list[object] = [None] * len(entries[self.completer.group])
         said: list[object] = list(values)
-        for rows, log_p in _blocks_of_missing(self.completer, self.is_missing(entries), entries, vectors):
+        for rows, log_p in _blocks_of_missing(self.completer, missing, entries, vectors):
             best = log_p.argmax(axis=1)
             for i, row in enumerate(rows.tolist()):
                 if self.is_list:
@@ -150,29 +146,28 @@ class NumberFiller:
     def is_date(self) -> bool:
         return self.numbers.is_date
 
-    @property
-    def group_names(self) -> list[str]:
-        return [self.completer.group]
-
     def form_of_filled(self, form: str) -> str | None:
         if self.is_date:
             return None
         return form if form == POINT else SHORTEST  # means have other numbers of places
 
-    def is_missing(self, entries: Mapping[str, Array]) -> Bools:
-        codec, of_group = self.completer.hidden.codec, entries[self.completer.group]
+    def is_missing(self, stage: Stage, entries: Mapping[str, Array]) -> Bools:
+        codec = self.completer.hidden.codec
         if isinstance(codec, ItemsCodec):
-            missing: Bools = np.logical_not(of_group.any(axis=1))
+            missing: Bools = np.logical_not(entries[self.completer.group].any(axis=1))
             return missing
         assert isinstance(codec, NumbersCodec)
-        place = [column.column for column in codec.columns].index(self.column)
-        is_nan: Bools = np.isnan(codec.numbers(of_group)[:, place])
+        # An entry says that one of several numbers is missing only where training has seen such a gap; the row says it.
+        spec = self.completer.encoder.schema.groups[self.completer.group].extractor
+        assert isinstance(spec, NumbersSpec)
+        (kind,) = (column.kind for column in codec.columns if column.column == self.column)
+        is_nan: Bools = np.isnan(numbers_checked(stage, self.column, spec, kind)[0])
         return is_nan
 
-    def fill(self, entries: Mapping[str, Array], vectors: Mapping[str, Queries]) -> Filled:
+    def fill(self, missing: Bools, entries: Mapping[str, Array], vectors: Mapping[str, Queries]) -> Filled:
         total = len(entries[self.completer.group])
         means, said = np.full(total, np.nan), np.full(total, np.nan)
-        for rows, log_p in _blocks_of_missing(self.completer, self.is_missing(entries), entries, vectors):
+        for rows, log_p in _blocks_of_missing(self.completer, missing, entries, vectors):
             probabilities = np.exp(log_p)
             of_rows = number_guesses(self.numbers, probabilities).means
             nearness = probability_around(self.numbers, self.completer.hidden.counts, probabilities, of_rows)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feat2vec.arrays import Array, Bools
 from feat2vec.encode.codecs import Entries
 from feat2vec.encode.codecs.numbers import date_text
 from feat2vec.encode.columns import columns_of
@@ -119,7 +120,11 @@ def _filled_stage(
     types = {field.name: field.type for field in schema}
     counts.rows += stage.rows
     columns = {name: written.column(name, _in_one_piece(stage.column(name))) for name in written.columns}
-    for filler, (guesses, said) in zip(fillers, _guesses(run, stage.rows, entries, fillers), strict=True):
+    dense_entries = {name: np.ascontiguousarray(dense(entries[name])) for name in entries}
+    missing = [filler.is_missing(stage, dense_entries) for filler in fillers]
+    for filler, is_missing, (guesses, said) in zip(
+        fillers, missing, _guesses(run, stage.rows, dense_entries, fillers, missing), strict=True
+    ):
         name = filler.column
         is_filled = pc.is_valid(guesses)
         before = columns.get(name, pa.nulls(stage.rows, types[name])).cast(types[name])
@@ -128,9 +133,7 @@ def _filled_stage(
         columns[name] = pc.if_else(is_filled, _as_type(guesses, types[name], filler), before)
         columns[name + PROBABILITY] = said
         counts.filled[name] += len(guesses) - guesses.null_count
-    for filler in fillers:
-        missing = filler.is_missing({name: dense(entries[name]) for name in filler.group_names})
-        counts.missing[filler.column] += int(np.count_nonzero(missing))
+        counts.missing[name] += int(np.count_nonzero(is_missing))
     return pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
 
 
@@ -140,18 +143,21 @@ def _in_one_piece(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _guesses(
-    run: TrainedRun, total: int, entries: Mapping[str, Entries], fillers: Sequence[Filler]
+    run: TrainedRun,
+    total: int,
+    entries: Mapping[str, Array],
+    fillers: Sequence[Filler],
+    missing: Sequence[Bools],
 ) -> list[tuple[pa.Array, pa.Array]]:
-    """Of each filler what is filled into the rows of a stage, and its probabilities."""
-    dense_entries = {name: np.ascontiguousarray(dense(entries[name])) for name in entries}
+    """Of each filler what is filled into the rows of a stage that lack a value, and its probabilities."""
     model = run.model_for_rows()
     parts: list[list[Filled]] = [[] for _ in fillers]
     for rows in blocks(total, ROWS_AT_ONCE):
-        of_rows = {name: array[rows] for name, array in dense_entries.items()}
-        is_needed = any(filler.is_missing(of_rows).any() for filler in fillers)
+        of_rows = {name: array[rows] for name, array in entries.items()}
+        is_needed = any(is_missing[rows].any() for is_missing in missing)
         vectors = extract_groups(model, of_rows) if is_needed else {}
-        for part, filler in zip(parts, fillers, strict=True):
-            part.append(filler.fill(of_rows, vectors))
+        for part, filler, is_missing in zip(parts, fillers, missing, strict=True):
+            part.append(filler.fill(is_missing[rows], of_rows, vectors))
     return [
         (pa.concat_arrays([values for values, _ in part]), pa.concat_arrays([said for _, said in part]))
         for part in parts

@@ -23,8 +23,8 @@ from feat2vec.training.chosen_model import Additions, ChosenModel
 from feat2vec.training.run_folder import TrainedRun
 
 HELD_OUT_SCORES = "held_out_scores.npy"  # a file of a run: float64 [rows, 1 + outputs], the targets in its first column
-SHARE_FROM_SCRATCH = "share_from_scratch"  # in metrics.json
-EVEN = 0.5
+SHARE_FROM_SCRATCH, LOSS_OF_BOTH = "share_from_scratch", "loss_of_both"  # in metrics.json
+EVEN, ALL_FROM_SCRATCH = 0.5, 1.0
 PRIOR = 3.0  # how sure it is before held-out rows are seen that both count about as much
 SHARES = [round(0.02 * i, 2) for i in range(1, 50)]
 SMALLEST = 1e-30
@@ -188,10 +188,10 @@ def weigh(objective: ObjectiveSpec, first: bytes | None, second: bytes | None) -
         return _loss(objective, mixed(objective, _scores(a), _scores(b), share), a[:, 0])
 
     share = min(SHARES, key=lambda share: _surprise(objective, loss(share), len(a)) - PRIOR * _log_expectation(share))
-    facts = {"loss_from_run": loss(0), "loss_from_scratch": loss(1), "loss_of_both": loss(share)}
+    facts = {"loss_from_run": loss(0), "loss_from_scratch": loss(1), LOSS_OF_BOTH: loss(share)}
     line = (
         f"loss on {len(a):,} held-out rows: {facts['loss_from_run']:.4g} from the run's vectors, "
-        f"{facts['loss_from_scratch']:.4g} from scratch, {facts['loss_of_both']:.4g} of both, "
+        f"{facts['loss_from_scratch']:.4g} from scratch, {facts[LOSS_OF_BOTH]:.4g} of both, "
         f"of which {share:.0%} from scratch"
     )
     return Additions({SHARE_FROM_SCRATCH: share, **facts}, lines=[line])
@@ -213,7 +213,9 @@ def scratch_alone(target: str, first: bytes | None, second: bytes | None) -> Add
 
     """
     del first, second
-    return Additions({SHARE_FROM_SCRATCH: 1.0}, lines=[f"{known_target(target)}; predictions are those from scratch"])
+    return Additions(
+        {SHARE_FROM_SCRATCH: ALL_FROM_SCRATCH}, lines=[f"{known_target(target)}; predictions are those from scratch"]
+    )
 
 
 def known_target(target: str) -> str:

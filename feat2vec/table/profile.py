@@ -122,7 +122,7 @@ class ColumnProfile:
         self.missing += stage.rows - int(counts.sum())
         if self.kind != "text" and not pa.types.is_boolean(self.type):
             self._add_numbers(_stage_of(stage, self.name, keys), keys, counts)
-        self._add_written_forms(_stage_of(stage, self.name, keys), keys)
+        self._add_written_forms(_stage_of(stage, self.name, keys), keys, counts)
         if self.kind != "date" and self.written_dates.best is None:
             self.coded_keys = None
         if not self.sample:
@@ -171,7 +171,7 @@ class ColumnProfile:
             except UNREADABLE:
                 self.date_parts = None
 
-    def _add_written_forms(self, keys_stage: Stage, keys: pa.Array) -> None:
+    def _add_written_forms(self, keys_stage: Stage, keys: pa.Array, counts: Int64s) -> None:
         """See whether distinct values that are none to the type of the column are dates or numbers that are written."""
         if self.kind == "number" and self.are_integers:
             self.written_dates.add_numbers(keys_stage, self.low, self.high)
@@ -180,8 +180,10 @@ class ColumnProfile:
         elif len(keys):
             self.written_dates.give_up()
         if self.kind == "text" and self.is_string and len(keys):
-            self.written_numbers.add_texts(keys_stage, keys)
-        elif len(keys):
+            self.written_numbers.add_texts(keys_stage, keys, counts)
+        elif self.kind == "number" and self.is_string:  # of a text file; later rows may have other text
+            self.written_numbers.add_plain(counts, self.low, self.high, are_integers=self.are_integers)
+        elif self.kind is not None and len(keys):
             self.written_numbers.give_up()
 
     def _are_codes(self, keys: pa.Array, numbers: Floats) -> bool:

@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 from feat2vec.arrays import Floats
 from feat2vec.schema.extractor_options import EPOCHS
 from feat2vec.table.numbers import numbers_of, parse_text, refuse_far_dates, trimmed
+from feat2vec.table.spelling import spell_floats
 from feat2vec.table.table import Stage
 from feat2vec.table.types import is_text
 
 LAST_MICROSECOND = 2.6e17  # of the year 9999, about
+OF_DIGITS = re.compile(r"(?:%[YymdHMS])+")  # patterns of numbers such as 20240131, which pandas writes as 20240131.0
 
 
 def written_dates(stage: Stage, column: str, form: str) -> pa.Array:
@@ -34,9 +36,13 @@ def written_dates(stage: Stage, column: str, form: str) -> pa.Array:
         return values.cast(pa.timestamp("us", "UTC" if getattr(values.type, "tz", None) else None), safe=False)
     if form in EPOCHS:
         return _dates_since_1970(stage, column, EPOCHS[form], values)
-    if not pa.types.is_dictionary(values.type) and not is_text(values.type):
+    if pa.types.is_floating(values.type):  # integers beside gaps, as pandas has them
+        values = spell_floats(pc.if_else(pc.is_nan(values), None, values))
+    elif not pa.types.is_dictionary(values.type) and not is_text(values.type):
         values = values.cast(pa.string())  # such as 20240131
     text = trimmed(stage, values)
+    if OF_DIGITS.fullmatch(form):
+        text = pc.replace_substring_regex(text, r"^(\d+)\.0$", r"\1")
 
     dates = parse_text(
         stage, column, text, lambda texts: parse_dates(texts, form), f"a date that is written as {form} is needed"

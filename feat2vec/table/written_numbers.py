@@ -17,6 +17,8 @@ from feat2vec.table.types import is_text
 MINUS = "[-\u2212]"
 WIDE_SPACES = "\u00a0\u202f"  # at which no line is broken
 SPACES = rf"[\s{WIDE_SPACES}]"
+TWO_SIGNS = rf"{MINUS}\D*{MINUS}"
+PARTS = ("sign", "inner", "integer", "fraction", "bare", "exponent")
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,20 @@ class NumberForm:
 
     @property
     def pattern(self) -> str:
-        """A regular expression for RE2, with the parts sign, inner, integer and fraction."""
+        """A regular expression for RE2, with the parts sign, inner, integer, fraction, bare and exponent.
+
+        The prefix and the suffix may be missing. The part bare is the fraction of a number such as .5.
+        """
         separator = SPACES if self.thousands == " " else re.escape(self.thousands)
         integer = rf"\d{{1,3}}(?:{separator}\d{{3}})+|\d+" if self.thousands else r"\d+"
-        prefix, suffix = re.escape(self.prefix.strip()), re.escape(self.suffix.strip())
+        decimal = re.escape(self.decimal)
+        fraction = r"\d*" if self.decimal == "." else r"\d+"  # 5. is a number, and 5, is none
         signs = [rf"(?:\+|(?P<{name}>{MINUS}))?" for name in ("sign", "inner")]
-        number = rf"(?P<integer>{integer})(?:{re.escape(self.decimal)}(?P<fraction>\d+))?"
+        number = (
+            rf"(?:(?P<integer>{integer})(?:{decimal}(?P<fraction>{fraction}))?|{decimal}(?P<bare>\d+))"
+            r"(?P<exponent>[eE][-+]?\d+)?"
+        )
+        prefix, suffix = (f"(?:{re.escape(unit.strip())})?" for unit in (self.prefix, self.suffix))
         return f"^{f'{SPACES}*'.join([signs[0], prefix, signs[1], number, suffix])}$"
 
 
@@ -80,7 +90,8 @@ def written_numbers(stage: Stage, column: str, example: str, nan: str = "error")
         stage: Of the table.
         column: Of the stage; one of numbers is taken as it is.
         example: How they are written, such as `$1,000.5`.
-        nan: Whether NaN in a typed column is an "error" or "missing".
+        nan: Whether NaN in a typed column is an "error" or "missing"; if "lenient", text that is no such number is
+            missing, too.
 
     Raises:
         UserError: A value is no number that is written so.
@@ -91,10 +102,31 @@ def written_numbers(stage: Stage, column: str, example: str, nan: str = "error")
         return numbers_of(stage, column, nan=nan)[0]
     form = form_of_example(example)
     text = trimmed(stage, values)
+    if nan == "lenient":
+        text = pc.if_else(are_numbers(text, form), text, pa.scalar(None, pa.string()))
     message = f"a number that is written as {example} is needed"
     numbers = parse_text(stage, column, text, lambda texts: parse_numbers(texts, form), message)
     floats: Floats = pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False)
     return floats
+
+
+def are_numbers(texts: pa.Array, form: NumberForm) -> pa.BooleanArray:
+    """Whether texts are finite numbers of a form, null for null.
+
+    Args:
+        texts: Without spaces around them.
+        form: How numbers are written.
+
+    Example:
+        >>> are_numbers(pa.array(["$5", "7.5", "unknown", "--5", "1e-5"]), form_of_example("$1.5")).to_pylist()
+        [True, True, False, False, True]
+
+    """
+    matches = pc.and_(
+        pc.match_substring_regex(texts, form.pattern), pc.invert(pc.match_substring_regex(texts, TWO_SIGNS))
+    )
+    numbers = parse_numbers(pc.if_else(matches, texts, pa.scalar(None, pa.string())), form)
+    return pc.if_else(matches, pc.is_finite(numbers), matches)
 
 
 def parse_numbers(texts: pa.Array, form: NumberForm) -> pa.Array:
@@ -111,7 +143,8 @@ def parse_numbers(texts: pa.Array, form: NumberForm) -> pa.Array:
     parts = pc.extract_regex(texts, form.pattern)
     if parts.null_count > texts.null_count:
         raise pa.ArrowInvalid(f"a text is not written as {form.example}")
-    sign, inner, integer, fraction = (pc.struct_field(parts, name) for name in ("sign", "inner", "integer", "fraction"))
+    sign, inner, integer, fraction, bare, exponent = (pc.struct_field(parts, name) for name in PARTS)
     digits = pc.replace_substring_regex(integer, r"\D", "")
     signs = pc.replace_substring(pc.binary_join_element_wise(sign, inner, ""), "\u2212", "-")
-    return pc.binary_join_element_wise(signs, digits, ".", fraction, "0", "").cast(pa.float64())
+    # An integer and a bare fraction are never both there; the zeros are for the one that is not.
+    return pc.binary_join_element_wise(signs, "0", digits, ".", fraction, bare, "0", exponent, "").cast(pa.float64())

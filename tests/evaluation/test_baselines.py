@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pytest
 
 import feat2vec
@@ -198,6 +200,44 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, asked in (("tfidf", request), ("linear", labelled), ("boosting", labelled)):
         with pytest.raises(UserError, match=rf"beside {name}: needs scikit-learn: pip install 'feat2vec\[recipes\]'"):
             BASELINES[name].measure(asked)
+
+
+@pytest.mark.parametrize("csv", [False, True], ids=["typed", "csv"])
+def test_boosting_reads_numbers_and_dates_from_text_as_the_run_does(csv: bool, tmp_path: Path) -> None:
+    """Each row has another price and day, of which no category can be told from training rows."""
+    sources: list[Any] = []
+    for part, rows in enumerate((600, 80)):
+        numbers = np.random.default_rng(part).permutation(rows) * 10.0 + part
+        days = np.random.default_rng(part + 2).integers(0, 3000, rows)
+        dates = (np.datetime64("2015-01-01") + days).astype("datetime64[D]").tolist()
+        table = pa.table(
+            {
+                "price": [f"${number:,.2f}" for number in numbers],
+                "size": [f"{number / 7:.3f}" for number in numbers] if csv else list(numbers / 7),
+                "sold": [f"{day.day}.{day.month}.{day.year}" for day in dates],
+                "seen": [f"{day:%m/%d/%Y}" for day in dates],
+                "label": numbers / 1000 + days / 500,
+            }
+        )
+        if csv:
+            pyarrow.csv.write_csv(table, tmp_path / f"{part}.csv")
+        sources.append(str(tmp_path / f"{part}.csv") if csv else table)
+    schema = {
+        "version": 1,
+        "groups": {
+            "price": {"column": "price", "extractor": {"type": "numeric", "written": "$1,000.5"}},
+            "size": {"column": "size", "extractor": {"type": "numeric"}},
+            "sold": {"column": "sold", "extractor": {"type": "numeric", "dates": "%d.%m.%Y"}},
+            "seen": {"column": "seen", "extractor": {"type": "lookup", "parts": ["month"], "dates": "%m/%d/%Y"}},
+        },
+        "objective": {"type": "regression", "target": "label"},
+    }
+    train, test = map(open_table, sources)
+    run = Run.of_model(Feat2Vec.from_encoder(feat2vec.fit(schema, train).encoder))
+    facts = BASELINES["boosting"].measure(BaselineRequest(run, train, test))
+    of_constant = BASELINES["constant"].measure(BaselineRequest(run, train, test))
+    assert facts["columns"] == ["price", "size", "sold", "seen"]
+    assert facts["rmse"] < 0.2 * of_constant["rmse"]
 
 
 def test_boosting_needs_a_column_that_is_no_text() -> None:

@@ -24,6 +24,7 @@ from feat2vec.run import Run, train
 from feat2vec.space.calibration import default_calibration
 from feat2vec.table.table import open_table
 from feat2vec.training.run_folder import TrainedRun
+from feat2vec.training.trained_rows import hashes_of_table, read_trained_rows
 from feat2vec.writing.digests import PARTS
 from tests.evaluation.test_baselines import things
 
@@ -174,6 +175,31 @@ def test_a_group_is_not_found_by_another_of_its_column() -> None:
     assert measured_weakness(run, things(200, 1), no_rows, None) == ({}, {}, ())
     with pytest.raises(UserError, match="no group is left beside the target 'kind' that shares no column with it"):
         rank(run, things(200, 1), "kind")
+
+
+@pytest.mark.parametrize("validation", [None, things(60, 5)], ids=["a part of the table", "another table"])
+def test_the_rows_that_are_ranked_are_none_that_the_model_has_learnt(
+    validation: pa.Table | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranked_rows: list[pa.Table] = []
+    measure = weakness.held_out_worths
+
+    def measured(run: TrainedRun, held_out: pa.Table, *others: Any) -> list[Worth]:
+        ranked_rows.append(held_out)
+        return measure(run, held_out, *others)
+
+    monkeypatch.setattr(weakness, "held_out_worths", measured)
+    table = things(400, 0)
+    table = table.set_column(2, "size", pa.array(np.arange(400.0)))  # no two rows are equal
+    training = {"epochs": 1, "refit": False}
+    run = train({"version": 1, "groups": GROUPS, "training": training}, table, tmp_path / "run", validation, quiet=True)
+    known = read_trained_rows(run)
+    (rows,) = ranked_rows
+    assert known is not None
+    assert rows.num_rows == (40 if validation is None else 60)
+    assert int(known.counts.sum()) == (360 if validation is None else 400)
+    assert known.overlap(hashes_of_table(run, rows)).trained == 0
+    assert known.overlap(hashes_of_table(run, table)).trained == int(known.counts.sum())
 
 
 def test_training_says_what_is_weak(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -115,6 +115,19 @@ def test_keys_of_a_csv_are_numbers_where_all_candidates_are(completed_run: feat2
     assert directors[2].startswith("d")
 
 
+def test_integers_beside_gaps_that_pandas_wrote_stay_numbers(tmp_path: Path) -> None:
+    rows = "".join(f"k{i % 2},{'' if i % 5 == 0 else 26.0 + i % 2}\n" for i in range(60))
+    (tmp_path / "rows.csv").write_text("kind,level\n" + rows)
+    schema = {"version": 1, "model": {"dim": 4}, "groups": {name: {"column": name} for name in ("kind", "level")}}
+    encoder = feat2vec.fit(schema, tmp_path / "rows.csv").encoder
+    run = feat2vec.Run.of_model(feat2vec.Feat2Vec.from_encoder(encoder))
+    counts = run.fill(tmp_path / "rows.csv", tmp_path / "filled.parquet", ["level"], at_least=0)
+    filled = pq.read_table(tmp_path / "filled.parquet")
+    assert counts.missing == counts.filled == {"level": 12}
+    assert filled.schema.field("level").type == pa.float64()
+    assert set(filled["level"].to_pylist()) == {26.0, 27.0}
+
+
 def test_types_of_columns(tmp_path: Path) -> None:
     rows = 120
     days = [date(2020, 1, 1 + 9 * (i % 2)) for i in range(rows)]
@@ -142,6 +155,32 @@ def test_types_of_columns(tmp_path: Path) -> None:
         assert filled[field[0]].null_count == 0
     assert {row["level"] for row in filled.to_pylist()} <= {7, 8}
     assert {row["day"] for row in filled.to_pylist()} <= {date(2020, 1, d) for d in range(1, 11)}
+
+
+def test_gaps_of_columns_that_had_none_in_training(tmp_path: Path) -> None:
+    rows = 60
+    table = pa.table(
+        {
+            "kind": [f"k{i % 2}" for i in range(rows)],
+            "width": pa.array([i % 2 + 1.0 for i in range(rows)]),
+            "height": pa.array([i % 2 * 10 + 5.0 for i in range(rows)]),
+        }
+    )
+    groups = {
+        "kind": {"column": "kind"},
+        "size": {"columns": ["width", "height"], "extractor": {"type": "numeric", "nan": "missing"}},
+    }
+    schema = {"version": 1, "model": {"dim": 4}, "groups": groups}
+    run = feat2vec.Run.of_model(feat2vec.Feat2Vec.from_encoder(feat2vec.fit(schema, table).encoder))
+    new = pa.table({"kind": ["k0", "k1", "k0"], "width": [None, 2.0, None], "height": [5.0, float("nan"), None]})
+    counts = run.fill(new, tmp_path / "filled.parquet", at_least=0)
+    filled = pq.read_table(tmp_path / "filled.parquet")
+    assert counts.missing == counts.filled == {"kind": 0, "width": 2, "height": 2}
+    assert [value is not None for value in filled["width_probability"].to_pylist()] == [True, False, True]
+    assert all(1 <= width <= 2 for width in filled["width"].to_pylist())
+    assert all(5 <= height <= 15 for height in filled["height"].to_pylist())
+    without_column = run.fill(new.drop_columns(["width"]), tmp_path / "new.parquet", ["size"], at_least=0)
+    assert without_column.missing == without_column.filled == {"width": 3, "height": 2}
 
 
 def test_what_cannot_be_filled(completed_run: feat2vec.Run, tmp_path: Path) -> None:

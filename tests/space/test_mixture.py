@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import feat2vec
+from feat2vec.cli.training import loss_of_predictions
 from feat2vec.run import train
 from feat2vec.schema.reading import read_schema
 from feat2vec.space.mixture import Mixture, mixed, weigh
@@ -122,6 +123,9 @@ def test_a_target_that_the_run_has_learnt_of_the_same_rows_is_answered_from_scra
     assert known.metrics["share_from_scratch"] == 1
     assert "the run was trained on these rows with 'y'" in capfd.readouterr().err
     assert known.from_scratch is not None
+    of_scratch = f"loss {known.from_scratch.metrics['held_out_loss']:.4f} on 30 held-out rows"
+    assert loss_of_predictions(known).startswith("predictions from scratch alone: epoch 1 of 1, ")
+    assert loss_of_predictions(known).endswith(of_scratch)
     expected = Predictor(known.from_scratch.fitted, known.from_scratch.model_for_scores()).predict(table)["score"]
     np.testing.assert_allclose(known.predict(table)["score"], expected, rtol=1e-4, atol=1e-5)
     new = first.finetune(table.slice(300), "y", settings=settings, quiet=True)

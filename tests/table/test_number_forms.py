@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
+import pyarrow.csv
 import pytest
 
 from feat2vec.table.profile import profile_table
@@ -25,7 +29,10 @@ COLUMNS: dict[str, tuple[list[str], str | None]] = {
     "stars of five": (["3 out of 5", "4.5 out of 5"], None),
     "plain numbers": (["3.5", "12"], None),
     "another unit": (["97 min", "2 h"], None),
-    "a number without its unit": (["97 min", "120"], None),
+    "a number without its unit": (["97 min", "120"], "1.5 min"),
+    "a number before those with a unit": (["12.5", "$12.5", "$1,000"], "$1,000.5"),
+    "exponents": (["1e-5", "3.2E+04", "1e05"], "1.5"),
+    "fractions without a zero": ([".5 kg", "-.25 kg"], "1.5 kg"),
     "codes": (["12B", "34B"], None),
     "codes with a letter before": (["s12", "s34"], None),
     "zeros in front": (["007 min", "120 min"], None),
@@ -44,6 +51,22 @@ def test_the_form_of_a_column(name: str, stage_bytes: int) -> None:
     table = open_table(pa.table({"it": values, "beside": ["x"] * len(values)}))
     best = profile_table(table, stage_bytes).columns[0].written_numbers.best
     assert (None if best is None else best.form) == expected
+
+
+@pytest.mark.parametrize("stage_bytes", [1, 1 << 20], ids=["many stages", "one stage"])
+@pytest.mark.parametrize("source", ["typed", "csv"])
+def test_numbers_beside_other_text(stage_bytes: int, source: str, tmp_path: Path) -> None:
+    values = ["12", "unknown", "13.5", "-2e1", "12", None, "n/a", "unknown"]
+    table: Any = pa.table({"it": values, "beside": ["x"] * len(values)})
+    if source == "csv":
+        pyarrow.csv.write_csv(table, tmp_path / "made.csv")
+        table = tmp_path / "made.csv"
+    forms = profile_table(open_table(table), stage_bytes).columns[0].written_numbers
+    best = forms.best_of_most
+    assert forms.best is None
+    assert best is not None
+    assert (best.form, best.low, best.high, best.rows, best.junk_rows) == ("1.5", -20, 13.5, 4, 3)
+    assert best.junk_texts[:2] == ["unknown", "n/a"]
 
 
 def test_what_the_numbers_are() -> None:

@@ -24,6 +24,9 @@ FORMS: dict[str, tuple[list[Any], str, list[float]]] = {
     "spaces": (["1 234,5", "1\u202f234\u00a0567"], "1 000,5", [1234.5, 1234567]),
     "apostrophes": (["CHF 1'234.5"], "CHF 1'000.5", [1234.5]),
     "signs of a pattern": (["5 (a+b)"], "1.5 (a+b)", [5]),
+    "without a unit": (["$12.5", "12.5", "1,000", "-3"], "$1,000.5", [12.5, 12.5, 1000, -3]),
+    "exponents": (["1e-5", "-3.2E+04", "2e3"], "1.5", [1e-5, -3.2e4, 2000]),
+    "without a zero": ([".5", "-.25", "5."], "1.5", [0.5, -0.25, 5]),
     "numbers": ([12.5, None], "$1,000.5", [12.5, NAN]),
 }
 
@@ -37,7 +40,17 @@ def test_each_form_is_read(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "form"),
-    [("12", "1.5 min"), ("97 h", "1.5 min"), ("1,23", "1,000.5"), ("--5%", "1.5%"), ("-$-5", "$1.5"), ("", "1.5x")],
+    [
+        ("12 in", "1.5 min"),
+        ("97 h", "1.5 min"),
+        ("5,", "1,5"),
+        ("e5", "1.5"),
+        ("$", "$1.5"),
+        ("1,23", "1,000.5"),
+        ("--5%", "1.5%"),
+        ("-$-5", "$1.5"),
+        ("", "1.5x"),
+    ],
 )
 def test_what_is_no_such_number_is_named(value: str, form: str) -> None:
     (stage,) = stages(open_table(pa.table({"it": [form.replace("5", "7"), value]})), ["it"])
@@ -46,6 +59,24 @@ def test_what_is_no_such_number_is_named(value: str, form: str) -> None:
         return
     with pytest.raises(UserError, match=r"row 2: column 'it': received .*; a number that is written as 1|\$1"):
         written_numbers(stage, "it", form)
+
+
+def test_text_that_is_no_number_is_missing_where_that_is_asked_for(tmp_path: Path) -> None:
+    values = ["$12", "unknown", None, "7.5", "--5", "1.2.3", "9" * 400]
+    (stage,) = stages(open_table(pa.table({"it": values})), ["it"])
+    expected = [12, NAN, NAN, 7.5, NAN, NAN, NAN]
+    np.testing.assert_array_equal(written_numbers(stage, "it", "$1.5", "lenient"), expected)
+    groups: dict[str, Any] = {
+        "it": {"column": "it", "extractor": {"type": "numeric", "scale": "none", "nan": "lenient"}},
+        "who": {"column": "who"},
+    }
+    (tmp_path / "made.csv").write_text("it,who\n12,a\nunknown,b\nNA,a\n7.5,b\n")
+    encoded = feat2vec.fit(feat2vec.read_schema({"version": 1, "groups": groups}), tmp_path / "made.csv")
+    assert sorted(encoded.values["it"].entries.ravel().tolist()) == [7.5, 12]
+    assert encoded.tallies["it"].missing == 2
+    groups["it"]["extractor"] = {"type": "numeric", "nan": "lenient", "dates": "seconds"}
+    with pytest.raises(UserError, match="`lenient` is for numbers, and `dates` are given; keep one of them"):
+        feat2vec.read_schema({"version": 1, "groups": groups})
 
 
 def test_words_for_missing_numbers_of_a_csv(tmp_path: Path) -> None:

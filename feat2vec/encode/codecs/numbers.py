@@ -16,7 +16,7 @@ from feat2vec.encode.arrays_on_disk import ArrayFile, is_finite
 from feat2vec.encode.codecs.entries import Entries, Facts, Tally
 from feat2vec.encode.workspace import Workspace
 from feat2vec.errors import UserError
-from feat2vec.schema.extractor_options import NumbersSpec
+from feat2vec.schema.extractor_options import PLAIN_NUMBER, NumbersSpec
 from feat2vec.schema.options import Group
 from feat2vec.table.numbers import days_of, numbers_of
 from feat2vec.table.table import Stage
@@ -300,8 +300,8 @@ def numbers_checked(stage: Stage, column: str, spec: NumbersSpec, kind: Kind | N
     """A column's numbers, all of which its scale can take."""
     if spec.dates is not None:
         numbers, kind = days_of(written_dates(stage, column, spec.dates)), "date"
-    elif spec.written is not None:
-        numbers, kind = written_numbers(stage, column, spec.written, spec.nan), "number"
+    elif spec.written is not None or spec.nan == "lenient":
+        numbers, kind = written_numbers(stage, column, spec.written or PLAIN_NUMBER, spec.nan), "number"
     else:
         numbers, kind = numbers_of(stage, column, kind, spec.nan)
     if spec.scale == "log1p" and (too_low := np.flatnonzero(numbers <= -1)).size:

@@ -175,5 +175,5 @@ def is_read_at_once(facts: TableFacts) -> bool:
 
     """
     are_single = (group.kind in ("keys", "numbers") and group.columns == 1 for group in facts.groups.values())
-    can_be_bins = all(not group.has_nan for group in facts.groups.values())
+    can_be_bins = all(not group.has_nan and "written" not in group.extractor for group in facts.groups.values())
     return len(facts.groups) >= WIDE and can_be_bins and all(are_single)

@@ -13,6 +13,7 @@ from feat2vec.table.propose.defaults import ExtractorOptions
 from feat2vec.table.propose.number_rules import counts_rows, is_named_as_key, numbers_in_text
 from feat2vec.table.propose.quoting import readable_name
 from feat2vec.table.propose.text_patterns import are_addresses, is_phone
+from feat2vec.table.propose.text_rules import numbers_beside_text
 
 MANY_NUMERIC_GROUPS = 40
 LONGEST_ROW_NAME = 80
@@ -63,7 +64,8 @@ def _merge_numbers(choices: Sequence[Choice]) -> list[tuple[str, Choice]] | None
 
 
 def _is_plain_number(extractor: ExtractorOptions) -> bool:
-    return extractor["type"] == "numeric" and not {"written", "dates"} & set(extractor)
+    is_read_from_text = {"written", "dates"} & set(extractor) or extractor.get("nan") == "lenient"
+    return extractor["type"] == "numeric" and not is_read_from_text
 
 
 def _merge(choices: Sequence[Choice]) -> Choice:
@@ -131,6 +133,6 @@ def _names_every_row(column: ColumnProfile, *, is_left_out: bool) -> bool:
         return False  # quantities differ by chance, and so do times
     if column.kind not in ("number", "text", "date") or column.written_dates.best is not None or _has_hours(column):
         return False
-    if numbers_in_text(column) is not None:
+    if numbers_in_text(column) is not None or numbers_beside_text(column) is not None:
         return False
     return max(len(str(value)) for value in column.sample) <= LONGEST_ROW_NAME

@@ -60,7 +60,7 @@ def _read_as(choice: Choice, extractor: Mapping[str, object]) -> ExtractorOption
     options = choice.extractor or {}
     result = dict(extractor)
     if extractor["type"] == "numeric":
-        result |= {key: options[key] for key in ("written", "dates") if key in options}
+        result |= {key: options[key] for key in ("written", "dates", "nan") if key in options}
     return result
 
 

@@ -50,7 +50,7 @@ def parts_of_dates(column: ColumnProfile) -> Choice | None:
 def written_dates(column: ColumnProfile) -> Choice | None:
     """The same of dates that are written in another way than 2024-01-31, and of times of day."""
     dates = column.written_dates.best
-    if dates is None or column.present < FEWEST_DATES or has_nan(column):
+    if dates is None or column.present < FEWEST_DATES:
         return None
     if is_named_as_key(column) and not (dates.form == COMPACT and _several(dates.parts, "month")):
         return None  # but 20190301 in `date_key` is a date, as no counter leaps from one month to the next

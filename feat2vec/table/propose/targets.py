@@ -99,6 +99,10 @@ def _problem_of(column: ColumnProfile) -> str | None:
         return f"is {choice.comment}; a target is a number, or a category that many rows have"
     if "split" in extractor:
         return f"holds lists, such as {example}; a row has one value of a target"
+    numbers = column.written_numbers.best_of_most
+    if extractor.get("nan") == "lenient" and numbers is not None:
+        junk = quote_short(numbers.junk_texts[0])
+        return f"holds text beside numbers, such as {junk}; write null for a missing number to predict them"
     if "written" in extractor:
         return f"holds text, such as {example}; write numbers as 1234.5 to predict them"
     if extractor["type"] in ("text_cnn", "vector"):

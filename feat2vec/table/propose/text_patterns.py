@@ -10,7 +10,6 @@ from itertools import chain
 import numpy as np
 
 from feat2vec.table.profile import NUMBER
-from feat2vec.table.propose.quoting import quote_short
 
 DELIMITERS_OF_LISTS = "|;,/"
 AMOUNT = re.compile(r"\W*\d{1,3}(,\d{3})*([.,]\d+)?\W*")  # 1,234 or 3,5
@@ -127,6 +126,4 @@ def resemblance(texts: Sequence[str], *, is_typed_text: bool) -> str:
     are_numbers = [re.fullmatch(rf"\s*{NUMBER}\s*", text) is not None for text in texts]
     if all(are_numbers):
         return "; cast it if these are numbers" if is_typed_text else ""
-    if np.mean(are_numbers) >= 0.9:
-        return f"; numbers, but for {quote_short(texts[are_numbers.index(False)])}"
     return "; write dates as 2024-01-31 to use them" if all(map(DATE.fullmatch, texts)) else ""

@@ -6,11 +6,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from feat2vec.schema.extractor_options import PLAIN_NUMBER
+from feat2vec.table.number_forms import NumbersOfForm
 from feat2vec.table.profile import ColumnProfile
 from feat2vec.table.propose.choices import Choice, leave_out, make_group, most_items, percentile
 from feat2vec.table.propose.defaults import ExtractorOptions
-from feat2vec.table.propose.number_rules import IDENTIFIER_SHARE, missing_word
+from feat2vec.table.propose.number_rules import FEW_NUMBERS, IDENTIFIER_SHARE, is_named_as_key, missing_word
+from feat2vec.table.propose.quoting import quote_short
 from feat2vec.table.propose.text_patterns import find_delimiter, is_prose, resemblance, split_words
+
+SHARE_OF_NUMBERS = 0.9  # of the rows with a text, from which the other texts count as missing
+TOLD_SHARE = 0.5  # of numbers among keys, from which it is said why they are keys
 
 
 def vectors_in_text(column: ColumnProfile) -> Choice | None:
@@ -29,6 +35,41 @@ def lists_in_text(column: ColumnProfile) -> Choice | None:
     max_items = most_items([text.count(delimiter) + 1 for text in texts])
     extractor: ExtractorOptions = {"type": "lookup", "split": delimiter, "max_items": max_items}
     return make_group(column, extractor, f"lists, nearly all of {max_items} or fewer{missing_word(column)}")
+
+
+def numbers_beside_text(column: ColumnProfile) -> Choice | None:
+    """Numbers, beside some of which stands text such as unknown."""
+    numbers = column.written_numbers.best_of_most
+    if numbers is None or _why_no_numbers(column, numbers) is not None:
+        return None
+    extractor: ExtractorOptions = {"type": "numeric", "hidden": [32], "nan": "lenient"}
+    if numbers.form != PLAIN_NUMBER:
+        extractor["written"] = numbers.form
+    junk_share = _percent(1 - numbers.share)
+    facts = f"{numbers.low:.4g} to {numbers.high:.4g}; text in {junk_share} of the rows, such as {_junk_texts(numbers)}"
+    return make_group(column, extractor, f"{facts}, counts as missing")
+
+
+def _why_no_numbers(column: ColumnProfile, numbers: NumbersOfForm) -> str | None:
+    """Why a column of numbers beside other text is none of numbers; None if it is one."""
+    if numbers.share < SHARE_OF_NUMBERS:
+        return f"fewer than {_percent(SHARE_OF_NUMBERS)}"
+    if is_named_as_key(column):
+        return "called keys"
+    if column.distinct <= FEW_NUMBERS:
+        return "of few values"
+    if numbers.low == numbers.high:
+        return "all of them one"
+    is_dense = numbers.are_integers and numbers.high - numbers.low < 2 * column.distinct
+    return "counted" if is_dense and column.distinct_share >= IDENTIFIER_SHARE else None
+
+
+def _percent(share: float) -> str:
+    return "under 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+
+
+def _junk_texts(numbers: NumbersOfForm) -> str:
+    return " and ".join(map(quote_short, numbers.junk_texts[:2]))
 
 
 def prose(column: ColumnProfile) -> Choice | None:
@@ -61,12 +102,17 @@ def _texts(column: ColumnProfile) -> list[str]:
 
 
 def _resemblance(column: ColumnProfile) -> str:
+    numbers = column.written_numbers.best_of_most
+    if numbers is not None and numbers.share >= TOLD_SHARE:
+        reason = _why_no_numbers(column, numbers)
+        return f"; numbers in {_percent(numbers.share)} of the rows, {reason}; others such as {_junk_texts(numbers)}"
     return resemblance(_texts(column), is_typed_text=column.typed and column.is_string)
 
 
 RULES: Sequence[Callable[[ColumnProfile], Choice | None]] = (
     vectors_in_text,
     lists_in_text,
+    numbers_beside_text,
     prose,
     text_that_identifies,
     text_as_keys,

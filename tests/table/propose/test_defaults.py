@@ -19,6 +19,14 @@ from tests.table.propose.columns import PAIR, proposed
 NUMBERS = GroupFacts("numbers", 1000, 900, 1.1, 1.0, 1, has_nan=False, extractor={"type": "numeric"})
 
 
+def test_numbers_in_text_are_no_bins() -> None:
+    """Bins read plain numbers alone; one group that has none is enough for the others to have pieces, too."""
+    plain = {f"n{i}": NUMBERS for i in range(40)}
+    assert extractor_for(NUMBERS, TableFacts(1000, plain))["type"] == "lookup"
+    written = replace(NUMBERS, extractor={"type": "numeric", "written": "$1.5"})
+    assert extractor_for(written, TableFacts(1000, {**plain, "price": written}))["type"] == "numeric"
+
+
 @pytest.mark.parametrize(
     ("rows", "epochs", "batch_size"),
     [(3, 80, 512), (25_000, 80, 512), (50_000, 40, 512), (50_001, 39, 2048), (200_000, 10, 2048), (10**9, 10, 2048)],

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import feat2vec
 from feat2vec.table.profile import profile_table
 from feat2vec.table.propose.rules import choose
-from feat2vec.table.table import open_table
-from tests.table.propose.columns import PAIR, ROWS, WORDS, bags, column, fitted, numbers_of, texts
+from feat2vec.table.table import open_table, stages
+from tests.table.propose.columns import PAIR, ROWS, WORDS, bags, column, fitted, numbers_of, proposed, texts
 
 NUMBERS = numbers_of(ROWS)
 LOOKUP = {"type": "lookup"}
@@ -145,13 +146,81 @@ def test_what_cannot_be_learnt_from_is_left_out_with_the_reason(name: str, tmp_p
     )
 
 
-def test_one_bad_value_in_the_last_row_decides(tmp_path: Path) -> None:
-    numbers: list[Any] = [str(i % 11 + i / 8) for i in range(ROWS - 1)]
-    text, extractor = column([*numbers, "about 3"], csv=True, tmp_path=tmp_path)
+@pytest.mark.parametrize("csv", [False, True], ids=["typed", "csv"])
+@pytest.mark.parametrize("form", ["plain", "dollars"])
+def test_little_text_beside_numbers_is_missing(form: str, csv: bool, tmp_path: Path) -> None:
+    sign = "$" if form == "dollars" else ""
+    values = [f"{sign}{i % 50 + i / 8}" for i in range(ROWS)]
+    for i, other in enumerate(["unknown", "about 3", "n/a", "unknown"]):
+        values[29 * i + 7] = other
+    text, extractor = column(values, csv=csv, tmp_path=tmp_path)
+    expected = {**numbers_of(ROWS), "nan": "lenient"} | ({"written": "$1.5"} if sign else {})
+    assert extractor == expected
+    facts = re.sub(r"\s+#?\s*", " ", text)
+    assert "0 to 61.38; text in 3 % of the rows, such as unknown and about 3, counts as missing" in facts
+
+
+@pytest.mark.parametrize("csv", [False, True], ids=["typed", "csv"])
+def test_much_text_beside_numbers_makes_keys_and_is_told(csv: bool, tmp_path: Path) -> None:
+    values = ["unknown" if i % 5 == 0 else str(i // 2 % 30 + 0.5) for i in range(ROWS)]
+    text, extractor = column(values, csv=csv, tmp_path=tmp_path)
+    assert extractor == LOOKUP
+    facts = re.sub(r"\s+#?\s*", " ", text)
+    assert "numbers in 80 % of the rows, fewer than 90 %; others such as unknown" in facts
+
+
+def test_text_beside_few_numbers_is_a_key(tmp_path: Path) -> None:
+    text, extractor = column(["x" if i == 5 else str(i % 9) for i in range(ROWS)], csv=True, tmp_path=tmp_path)
+    assert extractor == LOOKUP
+    assert "numbers in 99 % of the rows, of few values; others such as x" in re.sub(r"\s+#?\s*", " ", text)
+
+
+def test_text_beside_counted_numbers_is_no_quantity(tmp_path: Path) -> None:
+    text, extractor = column([str(i) if i else "none" for i in range(ROWS)], csv=True, tmp_path=tmp_path)
     assert not extractor
-    assert '# it: an identifier: 120 values in 120 rows; numbers, but for "about 3"' in re.sub(r"#\s+", "# ", text) or (
-        "numbers, but for about 3" in text
-    )
+    assert "numbers in 99 % of the rows, counted; others such as none" in re.sub(r"\s+#?\s*", " ", text)
+
+
+WITH_GAPS: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "days": (
+        [20150101 + 10000 * (i % 5) + 100 * (i % 12) + i % 28 for i in range(ROWS)],
+        {"type": "lookup", "parts": ("year", "month", "weekday"), "dates": "%Y%m%d"},
+    ),
+    "few": ([20 + i % 9 for i in range(ROWS)], LOOKUP),
+    "many": ([i * i % 1009 for i in range(ROWS)], numbers_of(ROWS - 10)),
+}
+
+
+@pytest.mark.parametrize("name", WITH_GAPS)
+@pytest.mark.parametrize("source", ["frame", "parquet with NaN", "csv"])
+def test_integers_with_gaps_are_what_they_are_without(name: str, source: str, tmp_path: Path) -> None:
+    import pandas as pd
+
+    values, expected = WITH_GAPS[name]
+    frame = pd.DataFrame({"it": values, **PAIR})
+    frame.loc[::12, "it"] = np.nan
+    assert frame["it"].dtype == np.float64
+    table: Any = frame
+    if source == "csv":
+        frame.to_csv(tmp_path / "made.csv", index=False)
+        table = str(tmp_path / "made.csv")
+    if source == "parquet with NaN":
+        table = pa.table({column: frame[column].to_numpy() for column in frame})
+        if name != "days":
+            expected = numbers_of(ROWS - 10, has_nan=True)  # a key is no NaN
+    _, schema = proposed(table)
+    encoded = feat2vec.fit(schema, table, tmp_path / "encoded")
+    extractor = schema.groups["it"].extractor
+    assert extractor.model_dump(exclude_defaults=True) | {"type": extractor.type} == expected
+    assert encoded.tallies["it"].missing == 10
+    if expected == LOOKUP:
+        vocabulary = encoded.encoder.codecs["it"].vocabulary
+        assert vocabulary is not None
+        keys = vocabulary.keys.to_pylist()
+        assert sorted(keys) == [str(number) for number in range(20, 29)]
+        (stage,) = stages(open_table(pa.table({"it": [26]})), ["it"])
+        entries = encoded.encoder.codecs["it"].encode(stage, schema.groups["it"]).rows
+        assert keys[int(entries[0, 0]) - 2] == "26"
 
 
 @pytest.mark.parametrize("absent", ["NA", "NaN", "null", ""])

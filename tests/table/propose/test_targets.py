@@ -97,6 +97,10 @@ HOPELESS: dict[str, tuple[Any, str]] = {
     "prose": (texts(1), "the target 'it' holds 120 texts, such as .*; a target is a number, or a category"),
     "names": ([f"u{i}" for i in range(ROWS)], "the target 'it' is an identifier: 120 values in 120 rows; a target is"),
     "units": ([f"{i} min" for i in range(ROWS)], "the target 'it' holds text, such as .*; write numbers as 1234.5"),
+    "numbers and text": (
+        ["unknown" if i == 5 else str(i / 8) for i in range(ROWS)],
+        "the target 'it' holds text beside numbers, such as unknown; write null for a missing number",
+    ),
     "structs": ([{"x": 1}] * ROWS, "the target 'it' is of type struct"),
 }
 
