@@ -204,12 +204,13 @@ class LossModel(ScoreModel):
     def _penalties(self, row_vectors: Sequence[Extracted], rows: Tensor) -> list[Tensor]:
         """What L2 adds to the loss: a scalar for the vectors, and one for the linear terms."""
         options, penalties = self.schema.training, []
+        weights = [options.l2_of(name) for name in self.groups]
         if options.l2 and options.l2_over == "tables":
             tables = [variable for variable in self.trainable_variables if optimizers.is_by_row(variable)]
             penalties.append(options.l2 / 2 * tf.add_n([tf.reduce_sum(tf.square(table.value)) for table in tables]))
-        elif options.l2:
-            squares = sum(group.square for group in row_vectors)
-            penalties.append(options.l2 / 2 * squares / tf.cast(rows, self.compute_dtype))
+        elif any(weights):
+            squares = sum(weight * group.square for weight, group in zip(weights, row_vectors, strict=True) if weight)
+            penalties.append(squares / 2 / tf.cast(rows, self.compute_dtype))
         if options.l2_linear:
             squares = sum(group.linear_square for group in row_vectors)
             penalties.append(options.l2_linear / 2 * squares / tf.cast(rows, self.compute_dtype))

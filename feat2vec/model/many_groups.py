@@ -271,9 +271,11 @@ def many_groups_penalties(schema: Schema, keys: Read, rows: Tensor) -> list[Tens
     """What L2 adds to the loss of so many rows: a scalar for the vectors, and one for the linear terms."""
     training, rows = schema.training, tf.cast(rows, keys.vectors.dtype)
     penalties = []
-    if training.l2:
+    weights = [training.l2_of(name) for name in schema.groups]
+    if any(weights):
         squares = tf.reduce_sum(tf.square(keys.vectors), axis=1)  # [keys]
-        penalties.append(training.l2 / 2 * tf.reduce_sum(squares * keys.counts) / rows)
+        of_keys = tf.repeat(tf.constant(weights, squares.dtype), keys.sizes)  # [keys]
+        penalties.append(tf.reduce_sum(squares * keys.counts * of_keys) / 2 / rows)
     if training.l2_linear and keys.terms is not None:
         squares = tf.square(keys.terms[:, 0])  # [keys]
         penalties.append(training.l2_linear / 2 * tf.reduce_sum(squares * keys.counts) / rows)

@@ -44,6 +44,8 @@ def schema_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
         return
     if findings.sound("noise", "joint"):
         yield from _set_conflicts(("noise", "joint"), schema.noise.joint, group_names, "joint noise", "is drawn")
+    if findings.sound("training", "l2_groups"):
+        yield from _l2_conflicts(schema, findings, group_names)
     if findings.sound("model", "together"):
         yield from _together_conflicts(schema, findings, group_names)
     if findings.sound("noise", "targets"):
@@ -97,6 +99,16 @@ def _head_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
         yield ("head", "normalize"), "cannot be combined with `members`; keep one of them"
     if not schema.head.pairs and schema.model.ranks is not None and findings.sound("model"):
         yield ("head", "pairs"), "cannot be off with `model.ranks`, whose levels learn from pairs; give `dim`"
+
+
+def _l2_conflicts(schema: Schema, findings: Findings, group_names: Sequence[str]) -> Iterator[Problem]:
+    """Check the L2 of single groups."""
+    path, weights = ("training", "l2_groups"), schema.training.l2_groups
+    for name in weights:
+        if name not in group_names:
+            yield (*path, name), f"names {name!r}, which is no group{suggest(name, group_names)}"
+    if weights and schema.training.l2_over == "tables" and findings.sound("training", "l2_over"):
+        yield path, "cannot be combined with `l2_over: tables`, which weighs all weights alike; remove one of them"
 
 
 def _target_column_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:

@@ -217,6 +217,8 @@ class Training(Spec):
     batch_size: Count = 2048
     optimizer: Annotated[OptimizerSpec, _ShortForm("adagrad")] = OptimizerSpec()
     l2: NotNegative = 0.0  # the weight of the squared vectors in the loss
+    # The same for groups that have a weight of their own.
+    l2_groups: dict[Text, NotNegative] = Field(default_factory=dict)
     l2_linear: NotNegative = 0.0  # the same for linear terms
     l2_over: Literal["occurrences", "tables"] = "occurrences"  # the squares of the rows that a step reads, or of all
     group_dropout: Share = 0.0  # the share of groups that training leaves out of a row at random
@@ -238,6 +240,10 @@ class Training(Spec):
     neighbours: Annotated[int, Field(ge=0, le=10_000_000)] = 50_000
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 10.0
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+    def l2_of(self, group: str) -> float:
+        """The weight of a group's squared vectors in the loss."""
+        return self.l2_groups.get(group, self.l2)
 
 
 def _refuse_equals_of_one(value: object) -> object:

@@ -41,6 +41,18 @@ def test_l2_is_half_lambda_times_the_mean_square_of_the_occurrences() -> None:
     assert losses[1] - losses[0] == pytest.approx(0.25 * squares / len(rows), rel=1e-4)
 
 
+def test_a_group_may_have_an_l2_of_its_own() -> None:
+    case = {"objective": {"type": "regression", "target": "score"}, "model": {"dim": 4}}
+    plain, *_ = labelled_loss(case)
+    loss, model, (inputs, *_) = labelled_loss({**case, "training": {"l2": 0.5, "l2_groups": {"tags": 2.0, "who": 0.0}}})
+    penalty = 0.0
+    for name, extractor in zip(model.groups, model.extractors, strict=True):
+        ids = inputs[name].numpy()
+        squares = float((extractor.tables[0].numpy()[ids[ids > 0] - 1] ** 2).sum())
+        penalty += {"tags": 2.0, "who": 0.0}.get(name, 0.5) / 2 * squares / len(ids)
+    assert loss - plain == pytest.approx(penalty, rel=1e-4)
+
+
 def test_weights_weigh_the_rows() -> None:
     case = {"objective": {"type": "regression", "target": "score", "weight": "count"}}
     rows = encoded(case, LOOKUPS)

@@ -19,7 +19,7 @@ from feat2vec.model.optimizers import Rows, SparseAdagrad, SparseAdam, by_row
 
 RECORD: dict[str, Any] = {"sharing": "record", "negatives": 3}
 SHARED: dict[str, Any] = {"sharing": "batch", "negatives": 4}
-L2: dict[str, Any] = {"l2": 0.1, "l2_linear": 0.2}
+L2: dict[str, Any] = {"l2": 0.1, "l2_groups": {"a": 0.0, "b": 0.7}, "l2_linear": 0.2}
 CASES: dict[str, dict[str, Any]] = {
     "nce": {"objective": "nce", "noise": RECORD, "training": {**L2, "group_dropout": 0.3}},
     "nce, shared": {"objective": "nce", "noise": {**SHARED, "targets": ["a", "c"]}},

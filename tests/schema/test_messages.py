@@ -421,6 +421,15 @@ training: {l2: .nan}
 training: {l2: high}
     ! training.l2: expected a number, received high
 
+training: {l2_groups: {aa: 1}}
+    ! training.l2_groups.aa: names 'aa', which is no group; did you mean 'a'?
+
+training: {l2_groups: {a: -1}}
+    ! training.l2_groups.a: must be at least 0, received -1
+
+training: {l2_groups: {a: 1}, l2_over: tables}
+    ! training.l2_groups: cannot be combined with `l2_over: tables`, which weighs all weights alike; remove one of them
+
 training: {group_dropout: 1.0}
     ! training.group_dropout: must be less than 1, received 1.0
 

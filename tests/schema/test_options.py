@@ -80,6 +80,7 @@ def test_every_default() -> None:
             "batch_size": 2048,
             "optimizer": {"type": "adagrad", "learning_rate": 0.1, "decay": "linear"},
             "l2": 0.0,
+            "l2_groups": {},
             "l2_linear": 0.0,
             "l2_over": "occurrences",
             "group_dropout": 0.0,
