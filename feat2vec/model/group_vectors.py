@@ -10,15 +10,18 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from feat2vec.model.extractors import Extracted
-from feat2vec.model.pair_scores import Level, Tensor
+from feat2vec.model.pair_scores import Level, Submodels, Tensor
 from feat2vec.model.pair_scores_by_key import (
     KeyVectors,
     LevelByKey,
     key_vectors_of,
+    member_scores,
     side_by_side,
+    submodels_by_key,
     sum_of_groups,
     without_levels,
 )
+from feat2vec.schema.options import Schema
 
 
 def map_level(change: Callable[[Tensor], Tensor], level: Level) -> Level:
@@ -71,6 +74,28 @@ def stack_key_vectors(groups: Sequence[Extracted], *, truncated: bool) -> list[L
         key_vectors = [without_levels(group) for group in level_groups] if truncated else level_groups
         stacked.append(side_by_side(key_vectors, sparse=k > 0))
     return stacked
+
+
+def scores_by_key(
+    schema: Schema, levels: Sequence[LevelByKey], linear: Tensor, masks: Sequence[Tensor] | None, *, training: bool
+) -> Submodels:
+    """The scores of rows from vectors once a key, in training also those of each member.
+
+    Args:
+        schema: The model's.
+        levels: The vectors of all groups at each level.
+        linear: The linear part with the bias, [batch].
+        masks: For each level [batch, D_k], factors of the interaction vector's coordinates.
+        training: Whether members learn each by itself.
+
+    Returns:
+        The scores at every level.
+
+    """
+    if not training or schema.model.members == 1:
+        return submodels_by_key(levels, linear, schema.model.dependents, masks)
+    members = member_scores(levels[0], linear, schema.model.members, None if masks is None else masks[0])
+    return Submodels([tf.reduce_mean(members, axis=1)], [], members=members)
 
 
 def add_groups(groups: Sequence[Extracted]) -> Extracted:

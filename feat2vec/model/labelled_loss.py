@@ -33,6 +33,8 @@ def labelled_losses(schema: Schema, scores: Submodels, labels: Tensor, *, traini
 
     """
     objective = schema.objective
+    if training:
+        labels = objective.learnt_labels(labels)
     top_scores = scores.scores[-1]
     if scores.members is None:
         losses = supervised(objective, top_scores, tf.cast(labels, top_scores.dtype))

@@ -388,7 +388,7 @@ class LossModel(ScoreModel):
             loss = many_groups_noise_loss(self.schema, batch, keep, self.bias_or_zero(), self._offsets_or_none())
         else:
             masks = self.interaction_masks(tf.shape(batch.slots)[0]) if training else None
-            scores = row_scores(self.schema, batch, self.bias_or_zero(), masks)
+            scores = row_scores(self.schema, batch, self.bias_or_zero(), masks, training=training)
             losses = labelled_losses(self.schema, scores, self.standardized(truth), training=training)
             loss = mean_over_labelled(self.schema, losses, truth, weights)
         if training:

@@ -16,10 +16,11 @@ import tensorflow as tf
 
 from feat2vec.arrays import Int64s
 from feat2vec.model.extractors import UNSEEN, Extractor, LookupExtractor
+from feat2vec.model.group_vectors import scores_by_key
 from feat2vec.model.optimizers import Rows
 from feat2vec.model.optimizers.base import Variable
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
-from feat2vec.model.pair_scores_by_key import LevelByKey, Occurrences, submodels_by_key
+from feat2vec.model.pair_scores_by_key import LevelByKey, Occurrences
 from feat2vec.sampling.noise import Draws, Noise
 from feat2vec.schema.objectives import Noisy, self_supervised
 from feat2vec.schema.objectives.formulas import UNIT_EPSILON
@@ -189,7 +190,9 @@ def _places_of_rows(lookups: ManyLookups, entries: Tensor) -> Tensor:
     return tf.reshape(lookups.places(entries, groups), [-1])
 
 
-def row_scores(schema: Schema, batch: ReadBatch, bias: Tensor, masks: Sequence[Tensor] | None) -> Submodels:
+def row_scores(
+    schema: Schema, batch: ReadBatch, bias: Tensor, masks: Sequence[Tensor] | None, *, training: bool = False
+) -> Submodels:
     """The score of each row, [batch]; `masks` are as in `submodels_by_key`."""
     rows = tf.shape(batch.slots)[0]
     present = tf.where(batch.slots > 0)  # [occurrences, 2]: row and group
@@ -199,7 +202,7 @@ def row_scores(schema: Schema, batch: ReadBatch, bias: Tensor, masks: Sequence[T
         terms = tf.gather(batch.keys.terms[:, 0], key_of)
         linear += tf.math.unsorted_segment_sum(terms, row_of, rows)
     vectors = LevelByKey(batch.keys.vectors, Occurrences(key_of, row_of))
-    return submodels_by_key([vectors], linear + bias, schema.model.dependents, masks)
+    return scores_by_key(schema, [vectors], linear + bias, masks, training=training)
 
 
 def many_groups_noise_loss(

@@ -187,6 +187,41 @@ def _level_scores(level: LevelByKey, mask: Tensor | None, batch: Tensor, depende
     return LevelScores(settled, all_pairs, tuple(map(tf.stop_gradient, without_mask)) if without_mask else None)
 
 
+def member_scores(level: LevelByKey, linear: Tensor, members: int, mask: Tensor | None = None) -> Tensor:
+    """Return the scores of members whose coordinates stand side by side in a model of one level.
+
+    A member has the pairs of its own coordinates `members` times, so that the mean of the members is the score of the
+    model.
+
+    Args:
+        level: the groups' vectors.
+        linear: the linear part with the bias, [batch], which all members share.
+        members: how many; the rank is a multiple of it.
+        mask: [batch, rank], factors of the interaction vector's coordinates.
+
+    Returns:
+        [batch, members].
+
+    """
+    batch, of_member = tf.shape(linear)[0], level.vectors.shape[1] // members
+
+    def scores_and_gradient(vectors: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        level_of_vectors = level._replace(vectors=vectors)
+        sums = _row_sums(level_of_vectors, batch)
+        pairs = 0.5 * (tf.square(sums.free) - _sums(tf.square(vectors), level.free, batch))  # [batch, rank]
+        masked = pairs if mask is None else pairs * mask
+        scores = members * tf.reduce_sum(tf.reshape(masked, [-1, members, of_member]), axis=2)
+
+        def gradient(upstream: Tensor) -> Tensor:
+            of_coordinates = members * tf.repeat(upstream, of_member, axis=1)  # [batch, rank]
+            masked_slope = of_coordinates if mask is None else of_coordinates * mask
+            return _gradient_of_keys(level_of_vectors, sums, masked_slope, None, "joint")
+
+        return scores, gradient
+
+    return linear[:, None] + custom_gradient(scores_and_gradient)(level.vectors)
+
+
 class ReachedRows(NamedTuple):
     """The rows of the batch that have a vector at a level; only they are computed."""
 

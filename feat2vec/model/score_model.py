@@ -23,12 +23,18 @@ from feat2vec.encode.encoder import Encoder
 from feat2vec.model.answer_scale import AnswerScale
 from feat2vec.model.extractors import Extracted, Extractor, LookupExtractor, Shape, build_extractor
 from feat2vec.model.extractors.base import ShapeData
-from feat2vec.model.group_vectors import add_groups, map_level, stack_key_vectors, stack_linear, stack_vectors
+from feat2vec.model.group_vectors import (
+    add_groups,
+    map_level,
+    scores_by_key,
+    stack_key_vectors,
+    stack_linear,
+    stack_vectors,
+)
 from feat2vec.model.large_variables import are_aside, copy_to
 from feat2vec.model.mlp import SEED_STRIDE, MlpHead
 from feat2vec.model.optimizers.base import Variable
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
-from feat2vec.model.pair_scores_by_key import submodels_by_key
 from feat2vec.model.sizes import key_sizes
 from feat2vec.model.weights_file import Lookup
 from feat2vec.schema.options import Mlp, Schema
@@ -233,7 +239,7 @@ class ScoreModel(keras.Model):
         They can where only sums over pairs of groups are needed, in float32: squares of shorter numbers overflow.
         """
         plain = self.head is None and not self.schema.objective.has_classes and self.implicit is None
-        return plain and self.compute_dtype == "float32"
+        return plain and (self.compute_dtype == "float32" or self.schema.model.members > 1)
 
     def is_lookup(self, group: str) -> bool:
         """Whether a group has a vector for each key, not for each entry of its training rows.
@@ -416,7 +422,7 @@ class ScoreModel(keras.Model):
             key_vectors = next(partner.key_vectors[0] for partner in partners if partner.key_vectors)
             linear = tf.zeros(tf.shape(key_vectors.free), self.compute_dtype)
         masks = self.interaction_masks(tf.shape(linear)[0]) if training else None
-        return submodels_by_key(levels, linear + self.bias_or_zero(), self.schema.model.dependents, masks)
+        return scores_by_key(self.schema, levels, linear + self.bias_or_zero(), masks, training=training)
 
     def _score_classes(self, levels: Sequence[Level]) -> Submodels:
         """The scores of the classes, [batch, classes]: each is a candidate for one more group."""

@@ -35,6 +35,8 @@ def schema_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
     yield from _model_conflicts(schema.model, findings)
     yield from _target_column_conflicts(schema, findings)
     yield from _head_conflicts(schema, findings)
+    if schema.model.members > 1 and findings.sound("model"):
+        yield from _member_conflicts(schema, findings)
     if schema.training.refit == "continue" and schema.patience and findings.sound("training"):
         yield (
             ("training", "refit"),
@@ -99,6 +101,22 @@ def _head_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
         yield ("head", "normalize"), "cannot be combined with `members`; keep one of them"
     if not schema.head.pairs and schema.model.ranks is not None and findings.sound("model"):
         yield ("head", "pairs"), "cannot be off with `model.ranks`, whose levels learn from pairs; give `dim`"
+
+
+def _member_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
+    """Check `model.members` against the space, the objective and the head."""
+    path, model, objective = ("model", "members"), schema.model, schema.objective
+    if model.ranks is not None:
+        yield path, "cannot be combined with `ranks`; give `dim`"
+    elif model.dim % model.members:
+        yield path, f"must divide `dim`: {model.dim} dimensions are no {model.members} parts of the same size"
+    if findings.sound("objective") and not objective.allows_together:
+        *allowed, last = (name for name, spec in OBJECTIVES.items() if spec.allows_together)
+        yield path, f"is for pairs that tell a number, by {', '.join(allowed)} or {last}; {objective.type} is none"
+    elif findings.sound("objective") and objective.implicit_group is not None:
+        yield path, "cannot be combined with objective.implicit; remove one of them"
+    if isinstance(schema.head, Mlp) and findings.sound("head"):
+        yield path, "cannot be combined with a network, which has `head.members` of its own; remove one of them"
 
 
 def _l2_conflicts(schema: Schema, findings: Findings, group_names: Sequence[str]) -> Iterator[Problem]:

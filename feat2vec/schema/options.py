@@ -128,6 +128,9 @@ class ModelSpec(Spec):
     # Sets of groups that describe one thing, such as a film's id and its title. The vectors of a set are added up, and
     # the sum is paired with the other groups; there are no pairs within a set.
     together: Annotated[tuple[Annotated[tuple[Text, ...], Many], ...], Many] = ()
+    # The coordinates are those of so many members side by side: each member learns the labels by the pairs of its own
+    # coordinates alone, `members` times, and their mean, which has the pairs of all, predicts.
+    members: Annotated[int, Field(ge=1, le=256)] = 1
     # How a value's vectors below its own level learn. strict: from their level's loss alone (Algorithm 1 of RaFM);
     # joint: also from the top level's loss, as in the code of its authors.
     dependents: Literal["joint", "strict"] = "joint"

@@ -12,6 +12,7 @@ import tensorflow as tf
 from feat2vec.encode.encoder import fit
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.model.pair_scores_by_key import LevelByKey, Occurrences, member_scores
 from feat2vec.schema.reading import read_schema
 from tests.model.planted_rows import CASES, LOOKUPS, TABLE, UNTARGETED, encoded, one_batch
 
@@ -51,6 +52,62 @@ def test_a_group_may_have_an_l2_of_its_own() -> None:
         squares = float((extractor.tables[0].numpy()[ids[ids > 0] - 1] ** 2).sum())
         penalty += {"tags": 2.0, "who": 0.0}.get(name, 0.5) / 2 * squares / len(ids)
     assert loss - plain == pytest.approx(penalty, rel=1e-4)
+
+
+@pytest.mark.parametrize("together", [[], [["who", "place"]]])
+def test_members_learn_each_by_the_pairs_of_its_own_coordinates(together: list[list[str]]) -> None:
+    """The loss is the mean of the members' losses, and the score of the model is the mean of their scores."""
+    objective = {"type": "logistic", "target": "label", "zero_as": 0.2}
+    case = {"objective": objective, "model": {"dim": 6, "members": 3, "bias": True, "scale": 1.0, "together": together}}
+    loss, model, (inputs, label) = labelled_loss(case)
+    for extractor in model.extractors:
+        extractor.linear.assign(np.random.default_rng(0).normal(size=extractor.linear.shape))
+    loss = float(model.step_loss(inputs, label, None, tf.constant([5, 6], tf.int64), True))
+    vectors = {name: model.vectors(name, inputs[name]) for name in model.groups}
+    units = [np.sum([vectors[name].levels[0].free.numpy() for name in unit], axis=0) for unit in model.schema.partners]
+    linear = float(model.bias) + np.sum([vectors[name].linear.numpy() for name in model.groups], axis=0)
+    pairs = np.zeros(units[0].shape)  # [rows, 6]
+    for i, unit in enumerate(units):
+        for other in units[:i]:
+            pairs += unit.astype(float) * other
+    scores = linear[:, None] + 3 * pairs.reshape(-1, 3, 2).sum(axis=2)  # [rows, members]
+    learnt = np.where(label.numpy() > 0, 1.0, 0.2)[:, None]
+    expected = learnt * np.logaddexp(0, -scores) + (1 - learnt) * np.logaddexp(0, scores)
+    assert loss == pytest.approx(expected.mean(), rel=1e-5)
+    np.testing.assert_allclose(model(inputs).numpy(), scores.mean(axis=1), rtol=1e-4, atol=1e-5)
+    measured = float(model.step_loss(inputs, label, None, tf.constant([5, 6], tf.int64), False))
+    mean, truth = scores.mean(axis=1), label.numpy()
+    assert measured == pytest.approx(
+        (truth * np.logaddexp(0, -mean) + (1 - truth) * np.logaddexp(0, mean)).mean(), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_of_members_by_differences(masked: bool) -> None:
+    rng = np.random.default_rng(1)
+    vectors = tf.Variable(rng.normal(size=(5, 4)))
+    places, rows = tf.constant([0, 1, 2, 0, 3, 4, 1, 3]), tf.constant([0, 0, 0, 1, 1, 1, 2, 2])
+    linear = tf.constant(rng.normal(size=3))
+    mask = tf.constant(rng.integers(0, 2, (3, 4)) * 2.0) if masked else None
+    slopes = tf.constant(rng.normal(size=(3, 2)))
+
+    def total() -> tf.Tensor:
+        level = LevelByKey(tf.convert_to_tensor(vectors), Occurrences(places, rows))
+        return tf.reduce_sum(slopes * member_scores(level, linear, 2, mask))
+
+    with tf.GradientTape() as tape:
+        value = total()
+    gradient = tape.gradient(value, vectors).numpy()
+    start = vectors.numpy()
+    for i, j in np.ndindex(*start.shape):
+        moved = []
+        for step in (1e-5, -1e-5):
+            changed = start.copy()
+            changed[i, j] += step
+            vectors.assign(changed)
+            moved.append(float(total()))
+        assert gradient[i, j] == pytest.approx((moved[0] - moved[1]) / 2e-5, rel=1e-6, abs=1e-8)
+    vectors.assign(start)
 
 
 def test_weights_weigh_the_rows() -> None:

@@ -27,6 +27,11 @@ CASES: dict[str, dict[str, Any]] = {
     "contrastive": {"objective": "contrastive", "noise": SHARED, "model": {"dim": 3}},
     "contrastive, unit": {"objective": {"type": "contrastive", "unit": True}, "noise": RECORD},
     "logistic": {"objective": {"type": "logistic", "target": "hit"}, "training": {**L2, "interaction_dropout": 0.2}},
+    "members": {
+        "objective": {"type": "logistic", "target": "hit", "zero_as": 0.1},
+        "model": {"dim": 4, "members": 2},
+        "training": {**L2, "interaction_dropout": 0.2},
+    },
     "regression": {"objective": {"type": "regression", "target": "hit"}, "model": {"dim": 3}},
 }
 
@@ -58,7 +63,7 @@ def trained(rows: Encoded, groups_at_once: bool) -> tuple[list[Any], dict[str, l
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in ("nce", "logistic") else pytest.mark.slow) for n in CASES]
+    "name", [pytest.param(n, marks=() if n in ("nce", "logistic", "members") else pytest.mark.slow) for n in CASES]
 )
 def test_what_is_learnt_at_once_is_what_is_learnt_one_by_one(name: str) -> None:
     rows = encoded(CASES[name], optimizer="adam" if name == "regression" else "adagrad")

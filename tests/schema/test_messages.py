@@ -421,6 +421,29 @@ training: {l2: .nan}
 training: {l2: high}
     ! training.l2: expected a number, received high
 
+model: {dim: 6, members: 4}
+objective: {type: logistic, target: c}
+    ! model.members: must divide `dim`: 6 dimensions are no 4 parts of the same size
+
+model: {ranks: [2, 4], members: 2}
+objective: {type: logistic, target: c}
+    ! model.members: cannot be combined with `ranks`; give `dim`
+
+model: {dim: 6, members: 2}
+    ! model.members: is for pairs that tell a number, by logistic, regression or glove; nce is none
+
+model: {dim: 6, members: 2}
+objective: {type: logistic, target: c}
+head: {type: mlp}
+    ! model.members: cannot be combined with a network, which has `head.members` of its own; remove one of them
+
+model: {dim: 6, members: 2}
+objective: {type: logistic, target: c, implicit: a}
+    ! model.members: cannot be combined with objective.implicit; remove one of them
+
+objective: {type: logistic, target: c, zero_as: 0.5}
+    ! objective.zero_as: must be less than 0.5, received 0.5
+
 training: {l2_groups: {aa: 1}}
     ! training.l2_groups.aa: names 'aa', which is no group; did you mean 'a'?
 

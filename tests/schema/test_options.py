@@ -59,6 +59,7 @@ def test_every_default() -> None:
             "scale": 0.1,
             "ranks": None,
             "bias": False,
+            "members": 1,
             "together": [],
             "dependents": "joint",
             "level_sharing": "separate",
@@ -109,11 +110,25 @@ def test_every_default() -> None:
         ),
         (
             "{type: logistic, target: y}",
-            {"type": "logistic", "target": "y", "weight": None, "class_weights": None, "implicit": None},
+            {
+                "type": "logistic",
+                "target": "y",
+                "weight": None,
+                "class_weights": None,
+                "implicit": None,
+                "zero_as": 0.0,
+            },
         ),
         (
             "{type: logistic, target: y, implicit: a, class_weights: {'1': 2}}",
-            {"type": "logistic", "target": "y", "weight": None, "class_weights": {"1": 2.0}, "implicit": "a"},
+            {
+                "type": "logistic",
+                "target": "y",
+                "weight": None,
+                "class_weights": {"1": 2.0},
+                "implicit": "a",
+                "zero_as": 0.0,
+            },
         ),
         ("{type: regression, target: y, weight: w}", {"type": "regression", "target": "y", "weight": "w"}),
         (

@@ -219,6 +219,18 @@ class ObjectiveSpec(Spec):
         """
         raise NotImplementedError(f"the objective {self.type} learns from noise")
 
+    def learnt_labels(self, labels: Tensor) -> Tensor:
+        """Return what training takes for labels; losses are measured with the labels themselves.
+
+        Args:
+            labels: The targets, as `label_loss` takes them.
+
+        Returns:
+            The same, or others of that shape.
+
+        """
+        return labels
+
     # --- predictions ---
 
     def prediction_columns(self, scores: Array, class_names: Sequence[str] | None) -> Mapping[str, Array]:

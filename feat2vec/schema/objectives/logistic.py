@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
 
 from feat2vec.errors import suggest
 from feat2vec.schema.extractor_options import Text
@@ -22,7 +24,8 @@ class Logistic(WeightedClasses):
     """Log loss of a target that is 0 or 1.
 
     With `implicit`, a group's name, rows with a 1 are also told from `noise.negatives` rows in which that group is
-    drawn anew; a table without the target's column is all 1.
+    drawn anew; a table without the target's column is all 1. Where rows with a 0 were drawn, some of them are ones that
+    nobody has seen: `zero_as` is the probability of a 1 that they are learnt to have.
     """
 
     valid_targets = "0 or 1"
@@ -32,6 +35,7 @@ class Logistic(WeightedClasses):
 
     type: Literal["logistic"] = "logistic"
     implicit: Text | None = None
+    zero_as: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
 
     @property
     def implicit_group(self) -> str | None:
@@ -64,6 +68,9 @@ class Logistic(WeightedClasses):
             return 0.0
         share = np.clip(np.mean(targets, dtype=np.float64), RAREST, 1 - RAREST)
         return float(np.log(share / (1 - share)))
+
+    def learnt_labels(self, labels: Tensor) -> Tensor:
+        return labels + self.zero_as * (1 - labels) if self.zero_as else labels
 
     def label_loss(self, scores: Tensor, label: Tensor, above: Tensor | None = None) -> Tensor:
         return log_loss(scores, label) if above is None else soft_log_loss(scores, above)
