@@ -57,9 +57,7 @@ def trained(rows: Encoded, groups_at_once: bool) -> tuple[list[Any], dict[str, l
     return [weight.numpy() for weight in model.weights], history
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in ("nce", "logistic") else pytest.mark.slow) for n in CASES]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "nce" else pytest.mark.slow) for n in CASES])
 def test_what_is_learnt_at_once_is_what_is_learnt_one_by_one(name: str) -> None:
     rows = encoded(CASES[name], optimizer="adam" if name == "regression" else "adagrad")
     weights, history = trained(rows, groups_at_once=False)
