@@ -117,7 +117,7 @@ def test_a_target_that_the_run_has_learnt_of_the_same_rows_is_answered_from_scra
     table = pa.table(rows)
     schema = {**SCHEMA, "groups": {name: {"column": name} for name in rows}, "noise": {"negatives": 2}}
     first = train(schema, table.slice(0, 300), quiet=True)
-    settings = ["training.epochs=1"]
+    settings = ["training.epochs=1", "training.batch_size=300"]
     known = finetune(first, table.slice(0, 300), "y", settings=settings)
     assert known.metrics["share_from_scratch"] == 1
     assert "the run was trained on these rows with 'y'" in capfd.readouterr().err
