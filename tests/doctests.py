@@ -47,7 +47,9 @@ def example(example_folder: Path) -> dict[str, Any]:
             "hit": [int(i % 3 == 1) for i in range(60)],
         }
     )
-    run = feat2vec.train(SCHEMA, films, example_folder / "runs" / "films", quiet=True)
+    from tests.short_trainings import train
+
+    run = train(SCHEMA, films, example_folder / "runs" / "films", quiet=True)
     return {"feat2vec": feat2vec, "keras": keras, "np": np, "films": films, "schema": SCHEMA, "run": run}
 
 
@@ -66,8 +68,9 @@ def _examples(
     doctest_namespace.update(request.getfixturevalue("example"))
     from feat2vec.model.extractors import LAYERS
     from feat2vec.schema.extractor_options import EXTRACTORS, HOLDERS
+    from tests.short_trainings import without_graphs
 
-    with mock.patch.dict(EXTRACTORS), mock.patch.dict(LAYERS):
+    with mock.patch.dict(EXTRACTORS), mock.patch.dict(LAYERS), without_graphs():
         yield
     for holder in HOLDERS:
         holder.model_rebuild(force=True)

@@ -20,8 +20,9 @@ from feat2vec.writing import MARK
 from feat2vec.writing.digests import sealed
 from feat2vec.writing.files import read_json
 from tests.altered_runs import GOLDEN, mutated, refused, seal
+from tests.short_trainings import train
 
-MUTATIONS = 24  # of each file  # of each file
+MUTATIONS = 24  # of each file
 PARTS = sorted(path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*") if path.is_file())
 
 
@@ -116,7 +117,7 @@ def test_training_seals_a_run_and_refuses_to_resume_a_mixed_one(tmp_path: Path) 
     }
     table = pa.table({"a": ["x", "y", "z", "x"], "b": ["p", "q", None, "q"]})
     first, other = (
-        feat2vec.train(schema, table, tmp_path / name, settings=[f"training.seed={seed}"], quiet=True)
+        train(schema, table, tmp_path / name, settings=[f"training.seed={seed}"], quiet=True)
         for name, seed in (("first", 0), ("other", 1))
     )
     written = {path.relative_to(first.folder).as_posix() for path in first.folder.rglob("*") if path.is_file()}

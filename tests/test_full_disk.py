@@ -14,9 +14,10 @@ import pytest
 from feat2vec.cli.process import exit_code
 from feat2vec.export.formats import FORMATS
 from feat2vec.pages.report import report
-from feat2vec.run import Run, train
+from feat2vec.run import Run
 from feat2vec.training import train as training
 from feat2vec.writing import write_text
+from tests.short_trainings import train
 
 ROWS = pa.table({"director": [f"name {i % 300}" for i in range(600)], "cast": [f"c{i % 9}" for i in range(600)]})
 SCHEMA: dict[str, Any] = {

@@ -15,6 +15,8 @@ from feat2vec.run import Run, train
 from tests.commands import feat2vec as command
 from tests.training.tables import small_model, table
 
+pytestmark = pytest.mark.usefixtures("trainings_without_graphs")
+
 
 @pytest.mark.parametrize(
     ("package", "python", "unsafe", "safe"),

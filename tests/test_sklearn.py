@@ -23,6 +23,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import feat2vec
 from feat2vec.sklearn import Feat2VecTransformer
 
+pytestmark = pytest.mark.usefixtures("trainings_without_graphs")
+
 SCHEMA: dict[str, Any] = {
     "version": 1,
     "model": {"dim": 4},

@@ -14,6 +14,8 @@ from feat2vec.training import memory_estimate
 from tests.cli.films import SCHEMA as FILMS
 from tests.commands import feat2vec
 
+pytestmark = pytest.mark.usefixtures("trainings_without_graphs")
+
 SCHEMA = f"{FILMS}model: {{dim: 4}}\ntraining: {{epochs: 1}}\n"
 TYPOS = """\
 version: 1

@@ -97,6 +97,7 @@ def test_a_null_character_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert capsys.readouterr().err == "'a\\x00b': has a null character, which no path or value has; remove it\n"
 
 
+@pytest.mark.usefixtures("sigint_as_in_a_terminal")
 @pytest.mark.parametrize("name", cli.feat2vec.commands)
 @pytest.mark.parametrize("as_error", [KeyboardInterrupt, RuntimeError])
 def test_ctrl_c_is_130_and_one_line_whatever_a_library_makes_of_it(

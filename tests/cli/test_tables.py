@@ -142,6 +142,7 @@ def test_an_unwritable_place_is_said_without_a_traceback(folder: Path) -> None:
     assert done.stderr == "nowhere/films.yaml: there is no folder nowhere; make it first\n"
 
 
+@pytest.mark.usefixtures("sigint_as_in_a_terminal")
 def test_ctrl_c_says_interrupted_and_leaves_no_folder_behind(folder: Path) -> None:
     rows = "".join(f"name {i},a{i}|b{i % 999},{i}\n" for i in range(400_000))
     (folder / "films.csv").write_text("director,cast,score\n" + rows)

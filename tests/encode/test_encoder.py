@@ -74,7 +74,7 @@ def assert_as_reference(encoded: Encoded, name: str, expected: reference.Encoded
     assert [entry and tuple(entry) for entry in decoded_rows(encoded, name)] == wanted
 
 
-QUICK = settings(max_examples=15, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=6, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 LONG = settings(QUICK, max_examples=300)

@@ -97,13 +97,16 @@ def test_left_out_keys_are_counted() -> None:
         assert ids == [kept.index(key) + FIRST if key in kept else UNSEEN for key in "abcd"]
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
-@given(
-    st.lists(st.lists(st.sampled_from(["a", "b", "B", "é", "e\u0301", "1", "1.0", "2e0", "-0.50", "True", "true"]))),
-    st.integers(1, 3),
-    st.none() | st.integers(1, 4),
-)
-def test_as_the_reference(stages: list[list[str]], min_count: int, max_size: int | None) -> None:
+KEYS = st.sampled_from(["a", "b", "B", "é", "e\u0301", "1", "1.0", "2e0", "-0.50", "True", "true"])
+
+
+@pytest.mark.parametrize("examples", [12, pytest.param(40, marks=pytest.mark.slow)])
+def test_as_the_reference(examples: int) -> None:
+    search = settings(max_examples=examples, derandomize=True, deadline=None)
+    search(given(st.lists(st.lists(KEYS)), st.integers(1, 3), st.none() | st.integers(1, 4))(assert_as_reference))()
+
+
+def assert_as_reference(stages: list[list[str]], min_count: int, max_size: int | None) -> None:
     keys = [key for stage in stages for key in stage]
     vocabulary, ids = fitted(stages, min_count, max_size)
     assert (counts_of(vocabulary), vocabulary.unseen) == reference.vocabulary(keys, min_count, max_size)

@@ -15,9 +15,9 @@ import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.evaluation.beside import TaskOptions, better_of, evaluate_beside, lines_beside
 from feat2vec.evaluation.tasks import evaluate
-from feat2vec.run import train
 from tests.commands import feat2vec as command
 from tests.evaluation.test_baselines import things
+from tests.short_trainings import train
 
 GROUPS: dict[str, Any] = {
     "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True}},

@@ -18,13 +18,16 @@ from feat2vec.evaluation.baselines import BASELINES, BaselineRequest
 from feat2vec.evaluation.ranking import nearest, rank, ranked
 from feat2vec.evaluation.tasks import evaluate
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.run import Run, train
+from feat2vec.run import Run
 from feat2vec.space.completer import Completer
 from feat2vec.space.geometry import candidates, dense, extract, similarities
 from feat2vec.space.run_completion import completion_of_run, kept_rows_of_run
 from feat2vec.table.table import open_table
 from tests.evaluation.tables import films
 from tests.reference import ranks_of_true_values
+from tests.short_trainings import train
+
+CAST, EVERY_GROUP = ["cast"], ["cast", "year", "score", "both", "title"]
 
 
 def expected_ranks(
@@ -60,8 +63,17 @@ def expected_ranks(
     return ranks, unseen, empty
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot", "probability"])
-@pytest.mark.parametrize("given", [["cast"], ["cast", "year", "score", "both", "title"]])
+@pytest.mark.parametrize(
+    ("given", "similarity"),
+    [
+        (CAST, "probability"),
+        (CAST, "dot"),
+        (EVERY_GROUP, "cosine"),
+        pytest.param(CAST, "cosine", marks=pytest.mark.slow),
+        pytest.param(EVERY_GROUP, "dot", marks=pytest.mark.slow),
+        pytest.param(EVERY_GROUP, "probability", marks=pytest.mark.slow),
+    ],
+)
 def test_ranks_are_those_of_a_loop(run: feat2vec.Run, given: list[str], similarity: Any) -> None:
     test = films(150, 1)
     ranks, unseen, empty = expected_ranks(run, test, given, similarity)

@@ -20,13 +20,14 @@ from feat2vec.evaluation.ranking import rank, ranked
 from feat2vec.evaluation.weakness import Worth, held_out_worths, measured_weakness, stored_worths
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.pages.report import facts_of, page
-from feat2vec.run import Run, train
+from feat2vec.run import Run
 from feat2vec.space.calibration import default_calibration
 from feat2vec.table.table import open_table
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.training.trained_rows import hashes_of_table, read_trained_rows
 from feat2vec.writing.digests import PARTS
 from tests.evaluation.test_baselines import things
+from tests.short_trainings import train
 
 GROUPS: dict[str, Any] = {
     "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True}},

@@ -12,8 +12,8 @@ import pyarrow as pa
 import feat2vec
 from feat2vec.export.exported_group import ExportedGroup
 from feat2vec.export.format_base import FORMATS, GroupFiles
-from feat2vec.run import train
 from feat2vec.space.vectors import Vectors
+from tests.short_trainings import train
 
 NAMES = [
     "Agnès Varda", "李安", "a b", "a_b", "a\tb", "a\u00a0b", "a_b#2", "line\nbreak",

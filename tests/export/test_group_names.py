@@ -14,9 +14,10 @@ import tensorflow as tf
 from feat2vec.errors import UserError
 from feat2vec.export.formats import FORMATS
 from feat2vec.export.graph.saved_model import distinct_names
-from feat2vec.run import Run, train
+from feat2vec.run import Run
 from feat2vec.space.keras_models import input_names
 from feat2vec.writing import MARK
+from tests.short_trainings import train
 
 NAMES = [
     "class", "self", "training", "row", "with space", "a/b", "a_b", "../x", "x\ny", "é日本", "n" * 300, "é" * 150,

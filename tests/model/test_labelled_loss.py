@@ -131,6 +131,7 @@ def labelled_loss(case: dict[str, Any], *, training: bool = True) -> tuple[float
     return float(loss), model, (inputs, truth, *weight)
 
 
+@pytest.mark.usefixtures("no_graphs")
 def test_classes_weigh_what_the_schema_says() -> None:
     label = TABLE["label"].to_numpy()
     class_weights = {"0": 0.5, "1": 3.0}
@@ -236,6 +237,7 @@ def test_a_bias_begins_at_the_targets_mean(objective: Any, start: float) -> None
     assert float(model.bias) == pytest.approx(start, rel=1e-5)
 
 
+@pytest.mark.usefixtures("no_graphs")
 def test_numbers_are_learnt_in_units_of_their_deviation() -> None:
     """The loss that is learnt is the same whatever the unit; answers and the loss that is told are in the unit."""
     found = []
@@ -279,6 +281,7 @@ def test_l2_linear_is_of_the_linear_terms_of_each_row() -> None:
     assert losses[1] - losses[0] == pytest.approx(0.25 * squares / len(rows), rel=1e-4)
 
 
+@pytest.mark.usefixtures("no_graphs")
 def test_validation_is_of_the_whole_model_alone() -> None:
     case = {"objective": {"type": "logistic", "target": "label"}, "model": {"ranks": [2, 4]}}
     label = TABLE["label"].to_numpy()
@@ -297,6 +300,7 @@ def test_validation_is_of_the_whole_model_alone() -> None:
     assert labelled_loss(glove)[0] > loss
 
 
+@pytest.mark.usefixtures("no_graphs")
 def test_a_class_that_training_has_not_seen_has_no_loss() -> None:
     rows = encoded(CASES["softmax"], UNTARGETED)
     model = Feat2Vec.from_encoder(rows.encoder)

@@ -86,7 +86,7 @@ def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("feat2vec.model.model_file.read_model", refuse)
 
 
-@pytest.mark.usefixtures("no_tables")
+@pytest.mark.usefixtures("no_tables", "no_graphs")
 def test_vectors_of_rows_are_those_of_the_model(models: tuple[Feat2Vec, StoredModel]) -> None:
     model, stored = models
     rows = table(90, 1)  # with keys that training has not seen
@@ -101,7 +101,7 @@ def test_vectors_of_rows_are_those_of_the_model(models: tuple[Feat2Vec, StoredMo
             np.testing.assert_allclose(by_numpy.embed(rows), sum(vectors.values()), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.usefixtures("no_tables")
+@pytest.mark.usefixtures("no_tables", "no_graphs")
 def test_queries_are_those_of_the_model(models: tuple[Feat2Vec, StoredModel]) -> None:
     model, stored = models
     (batch,) = stored.encoder.entries(table(90, 1))
@@ -113,7 +113,7 @@ def test_queries_are_those_of_the_model(models: tuple[Feat2Vec, StoredModel]) ->
         np.testing.assert_allclose(part, expected_part, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.usefixtures("no_tables")
+@pytest.mark.usefixtures("no_tables", "no_graphs")
 def test_scores_of_rows_are_those_of_the_model(models: tuple[Feat2Vec, StoredModel]) -> None:
     model, stored = models
     rows = table(90, 1)

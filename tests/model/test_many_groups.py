@@ -63,7 +63,7 @@ def trained(rows: Encoded, groups_at_once: bool) -> tuple[list[Any], dict[str, l
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in ("nce", "logistic", "members") else pytest.mark.slow) for n in CASES]
+    "name", [pytest.param(n, marks=() if n in ("nce", "members") else pytest.mark.slow) for n in CASES]
 )
 def test_what_is_learnt_at_once_is_what_is_learnt_one_by_one(name: str) -> None:
     rows = encoded(CASES[name], optimizer="adam" if name == "regression" else "adagrad")

@@ -188,6 +188,7 @@ def test_contrastive_sums_of_many_groups_are_those_of_few(
         np.testing.assert_allclose(at_once, split, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.usefixtures("no_graphs")
 @pytest.mark.parametrize(
     ("objective", "dependents", "sharing"),
     [
@@ -248,6 +249,7 @@ def test_gradients_of_unit_candidates_are_central_differences() -> None:
     assert checked > 5
 
 
+@pytest.mark.usefixtures("no_graphs")
 @pytest.mark.parametrize("objective", ["nce", UNIT])
 def test_new_rows_with_wider_bags_are_evaluated(objective: Any) -> None:
     rows = encoded({"objective": objective, "model": {"dim": 4}}, LOOKUPS)
@@ -311,6 +313,7 @@ def test_weights_of_targets_are_shares_of_the_rows() -> None:
     assert q1(targets=["who", "place"]) != pytest.approx({(0,): 0.5, (2,): 0.5})
 
 
+@pytest.mark.usefixtures("no_graphs")
 def test_validation_draws_the_same_negatives_every_time() -> None:
     rows = encoded(CASES["nce"], LOOKUPS)
     model = Feat2Vec.from_encoder(rows.encoder)

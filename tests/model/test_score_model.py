@@ -90,23 +90,27 @@ def test_parameters_are_the_active_factors() -> None:
         assert shape.sizes == (len(level) + 1, int((level >= 2).sum()), int((level >= 3).sum()))
 
 
+LEVELS: list[dict[str, Any]] = [
+    {"dim": 16},
+    {"ranks": [2, 4, 16]},
+    {"ranks": [2, 4, 16], "dependents": "strict"},
+    {"ranks": [2, 4, 16], "level_sharing": "truncate"},
+]
+GROUPS_TOGETHER: list[tuple[tuple[str, ...], list[list[str]]]] = [
+    (("who", "place"), []),
+    (("who", "tags", "place"), []),
+    (("who", "size", "tags"), []),
+    (("who", "place", "tags"), [["tags", "who"]]),
+    (("who", "size", "place"), [["who", "size"]]),
+]
+
+
 @pytest.mark.parametrize(
-    "levels",
+    ("levels", "groups", "together"),
     [
-        {"dim": 16},
-        {"ranks": [2, 4, 16]},
-        {"ranks": [2, 4, 16], "dependents": "strict"},
-        {"ranks": [2, 4, 16], "level_sharing": "truncate"},
-    ],
-)
-@pytest.mark.parametrize(
-    ("groups", "together"),
-    [
-        (("who", "place"), []),
-        (("who", "tags", "place"), []),
-        (("who", "size", "tags"), []),
-        (("who", "place", "tags"), [["tags", "who"]]),
-        (("who", "size", "place"), [["who", "size"]]),
+        pytest.param(levels, *groups, marks=() if i == j % len(LEVELS) else pytest.mark.slow)  # each once
+        for i, levels in enumerate(LEVELS)
+        for j, groups in enumerate(GROUPS_TOGETHER)
     ],
 )
 def test_a_step_that_reads_each_key_once_is_the_plain_one(

@@ -144,7 +144,7 @@ def minimize(loss: Callable[[], Any], variables: Sequence[Any], steps: int, rate
 # --- Theorem 1 (Armona et al.) --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_theorem_1(k: int) -> None:
     """The expected self-supervised gradient is the Q1-weighted sum of those of the supervised models.
 
@@ -263,7 +263,7 @@ def trained(objective: str, k: int, units: Sequence[int]) -> tuple[Any, Floats, 
     return model, model(entries(model, grid)).numpy().reshape(sizes), counts
 
 
-@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_skip_gram_reaches_pmi(k: int) -> None:
     """Noise on `context` only, alpha_2 = 1: the expected loss of a pair (w, c) is
 
@@ -280,7 +280,7 @@ def test_skip_gram_reaches_pmi(k: int) -> None:
     assert (scores[~seen] < -4).all()
 
 
-@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_nce_reaches_log_p(k: int) -> None:
     """The same with the logit s - log(k Q2(c)): it has the optimum log p(w, c) / (k p(w) Q2(c)), so s = log p(c | w).
 

@@ -16,9 +16,9 @@ import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.pages.charts import number
 from feat2vec.pages.report import report
-from feat2vec.run import train
 from feat2vec.space.run_completion import completion_of_run
 from tests.commands import feat2vec as command
+from tests.short_trainings import train
 
 EVIL = "<script>alert('who')</script> & \"co\""
 

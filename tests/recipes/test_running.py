@@ -21,6 +21,8 @@ from feat2vec.recipes.running import run_recipe
 from feat2vec.writing import folder_place, mark_folder, new_folder
 from tests.commands import feat2vec as command
 
+pytestmark = pytest.mark.usefixtures("trainings_without_graphs")
+
 RECIPES = Path(__file__).parents[2] / "recipes"
 ROWS = 240
 WORDS = ["king", "queen", "money", "bank", "river", "water", "house", "door", "dog", "cat"]

@@ -730,9 +730,12 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
     return data
 
 
-@given(mutated())
-@settings(QUICK, max_examples=150)
-def test_any_mutation_is_a_schema_or_told_in_our_words(data: dict[str, Any]) -> None:
+@pytest.mark.parametrize("examples", [50, pytest.param(150, marks=pytest.mark.slow)])
+def test_any_mutation_is_a_schema_or_told_in_our_words(examples: int) -> None:
+    settings(QUICK, max_examples=examples)(given(mutated())(assert_in_our_words))()
+
+
+def assert_in_our_words(data: dict[str, Any]) -> None:
     messages = mistakes(data)
     assert all(re.match(r"^schema:[1-9]\d*: ", problem) for problem in messages)
     assert not [problem for problem in messages if THEIRS.search(problem) or "\n" in problem]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import feat2vec
-from feat2vec.run import train
+from feat2vec.run import train as train_with_graph
+from tests.short_trainings import train
 from tests.space import completed_films, keras_tables, tables
 
 
@@ -39,6 +40,6 @@ def keras_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="session")
 def completed_run(tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
-    """A run of lookups whose rows can be completed."""
+    """A run of lookups whose rows can be completed, of some hundred steps."""
     schema, out = completed_films.SCHEMA, tmp_path_factory.mktemp("runs") / "films"
-    return feat2vec.load(train(schema, completed_films.films(), out, quiet=True).folder)
+    return feat2vec.load(train_with_graph(schema, completed_films.films(), out, quiet=True).folder)

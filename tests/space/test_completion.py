@@ -20,6 +20,7 @@ from feat2vec.space.completion_calibration import without_some
 from feat2vec.space.hidden_group import NumberColumn, bin_ends, quantile_values
 from feat2vec.space.run_completion import completion_of_run, kept_rows_of_run
 from tests import reference
+from tests.short_trainings import train
 from tests.space import tables
 from tests.space.completed_films import SCHEMA, films
 
@@ -242,7 +243,7 @@ def test_the_parts_of_a_date_have_probabilities_of_their_own() -> None:
         "version": 1, "model": {"dim": 4}, "groups": {"who": {"column": "who"}, "sold": sold},
         "objective": {"type": "contrastive"}, "training": {"epochs": 2},
     }  # fmt: skip
-    run = feat2vec.train(schema, table, quiet=True)
+    run = train(schema, table, quiet=True)
     (completed,) = run.complete({"who": "1"}, "sold", n=99)
     for part in ("year", "month"):
         probabilities = [probability for name, probability in completed.values if name.startswith(f"{part}=")]

@@ -42,7 +42,7 @@ from feat2vec.space.geometry import Candidates, Queries, similarities
 from feat2vec.space.neighbours import side_by_side
 from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
 from feat2vec.space.run_completion import completion_of_run
-from tests import reference
+from tests import reference, short_trainings
 from tests.space.completed_films import SCHEMA, films
 
 NUMBERS = np.array([0.6, 1.7, -0.4, 0.9])  # of three groups, and the power of counts
@@ -230,6 +230,7 @@ def test_numbers_that_are_too_sure_are_taken_back() -> None:
     assert surer(with_neighbours, 0.5) == GroupCalibration(0.5, {"a": 1.5}, 0.1, 1.8, neighbours=halved)
 
 
+@pytest.mark.slow
 def test_answers_of_a_fit_to_few_rows_are_as_often_right_as_they_say(tmp_path: Path) -> None:
     """Many groups that tell nothing: numbers fitted to some twenty rows find something in them all the same."""
     rng = np.random.default_rng(0)
@@ -256,7 +257,7 @@ def test_numbers_of_which_each_is_new_are_fitted(tmp_path: Path) -> None:
     table = pa.table({"kind": [f"k{x}" for x in kinds], "size": kinds * 10 + rng.normal(size=400)})
     groups = {"kind": {"column": "kind"}, "size": {"column": "size", "extractor": "numeric"}}
     schema = {"version": 1, "model": {"dim": 4}, "groups": groups, "training": {"epochs": 3}}
-    run = train({**schema, "objective": "contrastive"}, table, tmp_path / "run", quiet=True)
+    run = short_trainings.train({**schema, "objective": "contrastive"}, table, tmp_path / "run", quiet=True)
     assert completion_of_run(run)["size"].values == 40
 
 

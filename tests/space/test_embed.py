@@ -19,11 +19,11 @@ from feat2vec.encode.encoder import fit
 from feat2vec.encode.vocabulary import FIRST
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.run import train
 from feat2vec.schema.reading import read_schema
 from feat2vec.space.embed import Embedder
 from feat2vec.space.geometry import dense
 from tests.commands import feat2vec as command
+from tests.short_trainings import train
 
 GROUPS: dict[str, Any] = {
     "who": {"column": "who", "extractor": {"type": "lookup", "min_count": 2, "gain": 0.5}},
@@ -95,6 +95,7 @@ def lookup(run: feat2vec.Run, name: str, bag: list[str], level: int) -> Any:
     return total * extractor.spec["gain"] / (len(bag) if extractor.spec["combiner"] == "mean" else 1)
 
 
+@pytest.mark.usefixtures("no_graphs")
 def test_vectors_are_those_of_the_forward_pass(run: feat2vec.Run) -> None:
     new = table(40, 1)  # with keys that training has not seen
     for level in range(1, len(run.model.dims) + 1):

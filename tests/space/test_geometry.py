@@ -54,14 +54,16 @@ def test_each_pair_meets_at_its_own_level(model: dict[str, Any], similarity: Any
     keys = keys_of(rows.encoder, "who")
     assert keys is not None
     assert scores.shape == (len(entries), len(keys))
+    candidate_vectors = [vectors(learnt, "who", v + FIRST) for v in range(len(keys))]
+    tag_vectors = {int(id_): vectors(learnt, "tags", int(id_)) for id_ in np.unique(entries[entries > 0])}
     levels: set[int] = set()
     for q, bag in enumerate(entries):
         for v in range(scores.shape[1]):
-            candidate = vectors(learnt, "who", v + FIRST)
+            candidate = candidate_vectors[v]
             top = len(candidate) - 1
             seen: dict[int, Any] = {}  # the query towards this candidate: the sum of what meets it, level by level
             for id_ in bag[bag > 0]:
-                own_vectors = vectors(learnt, "tags", int(id_))
+                own_vectors = tag_vectors[int(id_)]
                 meets = range(min(len(own_vectors) - 1, top) + 1) if truncate else [min(len(own_vectors) - 1, top)]
                 for level in meets:
                     seen[level] = seen.get(level, 0) + own_vectors[level]

@@ -11,10 +11,10 @@ import pytest
 
 import feat2vec
 from feat2vec.cli.training import loss_of_predictions
-from feat2vec.run import train
 from feat2vec.schema.reading import read_schema
 from feat2vec.space.mixture import Mixture, mixed, weigh
 from feat2vec.space.predict import Predictor
+from tests.short_trainings import finetune, train
 
 SCHEMA: dict[str, Any] = {
     "version": 1, "model": {"dim": 2}, "groups": {"a": {"column": "a"}, "b": {"column": "b"}},
@@ -118,8 +118,8 @@ def test_a_target_that_the_run_has_learnt_of_the_same_rows_is_answered_from_scra
     table = pa.table(rows)
     schema = {**SCHEMA, "groups": {name: {"column": name} for name in rows}, "noise": {"negatives": 2}}
     first = train(schema, table.slice(0, 300), quiet=True)
-    settings = ["training.epochs=1"]
-    known = first.finetune(table.slice(0, 300), "y", settings=settings)
+    settings = ["training.epochs=1", "training.batch_size=300"]
+    known = finetune(first, table.slice(0, 300), "y", settings=settings)
     assert known.metrics["share_from_scratch"] == 1
     assert "the run was trained on these rows with 'y'" in capfd.readouterr().err
     assert known.from_scratch is not None
@@ -128,8 +128,8 @@ def test_a_target_that_the_run_has_learnt_of_the_same_rows_is_answered_from_scra
     assert loss_of_predictions(known).endswith(of_scratch)
     expected = Predictor(known.from_scratch.fitted, known.from_scratch.model_for_scores()).predict(table)["score"]
     np.testing.assert_allclose(known.predict(table)["score"], expected, rtol=1e-4, atol=1e-5)
-    new = first.finetune(table.slice(300), "y", settings=settings, quiet=True)
+    new = finetune(first, table.slice(300), "y", settings=settings, quiet=True)
     assert new.metrics["share_from_scratch"] < 1
-    frozen = first.finetune(table.slice(0, 300), "y", settings=settings, freeze=True)
+    frozen = finetune(first, table.slice(0, 300), "y", settings=settings, freeze=True)
     assert frozen.from_scratch is None
     assert "losses on held-out rows are too low" in capfd.readouterr().err

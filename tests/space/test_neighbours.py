@@ -30,7 +30,7 @@ from feat2vec.space.neighbours import (
     unit_rows,
 )
 from feat2vec.space.run_completion import completer_of_run, kept_rows_of_run
-from tests import reference
+from tests import reference, short_trainings
 from tests.space.completed_films import films
 
 NUMBERED = {
@@ -191,7 +191,7 @@ def test_what_rows_share_to_the_letter_is_found(tmp_path: Path) -> None:
 
 def test_none_are_kept_if_none_are_asked_for(tmp_path: Path, numbered_run: feat2vec.Run) -> None:
     schema = {**NUMBERED, "training": {"epochs": 1, "neighbours": 0}}
-    run = train(schema, films(300), tmp_path / "run", quiet=True)
+    run = short_trainings.train(schema, films(300), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / NEIGHBOURS_FILE).exists()
     assert kept_rows_of_run(run) is None
     assert fit_completion(run, films(100, seed=3))["director"].neighbours == ()

@@ -14,12 +14,12 @@ import pytest
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.evaluation import metrics, prediction
-from feat2vec.run import train
 from feat2vec.schema.objectives.formulas import sigmoid, softmax
 from feat2vec.space.geometry import dense
 from feat2vec.space.parquet_writer import parquet_writer
 from feat2vec.writing import signed_parquet
 from tests.commands import feat2vec as command
+from tests.short_trainings import train
 
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "logistic": {"type": "logistic", "target": "label"},
@@ -174,6 +174,7 @@ def test_one_class_has_no_auc_and_extreme_scores_are_finite() -> None:
     assert metrics.log_loss(np.array([-1e4, 1e4]), np.array([1, 0])) == 1e4
 
 
+@pytest.mark.usefixtures("no_graphs")
 def test_a_level_is_the_submodel_of_that_level(tmp_path: Path) -> None:
     """B_{1,1} is a plain FM on the vectors of level 1."""
     run = train(schema("logistic", model={"ranks": [2, 6], "bias": True}), table(300, 0), tmp_path / "run", quiet=True)

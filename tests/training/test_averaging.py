@@ -13,6 +13,7 @@ import pytest
 from feat2vec.evaluation.prediction import predict
 from feat2vec.run import train
 from feat2vec.training.averaging import EpochAveraging
+from tests import short_trainings
 from tests.training.callbacks import WeightsOfEpochs
 from tests.training.tables import AVERAGED, LABELLED, SCHEMA, small_model, table
 
@@ -65,8 +66,8 @@ def test_averaging_keeps_the_mean_of_epochs_that_fade() -> None:
 
 def test_what_is_validated_is_the_average(tmp_path: Path) -> None:
     validation_rows = table(45, 1)  # too few to calibrate the answers by
-    run = train(
-        {**LABELLED, "training": {**LABELLED["training"], "averaging": 0.8}},
+    run = short_trainings.train(
+        {**LABELLED, "training": {**LABELLED["training"], "averaging": 0.8, "batch_size": 100}},
         table(300),
         tmp_path / "run",
         validation_rows,

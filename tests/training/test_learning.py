@@ -13,12 +13,12 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
-from feat2vec.run import finetune, train
 from feat2vec.schema.reading import read_schema
 from feat2vec.space.predict import Predictor
 from feat2vec.training import learning
 from feat2vec.training.chosen_model import Additions, ChosenModel
 from feat2vec.training.train import TrainingRequest, train_into
+from tests.short_trainings import finetune, train
 from tests.training.callbacks import StopAt, StopError
 from tests.training.tables import same, table, weights
 

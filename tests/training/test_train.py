@@ -19,6 +19,7 @@ import feat2vec
 from feat2vec.errors import FailedError, UserError
 from feat2vec.run import train
 from feat2vec.writing import partial_folder
+from tests import short_trainings
 from tests.commands import feat2vec as feat2vec_here
 from tests.training.callbacks import StopAt, StopError
 from tests.training.tables import SCHEMA, same, table
@@ -47,7 +48,7 @@ def test_a_run_is_a_folder_that_says_what_it_holds(tmp_path: Path, capfd: pytest
 
 
 def test_quiet_training_prints_nothing_and_needs_no_folder(capfd: pytest.CaptureFixture[str]) -> None:
-    run = train(SCHEMA, table(300), quiet=True, settings=["training.epochs=1"])
+    run = short_trainings.train(SCHEMA, table(300), quiet=True, settings=["training.epochs=1"])
     assert capfd.readouterr() == ("", "")
     folder = run.folder
     assert folder.exists()
@@ -161,13 +162,13 @@ def test_a_mistake_leaves_nothing_behind(tmp_path: Path) -> None:
         (strange, "no row has a class of 'place' that training has seen"),
     ):
         with pytest.raises(UserError, match=message):
-            train(softmax, table(200), tmp_path / "run", validation_rows, quiet=True)
+            short_trainings.train(softmax, table(200), tmp_path / "run", validation_rows, quiet=True)
         assert list(tmp_path.iterdir()) == []
-    train(softmax, table(200), tmp_path / "run", table(40), settings=["training.epochs=1"], quiet=True)
+    short_trainings.train(softmax, table(200), tmp_path / "run", table(40), settings=["training.epochs=1"], quiet=True)
 
 
 def test_a_damaged_model_is_an_error_message(tmp_path: Path) -> None:
-    run = train(SCHEMA, table(100), tmp_path / "run", settings=["training.epochs=1"], quiet=True)
+    run = short_trainings.train(SCHEMA, table(100), tmp_path / "run", settings=["training.epochs=1"], quiet=True)
     path = run.folder / "model.keras"
     content = path.read_bytes()
     for damaged in (content[:1000], content[: len(content) // 2] + bytes(500) + content[len(content) // 2 + 500 :]):

@@ -16,7 +16,6 @@ import pytest
 import feat2vec
 from feat2vec.encode.hashing import entry_hashes
 from feat2vec.errors import UserError
-from feat2vec.run import train
 from feat2vec.training.trained_rows import (
     TRAINED_ROWS,
     Overlap,
@@ -28,6 +27,7 @@ from feat2vec.training.trained_rows import (
     warning_of_trained_rows,
 )
 from tests.commands import feat2vec as command
+from tests.short_trainings import train
 
 GROUPS: dict[str, Any] = {
     "who": {"column": "who"},

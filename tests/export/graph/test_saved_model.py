@@ -22,8 +22,8 @@ from feat2vec.export.formats.saved_model import SavedModel
 from feat2vec.export.graph.saved_model import SIGNATURE, distinct_names
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.model_file import StoredModel
-from feat2vec.run import train
 from feat2vec.training.run_folder import write_run
+from tests.short_trainings import train
 
 PARTS = ["year", "quarter", "month", "day", "weekday", "hour"]
 TEXTS = [

@@ -10,9 +10,9 @@ import pytest
 
 import feat2vec
 from feat2vec.pages.explore import Atlas, Server, write_page
-from feat2vec.run import train
 from tests.pages.explore.requests import serving
 from tests.pages.explore.tables import SCHEMA, table
+from tests.short_trainings import train
 
 
 @pytest.fixture(scope="package")

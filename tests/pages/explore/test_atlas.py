@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import feat2vec
 from feat2vec.pages.explore import Atlas
 from feat2vec.pages.explore.atlas import DIGITS
-from feat2vec.run import train
 from tests.pages.explore.answers import colour_answer, unpacked
 from tests.pages.explore.tables import ROWS, table
+from tests.short_trainings import train
 
 
 def test_points_are_all_values_or_the_most_frequent(atlas: Atlas, folder: Path) -> None:

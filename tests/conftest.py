@@ -1,0 +1,25 @@
+"""Fixtures that modules of several rooms use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def trainings_without_graphs() -> Iterator[None]:
+    """Short trainings without a graph in a whole module, also those of commands."""
+    from tests.short_trainings import without_graphs  # imports TensorFlow, which not every room needs
+
+    with without_graphs():
+        yield
+
+
+@pytest.fixture
+def no_graphs() -> Iterator[None]:
+    """A function that is called a few times takes less time as Python than its graph takes to be made."""
+    from tests.short_trainings import functions_without_graphs
+
+    with functions_without_graphs():
+        yield
