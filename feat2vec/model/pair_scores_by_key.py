@@ -346,7 +346,7 @@ def _differentiable_sums(vectors: Tensor, occurrences: Occurrences, rows: Tensor
     keys = tf.shape(vectors)[0]
 
     def sums_and_gradient(vectors: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        return _sums(vectors, occurrences, rows), lambda upstream: _scattered(upstream, occurrences, keys)
+        return _sums(vectors, occurrences, rows), _adding_to_keys(occurrences, keys, vectors.shape[1])
 
     return custom_gradient(sums_and_gradient)(vectors)
 

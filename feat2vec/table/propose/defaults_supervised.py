@@ -2,6 +2,10 @@
 
 The head is a network of several members (TabM) on the vectors of the groups side by side. Numbers come to it piece by
 piece, between their quantiles; texts come as words; keys that few rows have share the vector of unseen ones.
+
+Where two columns of many keys stand together in many rows, such as users with the apps that they use, a label of two
+values depends on the pair, and a network of small vectors cannot tell one pair of thousands from another: it is learnt
+by a factorization machine.
 """
 
 from __future__ import annotations
@@ -57,12 +61,18 @@ MEMBERS = ((3_000, 8), (60_000, 4))  # up to so many rows
 FEWEST_MEMBERS = 2
 DROPOUTS = ((1_000, 0.2), (5_000, 0.1))  # up to so many rows
 LEAST_DROPOUT = 0.1  # of more rows; a number that follows from quantities is smooth, and learnt best without
+FEWEST_ROWS_OF_PAIRS, FEWEST_KEYS_OF_PAIRS = 20_000, 200  # rows, and keys of each of two columns whose pairs are learnt
 RARE = 10  # rows of a key, on average: with fewer, keys of one row are unseen
 MOST_WORDS = 64
 
 
 def supervised_defaults(
-    rows: int, objective: str, groups: Mapping[str, GroupFacts], classes: int = 0
+    rows: int,
+    objective: str,
+    groups: Mapping[str, GroupFacts],
+    classes: int = 0,
+    *,
+    pairs_come_again: bool = False,
 ) -> SupervisedDefaults:
     """Return what a schema with a target is trained with.
 
@@ -71,6 +81,7 @@ def supervised_defaults(
         objective: regression, logistic or softmax.
         groups: The groups to predict from, by name.
         classes: The number of classes, of softmax.
+        pairs_come_again: Whether the values of two columns of many keys stand together in several rows.
 
     Returns:
         Sections, extractors and reasons.
@@ -82,6 +93,8 @@ def supervised_defaults(
 
     """
     del classes
+    if pairs_come_again and objective == "logistic" and rows >= FEWEST_ROWS_OF_PAIRS and _are_keys(groups):
+        return _factorization_machine(groups)
     batch_size = _by_rows(rows, BATCH_SIZES, LARGEST_BATCH)
     epochs = max(FEWEST_EPOCHS, min(MOST_EPOCHS, STEPS * batch_size // max(rows, 1)))
     settings: dict[str, object] = {
@@ -114,6 +127,32 @@ def supervised_defaults(
         if reason:
             reasons[f"groups.{name}"] = reason
     return SupervisedDefaults(settings, extractors, reasons)
+
+
+def _are_keys(groups: Mapping[str, GroupFacts]) -> bool:
+    return len(groups) >= 2 and all(group.kind == "keys" for group in groups.values())
+
+
+def _factorization_machine(groups: Mapping[str, GroupFacts]) -> SupervisedDefaults:
+    """The defaults of labels that pairs of keys tell."""
+    settings: dict[str, object] = {
+        "model": {"dim": 256, "members": 2, "bias": True, "scale": 0.01},
+        "training": {
+            "epochs": 16,
+            "batch_size": 256,
+            "optimizer": {"type": "adagrad", "learning_rate": 0.15},
+            "l2": 0.005,
+            "interaction_dropout": 0.5,
+            "patience": 0,
+            "refit": "continue",
+            "seed": 0,
+        },
+    }
+    reasons = {
+        "model": "pairs of keys come again and tell the label: a factorization machine, two members of 128 dimensions",
+        "training": "small steps; half of each pair's product is dropped, so that rare pairs are not learnt by heart",
+    }
+    return SupervisedDefaults(settings, {name: dict(group.extractor) for name, group in groups.items()}, reasons)
 
 
 def _by_rows(rows: int, steps: tuple[tuple[int, int], ...] | tuple[tuple[int, float], ...], largest: float) -> float:

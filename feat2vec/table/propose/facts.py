@@ -27,6 +27,33 @@ def facts_of(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choice])
     return TableFacts(rows, facts)
 
 
+COMES_AGAIN = 0.05  # of the first rows
+
+
+def pairs_come_again(columns: Sequence[ColumnProfile], fewest_keys: int) -> bool:
+    """Return whether the values of two columns of many keys stand together in several rows.
+
+    The two columns of the most keys are looked at, in the first rows of the table.
+
+    Args:
+        columns: The profiles of columns of keys.
+        fewest_keys: How many keys each of the two has, at least.
+
+    """
+    coded = [column for column in columns if column.codes is not None and column.distinct >= fewest_keys]
+    if len(coded) < 2:
+        return False
+    first, second = sorted(coded, key=lambda column: column.distinct, reverse=True)[:2]
+    assert first.codes is not None
+    assert second.codes is not None
+    has_both = (first.codes >= 0) & (second.codes >= 0)  # [rows]
+    pairs = first.codes[has_both].astype(np.int64) << 32 | second.codes[has_both]
+    if not len(pairs):
+        return False
+    _, counts = np.unique(pairs, return_counts=True)
+    return bool(counts[counts > 1].sum() >= COMES_AGAIN * len(pairs))
+
+
 def group_facts(columns: Sequence[ColumnProfile], choice: Choice) -> GroupFacts:
     """Return what is known of a group.
 

@@ -9,8 +9,8 @@ from feat2vec.table.profile import ColumnProfile
 from feat2vec.table.propose import defaults_supervised
 from feat2vec.table.propose.choices import Choice
 from feat2vec.table.propose.defaults import ExtractorOptions, Section, TableFacts, extractor_for, unlabelled_defaults
-from feat2vec.table.propose.defaults_supervised import supervised_defaults
-from feat2vec.table.propose.facts import facts_of
+from feat2vec.table.propose.defaults_supervised import FEWEST_KEYS_OF_PAIRS, supervised_defaults
+from feat2vec.table.propose.facts import facts_of, pairs_come_again
 from feat2vec.table.propose.number_rules import as_quantity
 from feat2vec.table.propose.targets import Target
 
@@ -93,7 +93,14 @@ def with_target(
     given = {
         name: _supervised_facts(facts, name) for name in groups if name not in copies
     }  # copies are commented out as they are
-    chosen = supervised_defaults(target.rows, target.objective, given, target.classes)
+    key_columns = [columns[groups[name].columns[0]] for name, group in given.items() if group.kind == "keys"]
+    chosen = supervised_defaults(
+        target.rows,
+        target.objective,
+        given,
+        target.classes,
+        pairs_come_again=pairs_come_again(key_columns, FEWEST_KEYS_OF_PAIRS),
+    )
     learnt: dict[str, Choice] = {}
     for name, choice in groups.items():
         reason = chosen.reasons.get(f"groups.{name}")

@@ -63,3 +63,33 @@ def test_small_tables_have_more_members_and_dropout_and_fewer_pieces() -> None:
     assert isinstance(yes_no.settings["head"], dict)
     assert (smooth.settings["head"]["dropout"], yes_no.settings["head"]["dropout"]) == (0, 0.1)
     assert small.extractors["price"]["pieces"] == 20
+
+
+KEYS = {"user": GroupFacts("keys", {"type": "lookup"}, 900), "app": GroupFacts("keys", {"type": "lookup"}, 4000)}
+
+
+def test_labels_of_pairs_that_come_again_are_learnt_by_a_factorization_machine() -> None:
+    chosen = supervised_defaults(200_000, "logistic", KEYS, pairs_come_again=True)
+    groups = {name: {"column": name, "extractor": dict(options)} for name, options in chosen.extractors.items()}
+    schema = read_schema(
+        {"version": 1, "groups": groups, "objective": {"type": "logistic", "target": "y"}, **chosen.settings}
+    )
+    assert schema.head.type == "fm"
+    assert schema.model.members > 1
+    assert schema.training.epochs <= 20
+    assert schema.training.interaction_dropout > 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "objective", "groups", "again"),
+    [
+        (200_000, "logistic", KEYS, False),
+        (200_000, "regression", KEYS, True),
+        (2_000, "logistic", KEYS, True),
+        (200_000, "logistic", {**KEYS, "price": GROUPS["price"]}, True),
+    ],
+)
+def test_other_labels_are_learnt_by_a_network(
+    rows: int, objective: str, groups: dict[str, GroupFacts], again: bool
+) -> None:
+    assert "head" in supervised_defaults(rows, objective, groups, pairs_come_again=again).settings

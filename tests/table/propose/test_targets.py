@@ -184,3 +184,20 @@ def test_the_likeliest_label_is_proposed(name: str) -> None:
 
 def _proposed_for(table: object, target: str) -> Schema:
     return read_schema(parse_document(propose(table, target=target)))
+
+
+@pytest.mark.parametrize(("apps_of_a_user", "is_machine"), [(10, True), (250, False)])
+def test_pairs_of_keys_that_come_again_are_seen(apps_of_a_user: int, is_machine: bool) -> None:
+    """With 10 apps a user most pairs of 20,000 rows come again, with 250 hardly any."""
+    rng = np.random.default_rng(0)
+    users = rng.integers(0, 400, 20_000)
+    apps = (users * 7 + rng.integers(0, apps_of_a_user, len(users)) * 13) % 3000
+    if not is_machine:
+        apps = rng.permutation(20_000) % 3000
+    table = pa.table({
+        "user": [f"u{user}" for user in users], "app": [f"a{app}" for app in apps],
+        "day": [f"d{day}" for day in rng.integers(0, 7, len(users))], "used": rng.integers(0, 2, len(users)),
+    })  # fmt: skip
+    text = propose(table, target="used")
+    assert ("factorization machine" in text) == is_machine
+    assert ("head:" in text) != is_machine
