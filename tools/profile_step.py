@@ -53,7 +53,7 @@ def main() -> None:
     rows = fit(schema, options.data)
     model = Feat2Vec.from_encoder(rows.encoder)
     model.learn_from(rows)
-    batches = model.batches(rows)
+    batches = model.batches(rows, groups_at_once=schema.target is not None)
     model.compile(steps_per_execution=batches.steps_at_once)
     data: dict[str, Any] = {"x": batches.dataset(endless=True), "steps_per_epoch": batches.steps, "verbose": 0}
     model.fit(epochs=1, **data)

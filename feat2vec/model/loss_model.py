@@ -358,13 +358,15 @@ class LossModel(ScoreModel):
 
     @property
     def has_many_groups(self) -> bool:
-        """Whether a step can read all groups at once: many plain lookups, of which only pairs are needed."""
+        """Whether a step can read all groups at once: plain lookups, of which only pairs are needed."""
         schema, noise = self.schema, self.schema.noise
         if self.head is not None or self.implicit is not None or schema.objective.has_classes:
             return False
-        if not len(self.partners) == len(self.groups) >= self.min_many_groups or schema.training.l2_over == "tables":
+        if len(self.groups) < self.min_many_groups or schema.training.l2_over == "tables":
             return False
         if schema.target is None:
+            if len(self.dims) > 1:
+                return False
             of_units = len(self.groups) * noise.negatives if noise.sharing == "batch" else 0
             size = (schema.training.batch_size + of_units) * self.dims[-1] * BYTES_OF_WEIGHT
             if noise.joint or size > MAX_NEGATIVE_BYTES:
@@ -416,15 +418,17 @@ class LossModel(ScoreModel):
     ) -> tuple[Tensor, Gradients]:
         """The loss, and each variable's gradient; those of tables are taken of the vectors that were read."""
         lookups = ManyLookups(self.extractors, self.schema.model.bias)
-        table_ids = {id(table) for table in (*lookups.tables, *(lookups.linear or ()))}
+        table_ids = {id(table) for table in lookups.all_tables}
         dense_variables = [variable for variable in self.trainable_variables if id(variable) not in table_ids]
         batch = self._read_many_groups(entries, truth, seed)
-        vectors_and_terms = [batch.keys.vectors, *([] if batch.keys.terms is None else [batch.keys.terms])]
+        vectors = [level.vectors for level in batch.keys.levels]
+        vectors_and_terms = [*vectors, *([] if batch.keys.terms is None else [batch.keys.terms])]
         with tf.GradientTape() as tape:
             tape.watch(vectors_and_terms)
             loss = self._many_groups_loss(batch, truth, weights, seed, True)
         sources = [*vectors_and_terms, *(variable.value for variable in dense_variables)]
-        of_vectors, *dense_gradients = tape.gradient(loss, sources)
+        gradients = tape.gradient(loss, sources)
+        of_vectors, dense_gradients = gradients[: len(vectors)], gradients[len(vectors) :]
         of_terms = None if batch.keys.terms is None else dense_gradients.pop(0)
         pairs: Gradients = list(lookups.gradients(batch.keys, of_vectors, of_terms))
         pairs += _with_gradient(dense_gradients, dense_variables)

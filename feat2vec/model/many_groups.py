@@ -20,7 +20,7 @@ from feat2vec.model.group_vectors import scores_by_key
 from feat2vec.model.optimizers import Rows
 from feat2vec.model.optimizers.base import Variable
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
-from feat2vec.model.pair_scores_by_key import LevelByKey, Occurrences
+from feat2vec.model.pair_scores_by_key import LevelByKey, Occurrences, level_of_places, sum_of_places
 from feat2vec.sampling.noise import Draws, Noise
 from feat2vec.schema.objectives import Noisy, self_supervised
 from feat2vec.schema.objectives.formulas import UNIT_EPSILON
@@ -31,25 +31,45 @@ MIN_LABELLED_GROUPS = 2  # of rows with labels, whose steps are so short that ea
 ENTRIES = "*"  # the name of all groups' entries, [batch, groups]; no group has it
 
 
+class KeysOfLevel(NamedTuple):
+    """The distinct keys of a step that reach a level."""
+
+    vectors: Tensor  # [reaching keys, D_k], group by group
+    ids: Sequence[Tensor]  # for each group the rows of its table
+    sizes: Tensor  # [groups], how many
+    active: Tensor | None = None  # [reaching keys], which of the distinct keys they are; None for all
+    places: Tensor | None = None  # [keys], where a key is among those that reach the level, from 1; None for all
+
+
 class Read(NamedTuple):
     """The distinct keys of a step."""
 
-    vectors: Tensor  # [keys, dim], group by group
+    levels: Sequence[KeysOfLevel]
     terms: Tensor  # [keys, 1], None without bias
     counts: Tensor  # [keys], how often each occurs
-    ids: Sequence[Tensor]  # for each group the rows of its table
-    sizes: Tensor  # [groups], how many
+    tops: Tensor | None = None  # [keys], the highest level that a key reaches, from 0; None where there is one level
+
+    @property
+    def vectors(self) -> Tensor:
+        """The vectors of all keys at the first level, [keys, dim]."""
+        return self.levels[0].vectors
 
 
 class ManyLookups:
-    """The tables of lookups of one level, whose entries are one id each."""
+    """The tables of lookups whose entries are one id each."""
 
     def __init__(self, extractors: Sequence[LookupExtractor], bias: bool) -> None:
-        self.tables = [extractor.tables[0] for extractor in extractors]
+        self.tables = [list(tables) for tables in zip(*(extractor.tables for extractor in extractors), strict=True)]
         self.linear = [extractor.linear for extractor in extractors] if bias else None
-        sizes = np.array([extractor.shape.sizes[0] for extractor in extractors], np.int64)
-        self.ends = np.cumsum(sizes)
-        self.starts = self.ends - sizes
+        # The keys of each level are the first ones of the level below, whose table has one row more, of unseen keys.
+        self.sizes = [np.array(sizes, np.int64) for sizes in zip(*(e.shape.sizes for e in extractors), strict=True)]
+        self.ends = np.cumsum(self.sizes[0])
+        self.starts = self.ends - self.sizes[0]
+
+    @property
+    def all_tables(self) -> list[Variable]:
+        """The tables of all levels, and the linear terms."""
+        return [table for tables in self.tables for table in tables] + (self.linear or [])
 
     def places(self, entries: Tensor, groups: Tensor) -> Tensor:
         """Return the rows that entries of groups (of the same shape) have if all tables stand one below the other.
@@ -70,38 +90,60 @@ class ManyLookups:
         keys, counts = tf.gather(keys, order), tf.gather(counts, order)
         slots = tf.gather(tf.math.invert_permutation(order), slots)
         group = tf.searchsorted(self.ends, keys, side="right")
-        sizes = tf.math.bincount(group, minlength=len(self.tables), maxlength=len(self.tables))
-        ids = tf.split(keys - tf.gather(self.starts, group), sizes, num=len(self.tables))
-        vectors = self._gather(self.tables, ids)
-        terms = None if self.linear is None else self._gather(self.linear, ids)
+        rows = keys - tf.gather(self.starts, group)
+        levels = [self._read_level(0, rows, group)]
+        tops = None
+        for level in range(1, len(self.tables)):
+            numbers = rows - UNSEEN
+            reaches = (numbers >= 0) & (numbers < tf.gather(self.sizes[level], group))  # [keys]
+            active = tf.where(reaches)[:, 0]
+            keys_of_level = self._read_level(level, tf.gather(numbers, active), tf.gather(group, active))
+            has_level = tf.cast(reaches, tf.int32)
+            place = tf.where(reaches, tf.cumsum(has_level), 0)
+            levels.append(keys_of_level._replace(active=active, places=place))
+            tops = has_level if tops is None else tops + has_level
+        terms = None if self.linear is None else self._gather(self.linear, levels[0].ids)
         slot = tf.scatter_nd(present, slots + 1, tf.shape(places, tf.int64))
-        return Read(vectors, terms, tf.cast(counts, vectors.dtype), ids, sizes), slot
+        return Read(levels, terms, tf.cast(counts, levels[0].vectors.dtype), tops), slot
+
+    def _read_level(self, level: int, rows: Tensor, group: Tensor) -> KeysOfLevel:
+        """Read rows [keys] of the groups' tables at a level, which stand group by group."""
+        tables = self.tables[level]
+        sizes = tf.math.bincount(group, minlength=len(tables), maxlength=len(tables))
+        ids = tf.split(rows, sizes, num=len(tables))
+        return KeysOfLevel(self._gather(tables, ids), ids, sizes)
 
     def _gather(self, tables: Sequence[Variable], ids: Sequence[Tensor]) -> Tensor:
         rows_of_each = [tf.gather(table.value, rows) for table, rows in zip(tables, ids, strict=True)]
         return tf.concat(rows_of_each, axis=0)
 
-    def gradients(self, read: Read, vectors: Tensor, terms: Tensor | None) -> list[tuple[Rows, Variable]]:
-        """Return (gradient, table) for each table, from the gradients of the vectors and terms that were read."""
+    def gradients(
+        self, read: Read, vectors: Sequence[Tensor | None], terms: Tensor | None
+    ) -> list[tuple[Rows, Variable]]:
+        """Return (gradient, table) for each table, from the gradients of each level's vectors and of the terms."""
+        parts = [
+            (gradient, level, tables) for gradient, level, tables in zip(vectors, read.levels, self.tables, strict=True)
+        ]
+        if self.linear is not None:
+            parts.append((terms, read.levels[0], self.linear))
         pairs: list[tuple[Rows, Variable]] = []
-        for gradient, tables in ((vectors, self.tables), (terms, self.linear)):
-            if gradient is None or tables is None:
+        for gradient, keys, tables in parts:
+            if gradient is None:
                 continue
-            of_tables = tf.split(gradient, read.sizes, num=len(tables))
-            for ids, values, table in zip(read.ids, of_tables, tables, strict=True):
+            of_tables = tf.split(gradient, keys.sizes, num=len(tables))
+            for ids, values, table in zip(keys.ids, of_tables, tables, strict=True):
                 pairs.append((Rows(ids, values), table))
         return pairs
 
 
 def are_plain(extractors: Sequence[Extractor]) -> bool:
-    """Return whether each group is a lookup of one level whose entries are one id, all of it learnt."""
+    """Return whether each group is a lookup whose entries are one id, all of it learnt."""
     return all(_is_plain(extractor) for extractor in extractors)
 
 
 def _is_plain(extractor: Extractor) -> bool:
     return (
         type(extractor) is LookupExtractor
-        and len(extractor.dims) == 1
         and extractor.shape.width == 1
         and not extractor.shape.weighted
         and extractor.spec.get("gain", 1.0) == 1
@@ -201,8 +243,48 @@ def row_scores(
     if batch.keys.terms is not None:
         terms = tf.gather(batch.keys.terms[:, 0], key_of)
         linear += tf.math.unsorted_segment_sum(terms, row_of, rows)
-    vectors = LevelByKey(batch.keys.vectors, Occurrences(key_of, row_of))
-    return scores_by_key(schema, [vectors], linear + bias, masks, training=training)
+    if len(batch.keys.levels) == 1 and not schema.model.together:
+        levels = [LevelByKey(batch.keys.vectors, Occurrences(key_of, row_of))]
+    else:
+        levels = [_level_of_rows(schema, batch, level) for level in range(len(batch.keys.levels))]
+    return scores_by_key(schema, levels, linear + bias, masks, training=training)
+
+
+def _level_of_rows(schema: Schema, batch: ReadBatch, level: int) -> LevelByKey:
+    """The vectors of rows' groups at a level, of which those that are `together` are added up first."""
+    free, dependent = _places_at_level(batch, level, truncated=schema.model.levels.nested)  # [batch, groups] each
+    names = list(schema.groups)
+    alone = [names.index(unit[0]) for unit in schema.partners if len(unit) == 1]
+    sets = [[names.index(name) for name in unit] for unit in schema.partners if len(unit) > 1]
+    vectors = batch.keys.levels[level].vectors
+    sums = [sum_of_places(vectors, tf.gather(free, members, axis=1), _columns(dependent, members)) for members in sets]
+    return level_of_places(vectors, tf.gather(free, alone, axis=1), _columns(dependent, alone), sums, sparse=level > 0)
+
+
+def _columns(places: Tensor | None, columns: Sequence[int]) -> Tensor | None:
+    return None if places is None else tf.gather(places, columns, axis=1)
+
+
+def _places_at_level(batch: ReadBatch, level: int, *, truncated: bool) -> tuple[Tensor, Tensor | None]:
+    """Where rows' vectors are among those of a level, from 1, 0 for none: of keys that end there, and that go higher.
+
+    Both are [batch, groups]; the second is None at the last level, and with truncation.
+    """
+    keys, slots = batch.keys, batch.slots
+    if keys.tops is None:
+        return slots, None
+    of_keys = keys.levels[level].places
+    places = slots if of_keys is None else _at_slots(of_keys, slots, 0)
+    if truncated:
+        return places, None
+    tops = _at_slots(keys.tops, slots, -1)
+    free = tf.where(tops == level, places, 0)
+    return free, None if level == len(keys.levels) - 1 else tf.where(tops > level, places, 0)
+
+
+def _at_slots(of_keys: Tensor, slots: Tensor, of_none: int) -> Tensor:
+    """The number of each slot's key, `of_keys` [keys]; another one where there is none."""
+    return tf.gather(tf.concat([[of_none], of_keys], axis=0), slots)
 
 
 def many_groups_noise_loss(
@@ -276,9 +358,11 @@ def many_groups_penalties(schema: Schema, keys: Read, rows: Tensor) -> list[Tens
     penalties = []
     weights = [training.l2_of(name) for name in schema.groups]
     if any(weights):
-        squares = tf.reduce_sum(tf.square(keys.vectors), axis=1)  # [keys]
-        of_keys = tf.repeat(tf.constant(weights, squares.dtype), keys.sizes)  # [keys]
-        penalties.append(tf.reduce_sum(squares * keys.counts * of_keys) / 2 / rows)
+        for level in keys.levels:
+            squares = tf.reduce_sum(tf.square(level.vectors), axis=1)  # [reaching keys]
+            of_keys = tf.repeat(tf.constant(weights, squares.dtype), level.sizes)  # [reaching keys]
+            counts = keys.counts if level.active is None else tf.gather(keys.counts, level.active)
+            penalties.append(tf.reduce_sum(squares * counts * of_keys) / 2 / rows)
     if training.l2_linear and keys.terms is not None:
         squares = tf.square(keys.terms[:, 0])  # [keys]
         penalties.append(training.l2_linear / 2 * tf.reduce_sum(squares * keys.counts) / rows)

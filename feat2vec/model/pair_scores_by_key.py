@@ -136,6 +136,70 @@ def _bag_pairs(groups: Sequence[KeyVectors], starts: Tensor) -> BagPairs | None:
     return BagPairs(*(tf.concat(parts, axis=0) for parts in zip(*bags, strict=True)))
 
 
+def sum_of_places(vectors: Tensor, free: Tensor, dependent: Tensor | None) -> Level:
+    """Return the sums of vectors at places of each row, counted from 1, 0 for none.
+
+    Args:
+        vectors: [keys, rank].
+        free: [batch, groups], of values whose top level this is.
+        dependent: the same of values of higher levels, if there are any.
+
+    Returns:
+        The sums, [batch, rank] each.
+
+    """
+    batch = tf.shape(free)[0]
+
+    def sums(places: Tensor) -> Tensor:
+        return _differentiable_sums(vectors, _occurrences_of(places), batch)
+
+    return Level(sums(free), None if dependent is None else sums(dependent))
+
+
+def level_of_places(
+    vectors: Tensor, free: Tensor, dependent: Tensor | None, sums: Sequence[Level], *, sparse: bool
+) -> LevelByKey:
+    """Return a level of groups that read the same vectors, and of others of which each row has a sum of its own.
+
+    Args:
+        vectors: [keys, rank].
+        free: [batch, groups], where a group's vector is, counted from 1, 0 for none, of values whose top level this is.
+        dependent: the same of values of higher levels, if there are any.
+        sums: the rows' own vectors, [batch, rank] each.
+        sparse: whether only the rows that have a vector are computed.
+
+    """
+    batch = tf.shape(free)[0]
+    own_places, parts = tf.range(1, batch + 1), [vectors]
+    free_columns, dependent_columns = [free], [] if dependent is None else [dependent]
+    bags: list[BagPairs] = []
+    start = tf.shape(vectors)[0]
+    for level in sums:
+        parts.append(level.free)
+        free_columns.append((start + own_places)[:, None])
+        if level.dependent is not None:
+            parts.append(level.dependent)
+            dependent_columns.append((start + batch + own_places)[:, None])
+            bags.append(BagPairs(start + own_places - 1, start + batch + own_places - 1, tf.range(batch)))
+            start += batch
+        start += batch
+    all_vectors = tf.concat(parts, axis=0)
+    occurrences = _occurrences_of(tf.concat(free_columns, axis=1))
+    if not dependent_columns:
+        if not sparse or sums:
+            return LevelByKey(all_vectors, occurrences)
+        reach, rows = tf.unique(occurrences.rows)
+        return LevelByKey(all_vectors, occurrences._replace(rows=rows), reach=reach)
+    bag_pairs = BagPairs(*(tf.concat(parts, axis=0) for parts in zip(*bags, strict=True))) if bags else None
+    return LevelByKey(all_vectors, occurrences, _occurrences_of(tf.concat(dependent_columns, axis=1)), bag_pairs)
+
+
+def _occurrences_of(places: Tensor) -> Occurrences:
+    """Return the occurrences of places [batch, groups] that are counted from 1, row by row; 0 is none."""
+    occupied = tf.where(places > 0)  # [occurrences, 2]
+    return Occurrences(tf.cast(tf.gather_nd(places, occupied), tf.int32) - 1, tf.cast(occupied[:, 0], tf.int32))
+
+
 # --- scores ---------------------------------------------------------------------------------------------------------
 
 

@@ -32,6 +32,31 @@ CASES: dict[str, dict[str, Any]] = {
         "model": {"dim": 4, "members": 2},
         "training": {**L2, "interaction_dropout": 0.2},
     },
+    **{
+        f"ranks, {name}": {
+            "objective": {"type": "logistic", "target": "hit"},
+            "model": {"ranks": [2, 3, 5], "bias": True, **model},
+            "training": {**L2, "interaction_dropout": 0.2},
+        }
+        for name, model in (
+            ("joint", {}),
+            ("strict", {"dependents": "strict"}),
+            ("truncated", {"level_sharing": "truncate"}),
+            ("together", {"together": [["a", "c"]]}),
+            ("together, strict", {"together": [["b", "d"]], "dependents": "strict"}),
+            ("together, truncated", {"together": [["a", "b"]], "level_sharing": "truncate"}),
+        )
+    },
+    "together": {
+        "objective": {"type": "logistic", "target": "hit"},
+        "model": {"dim": 4, "bias": True, "together": [["a", "c", "d"]]},
+        "training": L2,
+    },
+    "members, together": {
+        "objective": {"type": "logistic", "target": "hit"},
+        "training": {"interaction_dropout": 0.2},
+        "model": {"dim": 4, "members": 2, "together": [["a", "c", "d"]]},
+    },
     "regression": {"objective": {"type": "regression", "target": "hit"}, "model": {"dim": 3}},
 }
 
@@ -39,7 +64,7 @@ CASES: dict[str, dict[str, Any]] = {
 def encoded(case: dict[str, Any], groups: str = "abcd", **training: Any) -> Encoded:
     rng = np.random.default_rng(0)
     columns: dict[str, Any] = {
-        name: [None if i % 7 == 0 else f"{name}{i % 5}" for i in rng.permutation(60)] for name in groups
+        name: [None if i % 7 == 0 else f"{name}{int(i**0.5)}" for i in rng.permutation(60)] for name in groups
     }
     schema = {
         "version": 1, "model": {"dim": 3, "bias": True}, **case, "groups": {name: {"column": name} for name in groups},
@@ -63,7 +88,8 @@ def trained(rows: Encoded, groups_at_once: bool) -> tuple[list[Any], dict[str, l
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in ("nce", "members") else pytest.mark.slow) for n in CASES]
+    "name",
+    [pytest.param(n, marks=() if n in ("nce", "members", "ranks, together") else pytest.mark.slow) for n in CASES],
 )
 def test_what_is_learnt_at_once_is_what_is_learnt_one_by_one(name: str) -> None:
     rows = encoded(CASES[name], optimizer="adam" if name == "regression" else "adagrad")
@@ -133,7 +159,7 @@ def test_distinct_rows_of_several_tables_are_read_group_by_group() -> None:
     many = ManyLookups(model.extractors, bias=True)
     entries, groups = np.array([6, 0, 2, 6, 1, 3], np.int32), np.array([2, 0, 1, 2, 0, 0], np.int32)
     read, slots = many.read(many.places(entries, groups))
-    assert [ids.numpy().tolist() for ids in read.ids] == [[0, 2], [1], [5]]
+    assert [ids.numpy().tolist() for ids in read.levels[0].ids] == [[0, 2], [1], [5]]
     assert read.counts.numpy().tolist() == [1, 1, 1, 2]
     tables = [extractor.tables[0].numpy() for extractor in model.extractors]
     expected = [tables[g][e - 1] if e else np.zeros(3) for e, g in zip(entries, groups, strict=True)]
