@@ -122,3 +122,26 @@ def test_lightfm_is_given_a_one_for_each_name() -> None:
     index = module.indices(lists)
     assert index == {"ann": 0, "bob": 1, "cy": 2}
     assert module.incidence(lists, index).toarray().tolist() == [[1, 1, 0], [0, 1, 1]]
+
+
+# --- ratings --------------------------------------------------------------------------------------------------------
+
+
+def test_myfm_is_given_one_over_the_root_of_the_number_of_values() -> None:
+    pytest.importorskip("myfm")
+    module = importlib.import_module("peers.myfm_ratings")
+    index = {"drama": 0, "war": 1}
+    weights = module.weights([["drama"], ["war", "drama"], ["unseen"], []], index)
+    root = 0.5**0.5
+    assert weights.toarray() == pytest.approx(np.array([[1, 0], [root, root], [0, 0], [0, 0]]))
+
+
+def test_myfm_holds_rows_that_say_the_same_once() -> None:
+    pytest.importorskip("myfm")
+    module = importlib.import_module("peers.myfm_ratings")
+    columns = {"film": [["a"], ["b"], ["a"]], "genres": [["war", "drama"], ["war"], ["war", "drama"]]}
+    block = module.Block(columns)
+    assert block.sizes == [2, 2]
+    relation = block.relation({"film": [["b"], ["unseen"], ["b"]], "genres": [["war"], ["drama"], ["war"]]})
+    assert relation.original_to_block == [0, 1, 0]
+    assert relation.data.toarray().tolist() == [[0, 1, 1, 0], [0, 0, 0, 1]]
