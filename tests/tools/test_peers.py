@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from feat2vec.training.reporting import Reporter
@@ -145,3 +146,27 @@ def test_myfm_holds_rows_that_say_the_same_once() -> None:
     relation = block.relation({"film": [["b"], ["unseen"], ["b"]], "genres": [["war"], ["drama"], ["war"]]})
     assert relation.original_to_block == [0, 1, 0]
     assert relation.data.toarray().tolist() == [[0, 1, 1, 0], [0, 0, 0, 1]]
+
+
+# --- Frappe ---------------------------------------------------------------------------------------------------------
+
+
+def test_xlearn_is_given_a_one_for_each_known_value() -> None:
+    rows = pa.table({"used": [1, 0], "user": [7, 8], "item": [3, 3]})
+    lines = importlib.import_module("bench_frappe").xlearn_lines(
+        rows, ["user", "item"], {("user", 7): 1, ("item", 3): 2}
+    )
+    assert list(lines) == ["1 1:1 2:1\n", "0 2:1\n"]
+
+
+def test_xlearn_s_line_of_an_epoch_is_recognized() -> None:
+    frappe = importlib.import_module("bench_frappe")
+    text = "[  10%      ]     1            0.436273            0.359239                0.53"
+    command = timing().TimedCommand(1.0, (timing().Line(text, 0.7, 0.1),), frappe.XLEARN_EPOCH)
+    assert list(command.epoch_ends) == [1]
+    assert frappe.xlearn_losses(command) == [0.359239]
+
+
+def test_means_of_seeds_have_none_where_a_seed_has_none() -> None:
+    means = importlib.import_module("bench_frappe").means
+    assert means([{"auc": 0.5, "to": 2.0}, {"auc": 0.7, "to": None}]) == {"auc": 0.6, "auc_spread": 0.2, "to": None}
