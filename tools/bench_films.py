@@ -1,12 +1,15 @@
-"""The film benchmark: gensim's Word2Vec and feat2vec on the same films, in one process tree.
+"""The film benchmark: gensim's Word2Vec, LightFM and feat2vec on the same films, in one process tree.
 
-python tools/bench_films.py TRAIN.parquet TEST.parquet [--repeats 3] [--skip-gram-epochs 20 100] > films.json
+python tools/bench_films.py TRAIN.parquet TEST.parquet [--repeats 3] [--skip-gram-epochs 20 100] [--peers] > films.json
 
 Both files have the columns title, year, cast, genres, directors and plot. gensim sees each film that has a cast and a
 director as a document of tagged tokens. Each side trains in a process of its own and then ranks each true director of
 a test film among all directors of the training films, by cosine with the sum of the cast's vectors (feat2vec also by
-all of the film's other groups). Seconds of feat2vec are those of `feat2vec train`, from start to finish. The schema
-films_paper learns from the films that gensim sees, the schema films from all of the file.
+all of the film's other groups). Seconds of feat2vec are those of `feat2vec train`, from start to exit; its
+`training_cpu_seconds` are those of training alone. The schema films_paper learns from the films that gensim sees, the
+schemas films and films_small from all of the file. --peers adds LightFM (pip install lightfm-next), at its best known
+settings and at those of a short training, measured as feat2vec is; it learns a film's director from its cast, and
+ranks by its own score, the product with the sum of the cast's vectors and the director's bias.
 """
 
 from __future__ import annotations
@@ -25,9 +28,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from peers.timed_command import FEAT2VEC, OURS, PEERS, is_installed, timed
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
-COMMAND = [sys.executable, "-c", "from feat2vec.cli import main; main()"]
+LIGHTFM = Path(__file__).parent / "peers" / "lightfm_films.py"
+LIGHTFM_SETTINGS = {
+    "lightfm": "--dim 100 --epochs 60 --rate 0.02 --alpha 1e-5 --sampled 200",
+    "lightfm_short": "--dim 50 --epochs 20 --rate 0.05 --alpha 1e-5 --sampled 30",
+}
 QUALITY = ("mpr", "mrr", "top1", "recall_at_10", "median_rank", "n", "candidates")
 
 
@@ -83,18 +91,56 @@ def gensim_side(train: str, test: str, skip_gram: bool, epochs: int) -> dict[str
     for film in films(test):
         cast = [key for key in (f"cast={name}" for name in film["cast"][:10]) if key in model.wv]
         true = [place[key] for key in (f"directors={name}" for name in film["directors"][:5]) if key in place]
-        if not cast:
-            continue
-        scores = directors @ model.wv[cast].sum(axis=0)
-        for own in true:
-            rest = np.delete(scores, [other for other in true if other != own])
-            ranks.append((rest > scores[own]).sum() + ((rest == scores[own]).sum() - 1) / 2)
+        if cast:
+            ranks += ranks_of(true, directors @ model.wv[cast].sum(axis=0))
+    return {
+        "seconds": seconds,
+        "rows_per_second": len(documents) * epochs / seconds,
+        **quality(ranks, len(names)),
+    }
+
+
+def ranks_of(true: Sequence[int], scores: Any) -> list[float]:
+    """The rank of each true director, counted from 0, without the film's others; ties count half."""
+    ranks = []
+    for own in true:
+        rest = np.delete(scores, [other for other in true if other != own])
+        ranks.append((rest > scores[own]).sum() + ((rest == scores[own]).sum() - 1) / 2)
+    return ranks
+
+
+def quality(ranks: Sequence[float], candidates: int) -> dict[str, float]:
+    """What `feat2vec evaluate --task rank` says of ranks that are counted from 0."""
     rank = np.array(ranks)
     return {
-        "seconds": seconds, "rows_per_second": len(documents) * epochs / seconds, "n": len(rank),
-        "candidates": len(names), "mpr": rank.mean() / len(names), "mrr": (1 / (rank + 1)).mean(),
+        "n": len(rank), "candidates": candidates, "mpr": rank.mean() / candidates, "mrr": (1 / (rank + 1)).mean(),
         "top1": (rank == 0).mean(), "recall_at_10": (rank < 10).mean(), "median_rank": np.median(rank),
     }  # fmt: skip
+
+
+def lightfm_side(train: str, test: str, settings: str, seed: int) -> dict[str, Any]:
+    """Train and rank with LightFM."""
+    with tempfile.TemporaryDirectory() as folder:
+        vectors = Path(folder) / "vectors.npz"
+        words = [sys.executable, str(LIGHTFM), train, str(vectors), *settings.split(), "--seed", str(seed)]
+        command = timed(words, PEERS)
+        with np.load(vectors) as file:
+            return {**command.facts(), **lightfm_quality(dict(file), films(test))}
+
+
+def lightfm_quality(vectors: Mapping[str, Any], test: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """How well the vectors that `peers/lightfm_films.py` writes rank the true directors of films."""
+    cast_index, director_index = (
+        {name: i for i, name in enumerate(vectors[column].tolist())} for column in ("cast", "directors")
+    )
+    ranks: list[float] = []
+    for film in test:
+        cast = [cast_index[name] for name in film["cast"][:10] if name in cast_index]
+        true = [director_index[name] for name in film["directors"][:5] if name in director_index]
+        if cast:
+            query = vectors["cast_vectors"][cast].sum(axis=0)
+            ranks += ranks_of(true, vectors["director_vectors"] @ query + vectors["director_biases"])
+    return quality(ranks, len(director_index))
 
 
 def feat2vec_side(train: str, test: str, schema: Path, all_groups: bool, seed: int) -> dict[str, Any]:
@@ -104,12 +150,10 @@ def feat2vec_side(train: str, test: str, schema: Path, all_groups: bool, seed: i
         if not all_groups:
             pq.write_table(with_both(train), Path(folder) / "train.parquet")
             train = str(Path(folder) / "train.parquet")
-        start = time.perf_counter()
-        words = ["train", str(schema), "--data", train, "--out", run, "--quiet", "--set", f"training.seed={seed}"]
-        subprocess.run([*COMMAND, *words], check=True)
-        seconds = time.perf_counter() - start
+        words = ["train", str(schema), "--data", train, "--out", run, "--set", f"training.seed={seed}"]
+        command = timed([*FEAT2VEC, *words], OURS)
         metrics = json.loads((Path(run) / "metrics.json").read_text())
-        facts = {"seconds": seconds, "rows_per_second": metrics["rows_per_second"], "parameters": metrics["parameters"]}
+        facts: dict[str, Any] = {**command.facts(), **{key: metrics[key] for key in ("rows_per_second", "parameters")}}
         words = [
             "evaluate",
             run,
@@ -125,7 +169,7 @@ def feat2vec_side(train: str, test: str, schema: Path, all_groups: bool, seed: i
         ]
         for name, given in (("cast", ["--given", "cast"]), ("all", [])):
             if name == "cast" or all_groups:
-                done = subprocess.run([*COMMAND, *words, *given], check=True, stdout=subprocess.PIPE, text=True)
+                done = subprocess.run([*FEAT2VEC, *words, *given], check=True, stdout=subprocess.PIPE, text=True)
                 found = json.loads(done.stdout)
                 facts |= {key if name == "cast" else f"{key}_from_all": found[key] for key in QUALITY}
     return facts
@@ -151,17 +195,24 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--cbow-epochs", type=int, nargs="*", default=[20, 100])
     parser.add_argument("--skip-gram-epochs", type=int, nargs="*", default=[20, 100])
+    parser.add_argument("--peers", action="store_true", help="Measure LightFM, too.")
     parser.add_argument("--gensim", nargs=2, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.gensim:
         facts = gensim_side(options.train, options.test, bool(options.gensim[0]), options.gensim[1])
         print(json.dumps({key: float(value) for key, value in facts.items()}))
         return
-    result: dict[str, Any] = {}
-    for schema, all_groups in (("films", True), ("films_paper", False)):
-        path = SCHEMAS / f"{schema}.yaml"
-        seeds = range(options.repeats)
-        result[schema] = medians([feat2vec_side(options.train, options.test, path, all_groups, seed) for seed in seeds])
+    files = options.train, options.test
+    peers = LIGHTFM_SETTINGS if options.peers and is_installed("lightfm", "lightfm-next") else {}
+    schemas = {"films": True, "films_small": True, "films_paper": False}  # name: whether it learns from all groups
+    paths = {name: SCHEMAS / f"{name}.yaml" for name in schemas if (SCHEMAS / f"{name}.yaml").exists()}
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for seed in range(options.repeats):  # side by side, so that a machine that slows down slows them all
+        for name, path in paths.items():
+            runs.setdefault(name, []).append(feat2vec_side(*files, path, schemas[name], seed))
+        for name, settings in peers.items():
+            runs.setdefault(name, []).append(lightfm_side(*files, settings, seed))
+    result: dict[str, Any] = {name: medians(sides) for name, sides in runs.items()}
     cbow = [gensim_process(options, False, epochs) for epochs in options.cbow_epochs]
     skip_gram = [gensim_process(options, True, epochs) for epochs in options.skip_gram_epochs]
     result["gensim_cbow"] = dict(zip(map(str, options.cbow_epochs), cbow, strict=True))
