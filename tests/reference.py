@@ -668,3 +668,75 @@ def completion_loss(
         top = max(logits)
         total -= share * (logits[true] - top - math.log(math.fsum(math.exp(logit - top) for logit in logits)))
     return total
+
+
+# --- A factorization machine of normal weights: mean-field variational inference ------------------------------------
+
+# Of each group its items: a key, and what its weights are multiplied by.
+NormalRow: TypeAlias = Sequence[Sequence[tuple[int, float]]]
+
+
+def normal_score(row: NormalRow, means: Array, variances: Array) -> tuple[float, float]:
+    """The mean and the variance of a score whose weights are independent, by the expected products of its terms.
+
+    A group's sum is a variable at each coordinate; the last coordinate is that of linear terms.
+    """
+    dim = means.shape[1] - 1
+    mean_of: dict[tuple[int, int], float] = {}
+    square_of: dict[tuple[int, int], float] = {}
+    for g, items in enumerate(row):
+        for d in range(dim + 1):
+            mean_of[g, d] = sum(x * means[key, d] for key, x in items)
+            square_of[g, d] = mean_of[g, d] ** 2 + sum(x**2 * variances[key, d] for key, x in items)
+    terms: list[tuple[tuple[int, int], ...]] = [((g, dim),) for g in range(len(row))]
+    terms += [((g, d), (h, d)) for d in range(dim) for h in range(len(row)) for g in range(h)]
+
+    def expected(variables: Sequence[tuple[int, int]]) -> float:
+        return math.prod(square_of[v] if count == 2 else mean_of[v] for v, count in Counter(variables).items())
+
+    mean = sum(expected(term) for term in terms)
+    return mean, sum(expected((*term, *other)) for term in terms for other in terms) - mean**2
+
+
+class NormalStep(NamedTuple):
+    loss: float
+    gradients: Array  # [keys, D + 1], of the keys that are in the batch
+    curvatures: Array  # [keys, D + 1], after the step
+    bias: float  # its gradient
+
+
+def normal_step(
+    rows: Sequence[NormalRow],
+    labels: Sequence[float],
+    weights: Sequence[float],
+    bias: float,
+    means: Array,
+    curvatures: Array,
+    counts: Array,
+    precisions: Array,
+    noise: float,
+) -> NormalStep:
+    """A step, with derivatives by differences of what is a polynomial: `counts` [keys], the others [keys, D + 1]."""
+    variances = noise / (noise * precisions + counts[:, None] * curvatures)
+
+    def halves(means: Array, variances: Array, bias: float) -> float:
+        total = 0.0
+        for row, label, weight in zip(rows, labels, weights, strict=True):
+            mean, variance = normal_score(row, means, variances)
+            total += weight * ((label - bias - mean) ** 2 + variance) / 2
+        return total
+
+    batch_counts = Counter(key for row in rows for items in row for key, _ in items)
+    gradients, new_curvatures = np.zeros_like(means), curvatures.copy()
+    for key, count in batch_counts.items():
+        share = count / counts[key]
+        for d in range(means.shape[1]):
+            step = np.zeros_like(means)
+            step[key, d] = 1e-3
+            difference = halves(means + step, variances, bias) - halves(means - step, variances, bias)
+            prior = share * noise * precisions[key, d] * means[key, d]
+            gradients[key, d] = (difference / 2e-3 + prior) / count
+            found = (halves(means, variances + step, bias) - halves(means, variances - step, bias)) / 1e-3 / count
+            new_curvatures[key, d] += (1 - 0.5**share) * (found - curvatures[key, d])
+    of_bias = (halves(means, variances, bias + 1e-3) - halves(means, variances, bias - 1e-3)) / 2e-3 / len(rows)
+    return NormalStep(2 * halves(means, variances, bias) / len(rows), gradients, new_curvatures, of_bias)

@@ -20,13 +20,22 @@ from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.model import optimizers
 from feat2vec.model.answer_scale import AnswerScale
 from feat2vec.model.extractors.base import UNSEEN, ShapeData
+from feat2vec.model.gaussian_posterior import GaussianPosterior, PosteriorStep
 from feat2vec.model.labelled_loss import has_label
-from feat2vec.model.loss_model import NO_TRAINING_ROWS, Gradients, LossModel, make_noise, rows_of, start_of_offsets
+from feat2vec.model.loss_model import (
+    NO_TRAINING_ROWS,
+    Gradients,
+    LossModel,
+    make_noise,
+    require,
+    rows_of,
+    start_of_offsets,
+)
 from feat2vec.model.many_groups import ENTRIES, join_values
 from feat2vec.model.optimizers import sum_duplicates
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import SeedOf, shapes_of
-from feat2vec.model.single_items import item_counts
+from feat2vec.model.single_items import id_counts, item_counts
 from feat2vec.sampling.batches import Batches, value_tables
 from feat2vec.sampling.joint_values import Joint, joint_values
 
@@ -140,7 +149,12 @@ class Feat2Vec(LossModel):
 
         """
         inputs, truth, weights = keras.utils.unpack_x_y_sample_weight(data)
-        loss, gradients = self.loss_and_gradients(inputs, truth, weights, self.step_seed(SeedOf.NOISE))
+        posterior_step: PosteriorStep | None = None
+        if self.has_posterior:
+            posterior_step = self.posterior_step(inputs, truth, weights)
+            loss, gradients = posterior_step.loss, posterior_step.gradients
+        else:
+            loss, gradients = self.loss_and_gradients(inputs, truth, weights, self.step_seed(SeedOf.NOISE))
         if self.schema.training.l2 and self.schema.training.l2_over == "tables":  # every row has a gradient
             gradients = [(tf.convert_to_tensor(gradient), variable) for gradient, variable in gradients]
         if isinstance(self.optimizer, optimizers.RowSparse):
@@ -152,13 +166,15 @@ class Feat2Vec(LossModel):
         step = tf.cast(self.optimizer.iterations.value, tf.int64)
         failed_at = tf.where((self.failed_at < 0) & ~tf.math.is_finite(loss), step, self.failed_at)
         self.failed_at.assign(failed_at)
-        tf.cond(failed_at < 0, lambda: self._apply(gradients), lambda: False)
+        tf.cond(failed_at < 0, lambda: self._apply(gradients, posterior_step), lambda: False)
         self.loss_tracker.update_state(loss * self.unit_of_loss(), sample_weight=rows_of(truth))
         return {"loss": self.loss_tracker.result()}
 
-    def _apply(self, gradients: Gradients) -> bool:
+    def _apply(self, gradients: Gradients, posterior_step: PosteriorStep | None) -> bool:
         """Update the weights; True, as the branches of a `tf.cond` return something."""
         self.optimizer.apply_gradients(gradients)
+        if posterior_step is not None:
+            require(self.posterior).update(posterior_step)
         return True
 
     def test_step(self, data: tuple[object, ...]) -> dict[str, Tensor]:
@@ -208,6 +224,8 @@ class Feat2Vec(LossModel):
         self.class_weights = class_weights(self.schema.objective, encoded.encoder.classes, targets)
         if targets is not None:
             self._start_at(targets)
+        if self.has_posterior:
+            self.posterior = self._new_posterior(encoded)
         if not self.schema.objective.needs_noise:
             return
         joints = [
@@ -229,6 +247,21 @@ class Feat2Vec(LossModel):
             self.bias.assign(objective.starting_bias(targets))
         if objective.has_classes and not np.any(self.class_bias.numpy()):
             self.class_bias.assign(log_shares(targets, self.classes))
+
+    def _new_posterior(self, encoded: Encoded) -> GaussianPosterior:
+        """The variances of weights before the first step, and how often each key occurs in the training rows."""
+        counts = []
+        for name, extractor in zip(self.groups, self.extractors, strict=True):
+            values, shape = encoded.values[name], extractor.shape
+            ids = values.entries[:, : values.entries.shape[1] // 2] if shape.weighted else values.entries
+            counts.append(id_counts(ids, values.counts, shape.sizes[0] + UNSEEN)[UNSEEN:])
+        sizes = [extractor.shape.sizes[0] for extractor in self.extractors]
+        return GaussianPosterior(self.schema, sizes, counts, encoded.learnt_rows)
+
+    @property
+    def posterior_variables(self) -> list[keras.Variable]:
+        """What training changes beside the weights, if these are normal; it is in checkpoints and in no run."""
+        return [] if self.posterior is None else self.posterior.variables
 
     def take_values(
         self,

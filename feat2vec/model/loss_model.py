@@ -16,6 +16,7 @@ from feat2vec.model import optimizers
 from feat2vec.model.answer_scale import LARGEST_SQUARE
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.extractors.base import ShapeData
+from feat2vec.model.gaussian_posterior import GaussianPosterior, PosteriorStep
 from feat2vec.model.group_vectors import join_entries, split_rows
 from feat2vec.model.labelled_loss import implicit_losses, labelled_losses, mean_over_labelled
 from feat2vec.model.many_groups import (
@@ -143,6 +144,7 @@ class LossModel(ScoreModel):
         self.noise: Noise | None = None
         # For each group the entries of the values that the noise draws, [values + 1, width]; see `take_values`.
         self.value_tables: list[tf.Variable] = []
+        self.posterior: GaussianPosterior | None = None  # with `model.posterior: gaussian`
         self.joined_values: JoinedValues | None = None  # the same of all groups, where a step reads them at once
         self.groups_by_item = groups_by_item(self.schema, self.extractors)
         # With as many groups, a step reads all of them at once.
@@ -354,13 +356,35 @@ class LossModel(ScoreModel):
         gradients = tape.gradient(loss, [variable.value for variable in self.trainable_variables])
         return loss, _with_gradient(gradients, self.trainable_variables)
 
+    # --- normal weights ---------------------------------------------------------------------------------------------
+
+    @property
+    def has_posterior(self) -> bool:
+        """Whether weights have a mean and a variance; see `gaussian_posterior.py`."""
+        return self.schema.model.posterior == "gaussian"
+
+    def posterior_step(self, inputs: Inputs, labels: Tensor, weights: Tensor | None) -> PosteriorStep:
+        """What a batch changes in a model of normal weights.
+
+        Args:
+            inputs: Entries [batch, width] by group.
+            labels: In the target's unit, [batch].
+            weights: What the losses of the rows are multiplied by, [batch].
+
+        Returns:
+            The loss, the gradients of the means, and what becomes of the variances.
+
+        """
+        entries = [inputs[name] for name in self.groups]
+        return require(self.posterior).step(self.extractors, entries, self.bias, self.standardized(labels), weights)
+
     # --- many groups ------------------------------------------------------------------------------------------------
 
     @property
     def has_many_groups(self) -> bool:
         """Whether a step can read all groups at once: plain lookups, of which only pairs are needed."""
         schema, noise = self.schema, self.schema.noise
-        if self.head is not None or self.implicit is not None or schema.objective.has_classes:
+        if self.head is not None or self.implicit is not None or schema.objective.has_classes or self.has_posterior:
             return False
         if len(self.groups) < self.min_many_groups or schema.training.l2_over == "tables":
             return False

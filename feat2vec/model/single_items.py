@@ -65,12 +65,28 @@ def item_counts(entries: Array, counts: Integers, size: int) -> Int64s:
     array([0, 0, 5, 8])
 
     """
+    totals = id_counts(entries, counts, size)
+    totals[: UNSEEN + 1] = 0
+    return totals
+
+
+def id_counts(entries: Array, counts: Integers, size: int) -> Int64s:
+    """How often each id occurs, those of unseen items and of padding, too.
+
+    Args:
+        entries: The ids of distinct lists, [values, width].
+        counts: How often each list occurs, [values].
+        size: The number of ids.
+
+    Returns:
+        The count of each id, [size].
+
+    """
     totals = np.zeros(size, np.int64)
     for start in range(0, len(entries), ENTRIES_AT_ONCE):
         part = np.asarray(entries[start : start + ENTRIES_AT_ONCE])
         repeats = np.broadcast_to(np.asarray(counts[start : start + ENTRIES_AT_ONCE])[:, None], part.shape)
         totals += np.bincount(part.ravel(), repeats.ravel(), size).astype(np.int64)
-    totals[: UNSEEN + 1] = 0
     return totals
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from feat2vec.errors import suggest
 from feat2vec.schema.document import KeyPath
+from feat2vec.schema.extractor_options import Lookup
 from feat2vec.schema.objectives import OBJECTIVES
 from feat2vec.schema.options import Group, Mlp, ModelSpec, Schema
 from feat2vec.schema.validation import Findings, Problem
@@ -37,6 +38,8 @@ def schema_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
     yield from _head_conflicts(schema, findings)
     if schema.model.members > 1 and findings.sound("model"):
         yield from _member_conflicts(schema, findings)
+    if schema.model.posterior == "gaussian" and findings.sound("model"):
+        yield from _posterior_conflicts(schema, findings)
     if schema.training.refit == "continue" and schema.patience and findings.sound("training"):
         yield (
             ("training", "refit"),
@@ -117,6 +120,47 @@ def _member_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
         yield path, "cannot be combined with objective.implicit; remove one of them"
     if isinstance(schema.head, Mlp) and findings.sound("head"):
         yield path, "cannot be combined with a network, which has `head.members` of its own; remove one of them"
+
+
+def _posterior_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
+    """Check `model.posterior: gaussian` against the space, the objective, the groups and the training."""
+    path, model, training = ("model", "posterior"), schema.model, schema.training
+    if findings.sound("objective") and not schema.objective.has_normal_errors:
+        yield path, f"gaussian is for numbers whose errors are normal, by regression; {schema.objective.type} is none"
+    if model.ranks is not None:
+        yield path, "gaussian cannot be combined with `ranks`; give `dim`"
+    if model.members > 1:
+        yield path, "gaussian cannot be combined with `members`; remove one of them"
+    if model.together:
+        yield path, "gaussian cannot be combined with `together`; remove one of them"
+    if not model.bias:
+        yield path, "gaussian needs the linear terms; add `bias: true`"
+    if isinstance(schema.head, Mlp) and findings.sound("head"):
+        yield path, "gaussian cannot be combined with a network; remove one of them"
+    for name, group in schema.groups.items():
+        if findings.sound("groups", name):
+            yield from _posterior_conflicts_of_group(name, group)
+    if not findings.sound("training"):
+        return
+    if training.optimizer.type != "adam":
+        yield ("training", "optimizer"), "`posterior: gaussian` learns its means by adam; write `adam`"
+    is_excluded = {"l2_over": training.l2_over == "tables", "interaction_dropout": training.interaction_dropout > 0}
+    for key in (key for key, is_given in is_excluded.items() if is_given):
+        yield ("training", key), "cannot be combined with `posterior: gaussian`; remove one of them"
+    without_prior = [name for name in schema.groups if not training.l2_of(name)]
+    if without_prior and findings.sound("groups"):
+        yield ("training", "l2"), f"`posterior: gaussian` needs a precision above 0, for {without_prior[0]!r}, too"
+
+
+def _posterior_conflicts_of_group(name: str, group: Group) -> Iterator[Problem]:
+    """Check that a group is a plain lookup, of which a posterior is known."""
+    path, extractor = ("groups", name, "extractor"), group.extractor
+    if not isinstance(extractor, Lookup) or extractor.type != "lookup":
+        yield path, f"{extractor.type} has no `posterior: gaussian`; use lookup"
+        return
+    is_excluded = {"item_dropout": extractor.item_dropout > 0, "gain": extractor.gain != 1}
+    for key in (key for key, is_given in is_excluded.items() if is_given):
+        yield (*path, key), "cannot be combined with `posterior: gaussian`; remove one of them"
 
 
 def _l2_conflicts(schema: Schema, findings: Findings, group_names: Sequence[str]) -> Iterator[Problem]:

@@ -131,6 +131,9 @@ class ModelSpec(Spec):
     # The coordinates are those of so many members side by side: each member learns the labels by the pairs of its own
     # coordinates alone, `members` times, and their mean, which has the pairs of all, predicts.
     members: Annotated[int, Field(ge=1, le=256)] = 1
+    # What is learnt of a weight. point: a number; gaussian: the mean and the variance of a normal distribution, as
+    # variational inference has them. The mean is the vector; `l2` and `l2_linear` are then the precisions of the prior.
+    posterior: Literal["point", "gaussian"] = "point"
     # How a value's vectors below its own level learn. strict: from their level's loss alone (Algorithm 1 of RaFM);
     # joint: also from the top level's loss, as in the code of its authors.
     dependents: Literal["joint", "strict"] = "joint"
@@ -219,10 +222,12 @@ class Training(Spec):
     epochs: Count = 20
     batch_size: Count = 2048
     optimizer: Annotated[OptimizerSpec, _ShortForm("adagrad")] = OptimizerSpec()
-    l2: NotNegative = 0.0  # the weight of the squared vectors in the loss
+    # The weight of the squared vectors in the loss. With `posterior: gaussian`, the precision of the prior of a value's
+    # coordinates, which counts once a value and not once an occurrence.
+    l2: NotNegative = 0.0
     # The same for groups that have a weight of their own.
     l2_groups: dict[Text, NotNegative] = Field(default_factory=dict)
-    l2_linear: NotNegative = 0.0  # the same for linear terms
+    l2_linear: NotNegative = 0.0  # the same for linear terms; with `posterior: gaussian`, 0 is learnt from the terms
     l2_over: Literal["occurrences", "tables"] = "occurrences"  # the squares of the rows that a step reads, or of all
     group_dropout: Share = 0.0  # the share of groups that training leaves out of a row at random
     interaction_dropout: Share = 0.0  # the share of coordinates of the interaction vector that are dropped

@@ -126,7 +126,7 @@ class Checkpointing(keras.callbacks.Callback):
     def _variables(self) -> list[keras.Variable]:
         """Every variable that training changes."""
         model = self.model
-        return [*model.variables, *model.optimizer.variables, *model.metrics_variables]
+        return [*model.variables, *model.posterior_variables, *model.optimizer.variables, *model.metrics_variables]
 
     def _save(self) -> None:
         """Read the state into a new file, and let the disk have it while training goes on."""
@@ -197,6 +197,7 @@ class Checkpointing(keras.callbacks.Callback):
         """
         optimizer = self.model.optimizer
         with open_checkpoint(path) as checkpoint:
-            for i, variable in enumerate([*self.model.variables, *optimizer.variables]):
+            variables = [*self.model.variables, *self.model.posterior_variables, *optimizer.variables]
+            for i, variable in enumerate(variables):
                 if variable is not optimizer.iterations:  # the learning rate begins anew
                     restore_variable(checkpoint, f"state {i}", variable)

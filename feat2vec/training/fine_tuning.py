@@ -65,6 +65,7 @@ def schema_of(
     has_classes = OBJECTIVES[chosen_objective].has_classes
     data["model"]["together"] = [] if has_classes else _chosen_sets(first, list(data["groups"]))
     data["model"]["bias"] = not has_classes  # classes have biases of their own, and no linear terms
+    data["model"]["posterior"] = "point"
     data["objective"] = {"type": chosen_objective, "target": target}
     data["head"], data["training"] = _head_and_training(first, head, _labelled_rows(table, target), chosen_objective)
     schema = read_schema(data, settings=settings)

@@ -120,8 +120,9 @@ def estimate(encoded: Encoded) -> Iterator[MemoryUse]:
 
 
 def _copies_of_weights(schema: Schema) -> int:
-    """How many numbers training holds for each weight: itself, its slots in the optimizer, its average."""
-    return 1 + SLOTS[schema.training.optimizer.type] + (schema.training.averaging > 0)
+    """How many numbers training holds for each weight: itself, its slots, its average, its variance."""
+    has_variances = schema.model.posterior == "gaussian"
+    return 1 + SLOTS[schema.training.optimizer.type] + (schema.training.averaging > 0) + has_variances
 
 
 def _smaller_model(schema: Schema) -> str:

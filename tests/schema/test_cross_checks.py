@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -226,6 +227,75 @@ def test_the_target_may_not_be_a_groups_column() -> None:
 def test_what_implicit_negatives_cannot_be_combined_with(text: str, expected: str) -> None:
     (message,) = problems(f"{BASE}objective: {{type: logistic, target: y, implicit: a}}\n{text}\n")
     assert expected in message
+
+
+GAUSSIAN = {
+    "model": {"dim": 4, "bias": True, "posterior": "gaussian"},
+    "objective": {"type": "regression", "target": "y"},
+    "training": {"l2": 2.0, "optimizer": "adam"},
+}
+ALONE = "cannot be combined with `posterior: gaussian`; remove one of them"
+
+
+@pytest.mark.parametrize(
+    ("section", "given", "expected"),
+    [
+        (
+            "objective",
+            {"type": kind},
+            f"model.posterior: gaussian is for numbers whose errors are normal, by regression; {kind} is none",
+        )
+        for kind in ("logistic", "glove")
+    ]
+    + [
+        (
+            "model",
+            {"dim": None, "ranks": [2, 4]},
+            "model.posterior: gaussian cannot be combined with `ranks`; give `dim`",
+        ),
+        ("model", {"members": 2}, "model.posterior: gaussian cannot be combined with `members`; remove one of them"),
+        (
+            "model",
+            {"together": [["a", "b"]]},
+            "model.posterior: gaussian cannot be combined with `together`; remove one of them",
+        ),
+        ("model", {"bias": False}, "model.posterior: gaussian needs the linear terms; add `bias: true`"),
+        ("head", {"type": "mlp"}, "model.posterior: gaussian cannot be combined with a network; remove one of them"),
+        (
+            "groups",
+            {"c": {"column": "c", "extractor": "numeric"}},
+            "groups.c.extractor: numeric has no `posterior: gaussian`; use lookup",
+        ),
+        ("groups", {"c": {"column": "c", "extractor": {"gain": 2}}}, f"groups.c.extractor.gain: {ALONE}"),
+        (
+            "groups",
+            {"c": {"column": "c", "extractor": {"item_dropout": 0.1, "multi": True}}},
+            f"groups.c.extractor.item_dropout: {ALONE}",
+        ),
+        (
+            "training",
+            {"optimizer": "adagrad"},
+            "training.optimizer: `posterior: gaussian` learns its means by adam; write `adam`",
+        ),
+        ("training", {"l2_over": "tables"}, f"training.l2_over: {ALONE}"),
+        ("training", {"interaction_dropout": 0.5}, f"training.interaction_dropout: {ALONE}"),
+        (
+            "training",
+            {"l2": 0.0, "l2_groups": {"a": 1.0, "d": 2.0}},
+            "training.l2: `posterior: gaussian` needs a precision above 0, for 'b', too",
+        ),
+    ],
+)
+def test_what_a_gaussian_posterior_cannot_be_combined_with(section: str, given: dict[str, Any], expected: str) -> None:
+    groups = {name: {"column": name} for name in "abd"}
+    data: dict[str, Any] = {"version": 1, "groups": groups, **GAUSSIAN}
+    read_schema(data)
+    of_section = {**data.get(section, {}), **given}
+    data[section] = {key: value for key, value in of_section.items() if value is not None}
+    with pytest.raises(UserError) as caught:
+        read_schema(data)
+    (message,) = str(caught.value).splitlines()
+    assert message.partition(": ")[2] == expected
 
 
 @pytest.mark.parametrize(("given", "wrong"), [({"0": 0, "1": 0}, True), ({"0": 0}, False), ({"1": 0, "0": 2}, False)])

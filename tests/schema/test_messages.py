@@ -441,6 +441,9 @@ model: {dim: 6, members: 2}
 objective: {type: logistic, target: c, implicit: a}
     ! model.members: cannot be combined with objective.implicit; remove one of them
 
+model: {posterior: normal}
+    ! model.posterior: expected 'point' or 'gaussian', received normal
+
 objective: {type: logistic, target: c, zero_as: 0.5}
     ! objective.zero_as: must be less than 0.5, received 0.5
 

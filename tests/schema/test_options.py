@@ -61,6 +61,7 @@ def test_every_default() -> None:
             "bias": False,
             "members": 1,
             "together": [],
+            "posterior": "point",
             "dependents": "joint",
             "level_sharing": "separate",
         },
@@ -157,6 +158,17 @@ def test_ranks() -> None:
     schema = read(f"{BASE}model: {{ranks: [16, 64], level_sharing: truncate, dependents: strict, bias: true}}\n")
     assert schema.model == ModelSpec(ranks=(16, 64), level_sharing="truncate", dependents="strict", bias=True)
     assert read(f"{BASE}model: {{ranks: [8]}}\n").model.ranks == (8,)
+
+
+def test_a_gaussian_posterior() -> None:
+    text = (
+        f"{BASE}model: {{dim: 8, bias: true, posterior: gaussian}}\nobjective: {{type: regression, target: y}}\n"
+        "training: {l2: 2, l2_groups: {a: 5}, optimizer: adam}\n"
+    )
+    schema = read(text)
+    assert schema.model == ModelSpec(dim=8, bias=True, posterior="gaussian")
+    assert "  posterior: gaussian\n" in schema.resolved()
+    assert read(schema.resolved()) == schema
 
 
 def test_columns_with_the_keys_that_name_them() -> None:

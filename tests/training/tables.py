@@ -50,7 +50,14 @@ LABELLED = {
     "training": {"validation": 0, "epochs": 4, "batch_size": 64, "interaction_dropout": 0.1, "optimizer": "adam"},
 }
 AVERAGED = {**SCHEMA, "training": {**SCHEMA["training"], "averaging": 0.6}}
-CASES = {"noise": SCHEMA, "labels": LABELLED, "averaged": AVERAGED}
+NORMAL = {
+    **SCHEMA,
+    "groups": {name: SCHEMA["groups"][name] for name in ("who", "tags", "place")},
+    "objective": {"type": "regression", "target": "good"},
+    "model": {"dim": 8, "bias": True, "posterior": "gaussian"},
+    "training": {"validation": 0, "epochs": 4, "batch_size": 64, "l2": 3.0, "optimizer": "adam"},
+}
+CASES = {"noise": SCHEMA, "labels": LABELLED, "averaged": AVERAGED, "normal": NORMAL}
 
 
 def weights(run: feat2vec.Run) -> list[Any]:

@@ -25,7 +25,13 @@ from tests.training.tables import CASES, SCHEMA, same, table
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "case", ["averaged", pytest.param("noise", marks=pytest.mark.slow), pytest.param("labels", marks=pytest.mark.slow)]
+    "case",
+    [
+        "averaged",
+        "normal",
+        pytest.param("noise", marks=pytest.mark.slow),
+        pytest.param("labels", marks=pytest.mark.slow),
+    ],
 )
 def test_an_interrupted_run_resumes_to_the_same_bytes(case: str, tmp_path: Path) -> None:
     rows, validation_rows = table(500), table(90, 1)

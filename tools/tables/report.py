@@ -13,6 +13,7 @@ from tables.running import Record
 Medians = dict[tuple[str, str, str, str], dict[str, dict[str, float]]]  # of table, split, task, question: of candidates
 METRICS = ("mrr", "mpr", "top1", "top10", "rmse", "log_loss", "auc", "accuracy")
 OURS_COMPLETE = "ours"
+LEAST_LOSS = 1e-9  # of a rival that is always right
 NOISE = 1.02  # of an MRR below popularity's
 
 
@@ -62,7 +63,7 @@ def summary_of(medians: Medians) -> dict[str, Any]:
             *((f"finetune{labels}", f"scratch{labels}", beside_scratch) for labels in LABELS),
         ):  # fmt: skip
             if name in losses and rival in losses:
-                found.append(losses[name] / losses[rival])
+                found.append(losses[name] / max(losses[rival], LEAST_LOSS))
     return {
         "complete_pairs": len(ratios),
         "complete_at_least_best_peer": share([ratio >= 1 for ratio in ratios]),

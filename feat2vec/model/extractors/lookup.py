@@ -171,6 +171,18 @@ class LookupExtractor(Extractor):
                     key_vectors.append(key_vectors_of(self._level(level, vectors, keys, bags, tops)))
             return Extracted((), linear, tf.add_n(squares), linear_square, tuple(key_vectors))
 
+    def bags(self, entries: Tensor) -> Bags:
+        """Return the bags of entries, of which nothing is dropped.
+
+        Args:
+            entries: as in `call`.
+
+        Returns:
+            The distinct keys, and the items that they are in.
+
+        """
+        return self._bags(entries, False, None)
+
     def drop_items(self, ids: Tensor, seed: Tensor | None) -> Tensor:
         """Leave out the items that a training step drops.
 

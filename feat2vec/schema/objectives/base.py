@@ -40,6 +40,7 @@ class ObjectiveSpec(Spec):
     is_binary: ClassVar[bool] = False  # targets are 0 or 1
 
     standardizes: ClassVar[bool] = False  # targets are learnt in units of their deviation from their mean
+    has_normal_errors: ClassVar[bool] = False  # so that the posterior of weights may be normal (`model.posterior`)
 
     # Scores
     has_offsets: ClassVar[bool] = False  # the loss adds a constant to scores: the mean log k Q2 of the target group

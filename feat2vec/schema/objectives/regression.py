@@ -18,6 +18,7 @@ class Regression(SupervisedObjective):
 
     allows_together = True
     standardizes = True
+    has_normal_errors = True
 
     type: Literal["regression"] = "regression"
 

@@ -1,0 +1,325 @@
+"""A factorization machine of normal weights (`model.posterior: gaussian`), by variational inference.
+
+A weight has a mean m, which is the number in the ordinary tables, and a variance s. Weights are independent (mean
+field). The prior of a weight is normal with mean 0 and precision p; the errors of labels y are normal with variance v.
+Training makes the sum over the rows of (y - f)^2 + Var f small, with f the score of the means, and over values, each
+once, that of v p m^2.
+
+At each coordinate let M and S be the sums of a group's means and variances in a row, and H and R those of the other
+groups' M and S. With M' and S' the linear terms' sums,
+
+    f = bias + sum of M' + 1/2 sum of M H over groups and coordinates
+    Var f = sum of S' + sum of S H^2 + 1/2 S R over groups and coordinates
+
+The means learn by the gradient. A variance needs none, as its best value follows from the curvature, H^2 + R times the
+square of what the value is multiplied by in the row: if A is the mean curvature of a value's n occurrences,
+
+    s = v / (v p + n A)
+
+A step brings the A of its own keys nearer to what it finds. So a table of A is all that is kept beside the means.
+
+After each pass over the rows v is the mean of what the rows have, and a group's precision of linear terms, where the
+schema has none, the inverse of the mean of m^2 + s. An item that is in a list twice counts as two independent ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from feat2vec.arrays import Integers
+from feat2vec.model.extractors import LookupExtractor
+from feat2vec.model.extractors.base import UNSEEN
+from feat2vec.model.extractors.lookup import Bags, sum_bags
+from feat2vec.model.optimizers import Rows, by_row
+from feat2vec.model.optimizers.base import Gradient, RowsOfTable
+from feat2vec.model.pair_scores import Tensor
+from feat2vec.schema.options import Schema
+
+KEPT_CURVATURE = 0.5  # the share of a value's mean curvature that is as it was before a pass over the rows
+FIRST_LINEAR_PRECISION = 4.0  # where it is learnt
+FIRST_NOISE = 0.5  # of labels in units of their deviation
+# v is this times the mean of what rows have, as colder posteriors predict better (Wenzel et al., 2020).
+TEMPERATURE = 0.8
+
+
+class Moments(NamedTuple):
+    """What the rows of a batch have of each group: coordinates of the vectors, and last the linear term."""
+
+    means: Tensor  # [groups, batch, D + 1]
+    variances: Tensor  # [groups, batch, D + 1]
+
+
+class ExpectedErrors(NamedTuple):
+    """The expected squared errors of rows, and what half of them has by the moments."""
+
+    errors: Tensor  # [batch], the label less the score of the means
+    squares: Tensor  # [batch], the square of the error plus the variance of the score
+    slopes: Tensor  # [groups, batch, D + 1], the gradient of half of `squares` by the means
+    curvatures: Tensor  # [groups, batch, D + 1], twice the gradient of half of `squares` by the variances
+
+
+class PosteriorStep(NamedTuple):
+    """What a batch changes."""
+
+    loss: Tensor  # scalar, the mean expected squared error
+    gradients: list[tuple[Gradient, keras.Variable]]  # of the means and the bias
+    rows: Tensor  # [keys], rows of the table of curvatures
+    curvatures: Tensor  # [keys, D + 1], what they become
+    squares: Tensor  # [2], the sum of expected squared errors times the rows' weights, and of the weights
+    batch: Tensor  # the number of rows
+    linear_squares: Tensor  # [groups, 2], sums of m^2 + s of linear terms, and of how many values they are
+
+
+class GaussianPosterior:
+    """The state that training has beside the means, and what a batch does to both.
+
+    Args:
+        schema: The schema, whose `posterior` is gaussian.
+        sizes: The number of rows of each group's table.
+        counts: How often each of them occurs in the training rows, [rows of the table] of each group.
+        rows: The number of training rows.
+
+    """
+
+    def __init__(self, schema: Schema, sizes: Sequence[int], counts: Sequence[Integers], rows: int) -> None:
+        training, dim, scale = schema.training, schema.model.dim, schema.model.scale
+        self.dim, self.row_count = dim, rows
+        self.starts = np.cumsum([0, *sizes])[:-1]  # [groups], where a group's rows begin in the table of curvatures
+        self.precisions = tf.constant([training.l2_of(name) for name in schema.groups], tf.float32)  # of vectors
+        self.learns_linear = not training.l2_linear
+        self.counts = tf.Variable(np.concatenate(counts).astype(np.float32), trainable=False)
+        start = tf.constant([[scale**2] * dim + [1.0]], tf.float32)
+        self.curvatures = by_row(
+            keras.Variable(
+                lambda shape, dtype: tf.tile(tf.cast(start, dtype), [shape[0], 1]),
+                shape=(sum(sizes), dim + 1),
+                dtype="float32",
+                trainable=False,
+                name="curvatures",
+            )
+        )
+        first_linear = training.l2_linear or FIRST_LINEAR_PRECISION
+        self.noise = _variable(FIRST_NOISE, "noise")  # v; labels are in units of their deviation
+        self.linear_precisions = _variable(np.full(len(sizes), first_linear), "linear_precisions")  # [groups]
+        self.squares = _variable(np.zeros(2), "squares")  # of this pass over the rows; see `PosteriorStep`
+        self.linear_squares = _variable(np.zeros((len(sizes), 2)), "linear_squares")
+        self.rows_of_pass = keras.Variable(np.int64(0), dtype="int64", trainable=False, name="rows_of_pass")
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """All that training changes, for checkpoints."""
+        return [
+            self.curvatures,
+            self.noise,
+            self.linear_precisions,
+            self.squares,
+            self.linear_squares,
+            self.rows_of_pass,
+        ]
+
+    def variances(self, rows: Tensor, precisions: Tensor) -> Tensor:
+        """The variances of weights.
+
+        Args:
+            rows: Rows of the table of curvatures, [keys].
+            precisions: The precisions of their prior, [keys, D + 1].
+
+        Returns:
+            [keys, D + 1], those of linear terms last.
+
+        """
+        counts = tf.gather(self.counts, rows)[:, None]
+        noise = self.noise.value
+        return noise / (noise * precisions + counts * tf.gather(self.curvatures.value, rows))
+
+    def step(
+        self,
+        extractors: Sequence[LookupExtractor],
+        entries: Sequence[Tensor],
+        bias: keras.Variable,
+        labels: Tensor,
+        weights: Tensor | None,
+    ) -> PosteriorStep:
+        """What a batch changes, computed from the state before it.
+
+        Args:
+            extractors: The layer of each group.
+            entries: The entries of each group, [batch, width].
+            bias: What every score has.
+            labels: In units of their deviation, [batch].
+            weights: What the errors of the rows are multiplied by, [batch]; None where each is 1.
+
+        Returns:
+            The loss, gradients and new curvatures.
+
+        """
+        bags = [extractor.bags(part) for extractor, part in zip(extractors, entries, strict=True)]
+        sizes = tf.stack([tf.size(group.ids) for group in bags])  # [groups], of keys
+        table_rows = [group.ids - UNSEEN for group in bags]
+        means = tf.concat([_means(*read) for read in zip(extractors, table_rows, strict=True)], axis=0)  # [keys, D + 1]
+        places = [tf.cast(rows, tf.int64) + start for rows, start in zip(table_rows, self.starts, strict=True)]
+        rows = tf.concat(places, axis=0)  # [keys]
+        precisions = self._precisions_of_keys(sizes)
+        variances = self.variances(rows, precisions)
+
+        moments = [
+            sum_moments(group, *of_group)
+            for group, *of_group in zip(bags, tf.split(means, sizes), tf.split(variances, sizes), strict=True)
+        ]
+        expected = expected_errors(Moments(*map(tf.stack, zip(*moments, strict=True))), bias.value, labels)
+        slopes, curvatures, row_weights = expected.slopes, expected.curvatures, tf.ones_like(expected.squares)
+        if weights is not None:
+            row_weights = tf.cast(weights, labels.dtype)
+            slopes, curvatures = slopes * row_weights[:, None], curvatures * row_weights[:, None]
+        of_keys = [
+            add_to_keys(group, slope, curvature)
+            for group, slope, curvature in zip(bags, tf.unstack(slopes), tf.unstack(curvatures), strict=True)
+        ]
+        of_keys = tf.concat(of_keys, axis=0)  # [keys, 2 (D + 1)]
+
+        counts = tf.concat([group.counts for group in bags], axis=0)[:, None]  # [keys, 1], in this batch
+        shares = counts / tf.maximum(tf.gather(self.counts, rows)[:, None], counts)  # of all occurrences
+        of_prior = shares * self.noise.value * precisions * means
+        gradients = (of_keys[:, : self.dim + 1] + of_prior) / counts
+        of_batch = of_keys[:, self.dim + 1 :] / counts
+        before = tf.gather(self.curvatures.value, rows)
+        nearer = 1 - tf.pow(KEPT_CURVATURE, shares)
+
+        linear_squares = shares * (tf.square(means[:, self.dim :]) + variances[:, self.dim :])  # [keys, 1]
+        group_of_key = tf.repeat(tf.range(len(bags)), sizes)
+        squares = expected.squares * row_weights
+        pairs: list[tuple[Gradient, keras.Variable]] = []
+        for extractor, ids, gradient in zip(extractors, table_rows, tf.split(gradients, sizes), strict=True):
+            pairs.append((Rows(ids, gradient[:, : self.dim]), extractor.tables[0]))
+            pairs.append((Rows(ids, gradient[:, self.dim :]), extractor.linear))
+        pairs.append((-tf.reduce_mean(expected.errors * row_weights), bias))
+        return PosteriorStep(
+            tf.reduce_mean(squares),
+            [(gradient, variable) for gradient, variable in pairs if variable.trainable],
+            rows,
+            before + nearer * (of_batch - before),
+            tf.stack([tf.reduce_sum(squares), tf.reduce_sum(row_weights)]),
+            tf.shape(labels, tf.int64)[0],
+            tf.math.unsorted_segment_sum(tf.concat([linear_squares, shares], axis=1), group_of_key, len(bags)),
+        )
+
+    def update(self, step: PosteriorStep) -> None:
+        """Take the new curvatures, and after a pass over the training rows what they say of the noise and the priors.
+
+        Args:
+            step: What a batch changes.
+
+        """
+        RowsOfTable(self.curvatures, step.rows).update(lambda _: step.curvatures)
+        squares, linear_squares = self.squares.value + step.squares, self.linear_squares.value + step.linear_squares
+        rows_of_pass = self.rows_of_pass.value + step.batch
+        is_over = rows_of_pass >= self.row_count
+        noise = tf.minimum(TEMPERATURE * squares[0] / squares[1], 1.0)
+        self.noise.assign(tf.where(is_over, noise, self.noise.value))
+        if self.learns_linear:
+            linear_precisions = tf.math.divide_no_nan(linear_squares[:, 1], linear_squares[:, 0])
+            self.linear_precisions.assign(tf.where(is_over, linear_precisions, self.linear_precisions.value))
+        self.squares.assign(tf.where(is_over, tf.zeros_like(squares), squares))
+        self.linear_squares.assign(tf.where(is_over, tf.zeros_like(linear_squares), linear_squares))
+        self.rows_of_pass.assign(tf.where(is_over, tf.zeros_like(rows_of_pass), rows_of_pass))
+
+    def _precisions_of_keys(self, sizes: Tensor) -> Tensor:
+        """The precisions of the prior of each key's weights, [keys, D + 1]; `sizes` is how many keys a group has."""
+        of_vectors = tf.repeat(self.precisions[:, None], self.dim, axis=1)  # [groups, D]
+        of_groups = tf.concat([of_vectors, self.linear_precisions.value[:, None]], axis=1)
+        return tf.repeat(of_groups, sizes, axis=0)
+
+
+def expected_errors(moments: Moments, bias: Tensor, labels: Tensor) -> ExpectedErrors:
+    """The expected squared errors of rows; see above for the formulas.
+
+    Args:
+        moments: Of the groups' sums.
+        bias: Scalar.
+        labels: [batch].
+
+    Returns:
+        The errors, and how the moments change them.
+
+    """
+    dim = moments.means.shape[2] - 1
+    mean_sums, variance_sums = tf.reduce_sum(moments.means, axis=0), tf.reduce_sum(moments.variances, axis=0)
+    means, variances = moments.means[..., :dim], moments.variances[..., :dim]  # [groups, batch, D]
+    other_means = mean_sums[:, :dim] - means  # H
+    other_variances = variance_sums[:, :dim] - variances  # R
+    curvatures = tf.square(other_means) + other_variances
+    errors = labels - bias - mean_sums[:, dim] - 0.5 * tf.reduce_sum(means * other_means, axis=[0, 2])
+    # S H^2 + 1/2 S R
+    of_pairs = tf.reduce_sum(variances * (curvatures - 0.5 * other_variances), axis=[0, 2])
+    squares = tf.square(errors) + variance_sums[:, dim] + of_pairs
+    by_means = variances * other_means
+    slopes = tf.reduce_sum(by_means, axis=0) - by_means - errors[:, None] * other_means
+    linear = tf.repeat(errors[None, :, None], moments.means.shape[0], axis=0)  # [groups, batch, 1]
+    return ExpectedErrors(
+        errors,
+        squares,
+        tf.concat([slopes, -linear], axis=2),
+        tf.concat([curvatures, tf.ones_like(linear)], axis=2),
+    )
+
+
+def sum_moments(bags: Bags, means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
+    """The means and variances of a group's sums.
+
+    Args:
+        bags: The bags of a batch.
+        means: Of the keys' weights, [keys, n].
+        variances: Of the keys' weights, [keys, n].
+
+    Returns:
+        Means and variances, [batch, n] each.
+
+    """
+    width, weights = means.shape[1], bags.items.weights
+    if weights is None:
+        sums = sum_bags(tf.concat([means, variances], axis=1), bags.items, bags.batch)
+        of_means, of_variances = sums[:, :width], sums[:, width:]
+    else:
+        of_means = sum_bags(means, bags.items, bags.batch)
+        of_variances = sum_bags(variances, bags.items._replace(weights=tf.square(weights)), bags.batch)
+    if bags.scale is None:
+        return of_means, of_variances
+    return of_means * bags.scale, of_variances * tf.square(bags.scale)
+
+
+def add_to_keys(bags: Bags, slopes: Tensor, curvatures: Tensor) -> Tensor:
+    """What the keys of a group get from what the rows of a batch say of the group's sums.
+
+    Args:
+        bags: The bags of the batch.
+        slopes: By the means of the sums, [batch, n].
+        curvatures: By their variances, [batch, n].
+
+    Returns:
+        The sums over the occurrences of each key, [keys, 2 n]: slopes, then curvatures.
+
+    """
+    if bags.scale is not None:
+        slopes, curvatures = slopes * bags.scale, curvatures * tf.square(bags.scale)
+    weights = bags.items.weights
+    if weights is None:
+        of_items = tf.gather(tf.concat([slopes, curvatures], axis=1), bags.items.bags)
+    else:
+        of_slopes, of_curvatures = (tf.gather(part, bags.items.bags) for part in (slopes, curvatures))
+        of_items = tf.concat([of_slopes * weights, of_curvatures * tf.square(weights)], axis=1)
+    return tf.math.unsorted_segment_sum(of_items, bags.items.keys, tf.size(bags.ids))
+
+
+def _means(extractor: LookupExtractor, rows: Tensor) -> Tensor:
+    """The means of keys' weights, [keys, D + 1]."""
+    parts = [tf.gather(table.value, rows) for table in (extractor.tables[0], extractor.linear)]
+    return tf.concat(parts, axis=1)
+
+
+def _variable(value: object, name: str) -> keras.Variable:
+    return keras.Variable(np.asarray(value, np.float32), dtype="float32", trainable=False, name=name)
