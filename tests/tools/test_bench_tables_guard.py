@@ -1,6 +1,6 @@
 """The guard of the untuned defaults: ours on the small tables is not worse than it was measured, nor than popularity.
 
-The bounds are 5 % worse than what was measured; both are in bench_tables_bounds.json, which
+The bounds are 3 % worse than what was measured; both are in bench_tables_bounds.json, which
 `tools/bench_tables.py --report-only --bounds FILE` writes. The slow tests train what a new user would get: artworks and
 penguins take a minute and a half; all of them took forty minutes, one after the other, on two cores that were busy with
 other work. The packages that bring the tables are the extra `tables`; without them all but the artworks are skipped.
@@ -89,8 +89,8 @@ def test_bounds_are_a_little_worse_than_what_was_measured() -> None:
     others = [{**entry, "table": table} for table in ("films", "movies") for entry in MEASURED]
     assert bounds.bounds_of(MEASURED + others) == {
         "artworks": {
-            "complete": {"artist": {"measured": 0.5, "bound": 0.475}},
-            "predict": {"year": {"measured": 2.0, "bound": 2.1}},
+            "complete": {"artist": {"measured": 0.5, "bound": 0.485}},
+            "predict": {"year": {"measured": 2.0, "bound": 2.06}},
         }
     }
 
@@ -99,11 +99,11 @@ def test_bounds_are_a_little_worse_than_what_was_measured() -> None:
     ("task", "candidate", "score", "expected"),
     [
         ("complete", "ours", 0.49, []),
-        ("complete", "ours", 0.47, ["artworks, complete artist: 0.47, the bound is 0.475 (measured: 0.5)"]),
+        ("complete", "ours", 0.48, ["artworks, complete artist: 0.48, the bound is 0.485 (measured: 0.5)"]),
         ("complete", "popularity", 0.505, []),
         ("complete", "popularity", 0.52, ["artworks, complete artist: 0.5, popularity has 0.52"]),
         ("predict", "init --target", 2.05, []),
-        ("predict", "init --target", 2.2, ["artworks, predict year: 2.2, the bound is 2.1 (measured: 2)"]),
+        ("predict", "init --target", 2.1, ["artworks, predict year: 2.1, the bound is 2.06 (measured: 2)"]),
         ("predict", "constant", 1.9, ["artworks, predict year: 2, constant has 1.9"]),
     ],
 )
