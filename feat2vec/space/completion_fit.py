@@ -7,7 +7,7 @@ frequent ones, and others drawn by their counts with what each stands for as its
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -16,13 +16,26 @@ import numpy as np
 from feat2vec.arrays import Array, Bools, Floats, Int64s, Integers
 from feat2vec.space.geometry import blocks
 
-MOST_CANDIDATES = 1000  # of a fit
+MOST_VALUES = 1000  # of a fit
+MOST_CANDIDATES = 1000
+MOST_SCORES = 1 << 25  # of its values with its candidates, by group: 128 MB
 MOST_HESSIAN_WORK = 1 << 27  # products for the curvature where the fit begins
 RIDGE_OF_WEIGHTS = 4.0  # one over the variance of what is expected of w - 1, before any row is seen
 RIDGE_OF_POPULARITY = 16.0
 ROWS_PER_BLOCK = 256
 MOST_STEPS = 50
 TOLERANCE = 1e-4  # of the gradient, a nat per unit of a number
+
+
+def sizes_of_fit(groups: int) -> tuple[int, int]:
+    """How many values and how many candidates the numbers of so many groups are fitted to, at most.
+
+    >>> sizes_of_fit(6), sizes_of_fit(200)
+    ((1000, 1000), (408, 408))
+
+    """
+    share = min(MOST_SCORES / (MOST_VALUES * MOST_CANDIDATES * (groups + 1)), 1.0) ** 0.5
+    return int(MOST_VALUES * share), int(MOST_CANDIDATES * share)
 
 
 @dataclass(frozen=True)
@@ -105,6 +118,62 @@ class Observations:
         )
 
 
+@dataclass(frozen=True)
+class ScoreBlock:
+    """Some observations, with what the candidates of the sample score above their true value.
+
+    A candidate's score less that of the true one is `offsets` and the sum of its `differences`, each multiplied by its
+    number: the weights of the groups, then the popularity's power.
+
+    Args:
+        differences: Products of each group's vector with the candidate less those with the true value, and log counts
+            less that of the true value: [block, groups + 1, sample].
+        offsets: What the scores have beside these, [block, sample].
+        of_outside: 1 where the true value is not in the sample, 0 where it is one of it: [block].
+        shares: What the loss of each observation is multiplied by, [block].
+
+    """
+
+    differences: Array
+    offsets: Floats
+    of_outside: Floats
+    shares: Floats
+
+    def odds(self, numbers: Floats) -> tuple[Floats, Floats]:
+        """The probabilities of the sample [block, sample], and -log p of the true values [block]."""
+        logits = np.matmul(numbers.astype(self.differences.dtype), self.differences) + self.offsets
+        top = np.maximum(logits.max(axis=1), 0)  # 0 is the true value's
+        probabilities = np.exp(logits - top[:, None])
+        totals = probabilities.sum(axis=1) + self.of_outside * np.exp(-top)
+        probabilities /= totals[:, None]
+        return probabilities, top + np.log(totals)
+
+    def means(self, probabilities: Floats) -> Floats:
+        """The mean differences of the candidates, [block, groups + 1]."""
+        means = np.matmul(self.differences, probabilities.astype(self.differences.dtype)[:, :, None])[:, :, 0]
+        return np.asarray(means, np.float64)
+
+
+def score_blocks(observations: Observations) -> list[ScoreBlock]:
+    """The observations in blocks. All products with vectors are made here, once for all steps of a fit."""
+    dtype = observations.vectors.dtype
+    candidates = observations.candidates.astype(dtype).T  # [E, sample]
+    score_parts = []
+    for block in blocks(len(observations.rows), ROWS_PER_BLOCK):
+        part = observations.take(np.arange(block.start, block.stop))
+        vectors = part.vectors[part.rows]  # [block, groups, E]
+        true = np.einsum("oge,oe->og", vectors, part.true_vectors.astype(dtype))
+        differences = np.empty((len(vectors), vectors.shape[1] + 1, candidates.shape[1]), dtype)
+        np.matmul(vectors, candidates, out=differences[:, :-1])
+        differences[:, :-1] -= true[:, :, None]
+        differences[:, -1] = part.log_counts - part.true_log_counts[:, None]
+        offsets = part.prior - part.true_prior[:, None]
+        is_inside = np.flatnonzero(part.true_places >= 0)
+        differences[is_inside, :, part.true_places[is_inside]] = 0  # but for rounding they are
+        score_parts.append(ScoreBlock(differences, offsets, (part.true_places < 0).astype(np.float64), part.shares))
+    return score_parts
+
+
 def fitted_numbers(observations: Observations, popularity: float, start: Floats | None = None) -> Floats:
     """The weights of the groups, and then the popularity's power, that make held-out values most probable.
 
@@ -120,8 +189,7 @@ def fitted_numbers(observations: Observations, popularity: float, start: Floats 
     groups = observations.vectors.shape[1]
     default = np.append(np.ones(groups), popularity)
     ridge = np.append(np.full(groups, RIDGE_OF_WEIGHTS), RIDGE_OF_POPULARITY)
-
-    parts = observation_blocks(observations)
+    parts = score_blocks(observations)
 
     def penalised(numbers: Floats) -> tuple[float, Floats]:
         value, gradient = loss_of_blocks(parts, numbers)
@@ -129,58 +197,49 @@ def fitted_numbers(observations: Observations, popularity: float, start: Floats 
         return value + float(ridge @ np.square(distance)) / 2, gradient + ridge * distance
 
     begin = default if start is None else start
-    curvature = curvature_of_loss(observations, begin) + np.diag(ridge)
+    curvature = curvature_of_blocks(parts, begin) + np.diag(ridge)
     inverse: Floats = np.asarray(np.linalg.inv(curvature), np.float64)
     return minimum(penalised, begin, inverse)
 
 
 def loss_and_gradient(observations: Observations, numbers: Floats) -> tuple[float, Floats]:
     """The sum of -log p of the true values, and its gradient [groups + 1]."""
-    return loss_of_blocks(observation_blocks(observations), numbers)
+    return loss_of_blocks(score_blocks(observations), numbers)
 
 
-def observation_blocks(observations: Observations) -> list[tuple[Observations, Array]]:
-    """The observations in blocks, each with the vectors of its rows, [block, E, groups].
-
-    They are gathered once for all steps of a fit. The groups come last, so that weighing them is a matrix product.
-    """
-    parts = []
-    for block in blocks(len(observations.rows), ROWS_PER_BLOCK):
-        part = observations.take(np.arange(block.start, block.stop))
-        parts.append((part, np.ascontiguousarray(part.vectors[part.rows].transpose(0, 2, 1))))
-    return parts
-
-
-def loss_of_blocks(parts: list[tuple[Observations, Array]], numbers: Floats) -> tuple[float, Floats]:
-    """The same as `loss_and_gradient` of observations whose vectors are gathered."""
+def loss_of_blocks(parts: Sequence[ScoreBlock], numbers: Floats) -> tuple[float, Floats]:
+    """The same as `loss_and_gradient` of observations in blocks."""
     value, gradient = 0.0, np.zeros(len(numbers))
-    for part, vectors in parts:
-        by_group = vectors.reshape(-1, vectors.shape[2])  # [block * E, groups]
-        queries = (by_group @ numbers[:-1].astype(by_group.dtype)).reshape(vectors.shape[:2]).astype(np.float64)
-        probabilities, true_probability, log_p = _probabilities(part, queries, numbers)
-        expected = probabilities @ part.candidates + true_probability[:, None] * part.true_vectors  # [block, E]
-        difference = (part.true_vectors - expected) * part.shares[:, None]
-        gradient[:-1] -= difference.ravel().astype(by_group.dtype) @ by_group
-        expected_count = probabilities @ part.log_counts + true_probability * part.true_log_counts
-        gradient[-1] -= part.shares @ (part.true_log_counts - expected_count)
-        value -= float(part.shares @ log_p)
+    for part in parts:
+        probabilities, losses = part.odds(numbers)
+        gradient += part.shares @ part.means(probabilities)
+        value += float(part.shares @ losses)
     return value, gradient
 
 
-def _probabilities(part: Observations, queries: Floats, numbers: Floats) -> tuple[Floats, Floats, Floats]:
-    """Of observations the probabilities of the sample, that of a true value outside of it, and log p of the true one.
-
-    A true value that is in the sample has its probability there, and 0 beside it. Queries are weighted sums of the
-    groups' vectors, [block, E].
-    """
-    logits = queries @ part.candidates.T + (part.prior + numbers[-1] * part.log_counts)  # [block, sample]
-    true_logits = np.einsum("oe,oe->o", queries, part.true_vectors) + part.true_prior
-    true_logits += numbers[-1] * part.true_log_counts
-    outside = np.where(part.true_places < 0, true_logits, -np.inf)
-    top = np.maximum(logits.max(axis=1), outside)
-    exponentials, of_outside = np.exp(logits - top[:, None]), np.exp(outside - top)
-    total = exponentials.sum(axis=1) + of_outside
-    return exponentials / total[:, None], of_outside / total, true_logits - top - np.log(total)
+def curvature_of_blocks(parts: Sequence[ScoreBlock], numbers: Floats) -> Floats:
+    """About the second derivatives of the loss, from a few of the observations: [groups + 1, groups + 1]."""
+    size, sample = len(numbers), parts[0].offsets.shape[1]
+    few = int(np.clip(MOST_HESSIAN_WORK // (sample * size**2), 10, 200))
+    total = sum(len(part.shares) for part in parts)
+    stride = max(total // few, 1)  # one of so many is looked at
+    curvature, share_of_few = np.zeros((size, size)), 0.0
+    for part in parts:
+        sample_part = replace(
+            part,
+            differences=part.differences[::stride],
+            offsets=part.offsets[::stride],
+            of_outside=part.of_outside[::stride],
+            shares=part.shares[::stride],
+        )
+        probabilities, _ = sample_part.odds(numbers)
+        means = sample_part.means(probabilities)
+        weighted = sample_part.differences * (probabilities * sample_part.shares[:, None])[:, None]
+        curvature += np.tensordot(weighted, sample_part.differences, ((0, 2), (0, 2)))
+        curvature -= (means * sample_part.shares[:, None]).T @ means
+        share_of_few += float(sample_part.shares.sum())
+    scaled: Floats = curvature * (sum(float(part.shares.sum()) for part in parts) / share_of_few)
+    return scaled
 
 
 def log_shares_of_rows(observations: Observations, rows: Int64s, numbers: Floats) -> Floats:
@@ -189,25 +248,6 @@ def log_shares_of_rows(observations: Observations, rows: Int64s, numbers: Floats
     logits = queries @ observations.candidates.T + observations.prior + numbers[-1] * observations.log_counts
     top = logits.max(axis=1, keepdims=True)
     return np.asarray(logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True)))
-
-
-def curvature_of_loss(observations: Observations, numbers: Floats) -> Floats:
-    """About the second derivatives of the loss, from a few of the observations: [groups + 1, groups + 1]."""
-    size = len(numbers)
-    work = observations.candidates.size * size + len(observations.candidates) * size**2  # of one observation
-    few = int(np.clip(MOST_HESSIAN_WORK // max(work, 1), 10, 200))
-    chosen = np.unique(np.linspace(0, len(observations.rows) - 1, few).astype(np.int64))
-    part = observations.take(chosen)
-    vectors = part.vectors[part.rows].astype(np.float64)
-    queries = np.einsum("oge,g->oe", vectors, numbers[:-1])
-    probabilities, _, _ = _probabilities(part, queries, numbers)
-    curvature = np.zeros((size, size))
-    for of_observation, p, share in zip(vectors, probabilities, part.shares, strict=True):
-        features = np.column_stack([part.candidates @ of_observation.T, part.log_counts])  # [sample, groups + 1]
-        mean = p @ features
-        curvature += share * ((features * p[:, None]).T @ features - np.outer(mean, mean))
-    scaled: Floats = curvature * (observations.shares.sum() / part.shares.sum())
-    return scaled
 
 
 ValueAndGradient: TypeAlias = Callable[[Floats], tuple[float, Floats]]

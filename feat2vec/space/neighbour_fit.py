@@ -1,39 +1,47 @@
-"""Fitting how much the nearest rows say (`neighbours`), by maximum likelihood with a ridge."""
+"""Fitting how much the nearest rows say (`neighbours`), by maximum likelihood with a ridge.
+
+Of most candidates the nearest rows say nothing, so their probabilities follow from the space's alone. Only the others
+are kept one by one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from feat2vec.arrays import Float32s, Floats
-from feat2vec.space.neighbours import EXPECTED
+from feat2vec.arrays import Float32s, Floats, Int64s
+from feat2vec.space.neighbours import EXPECTED, Sparse
 
 RIDGE = 4.0
 LEAST_OF_SPACE = 0.02  # of the power of the space's own probability
+IMPOSSIBLE = np.float32(-1e4)  # log p of what cannot be; its least power is a probability of 0 all the same
 MOST_STEPS = 30
 TOLERANCE = 1e-4
 
 
-def fitted_powers(features: Float32s, truth: Float32s, ridge: float = RIDGE) -> Floats:
+def fitted_powers(of_space: Float32s, evidence: Sequence[Sparse], truth: Sparse, ridge: float = RIDGE) -> Floats:
     """The powers of the space's probability and of what the nearest rows say.
 
     Args:
-        features: Log p of the space, and then what the nearest rows say: [numbers, rows, candidates]. A candidate
-            that cannot be has -inf as log p.
-        truth: The share of each candidate in what a row holds, [rows, candidates]; they sum to 1.
+        of_space: Log p of the space, -inf for a candidate that cannot be: [rows, candidates].
+        evidence: What the nearest rows say in each way, [rows, candidates].
+        truth: The share of each candidate in what a row holds, [rows, candidates]; those of a row sum to 1.
         ridge: One over the variance of what is expected.
 
     Returns:
-        The powers [numbers], none of them negative, that make
+        The powers, of the space first, none of them negative, that make
 
             - sum over rows, v of truth(v) log p(v) + ridge / 2 |powers - EXPECTED|^2
 
         smallest.
 
     """
+    loss = PowersLoss(of_space, evidence, truth, ridge)
     lowest = np.zeros(len(EXPECTED))
     lowest[0] = LEAST_OF_SPACE
     powers = np.array(EXPECTED)
-    value, gradient, curvature = _loss(features, truth, powers, ridge)
+    value, gradient, curvature = loss(powers)
     for _ in range(MOST_STEPS):
         is_free = (powers > lowest) | (gradient < 0)
         if np.abs(gradient[is_free]).max(initial=0) < TOLERANCE:
@@ -43,7 +51,7 @@ def fitted_powers(features: Float32s, truth: Float32s, ridge: float = RIDGE) -> 
         length = 1.0
         while length > 1e-6:
             moved = np.maximum(powers - length * step, lowest)
-            new_value, new_gradient, new_curvature = _loss(features, truth, moved, ridge)
+            new_value, new_gradient, new_curvature = loss(moved)
             if new_value <= value:
                 break
             length /= 2
@@ -53,28 +61,65 @@ def fitted_powers(features: Float32s, truth: Float32s, ridge: float = RIDGE) -> 
     return powers
 
 
-def _loss(features: Float32s, truth: Float32s, powers: Floats, ridge: float) -> tuple[float, Floats, Floats]:
-    """The loss, its gradient [numbers] and its second derivatives [numbers, numbers]."""
-    can_be = np.isfinite(features[0])
-    logits = np.where(can_be, np.tensordot(powers.astype(np.float32), _finite(features), 1), -np.inf)
-    logits = logits.astype(np.float64)
-    logits -= logits.max(axis=1, keepdims=True)
-    logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    probabilities = np.exp(logits)  # [rows, candidates]
-    finite = _finite(features)
-    difference = (probabilities - truth).astype(np.float32)
-    gradient = np.array([np.vdot(difference, feature) for feature in finite], np.float64)
-    means = np.stack([np.einsum("rv,rv->r", probabilities, feature) for feature in finite])  # [numbers, rows]
-    curvature = np.zeros((len(powers), len(powers)))
-    for i, feature in enumerate(finite):
-        weighted = (probabilities * feature).astype(np.float32)
-        for j in range(i, len(powers)):
-            curvature[i, j] = curvature[j, i] = np.vdot(weighted, finite[j]) - means[i] @ means[j]
-    distance = powers - np.array(EXPECTED)
-    value = -float((truth * np.where(truth > 0, logits, 0)).sum()) + ridge / 2 * float(distance @ distance)
-    return value, gradient + ridge * distance, curvature + ridge * np.eye(len(powers))
+class PowersLoss:
+    """The loss of powers for some rows. The arguments are those of `fitted_powers`.
+
+    A number is kept for each feature of each candidate that the nearest rows say something of: `features` [numbers,
+    touched], in the rows `rows` [touched], ascending. `untouched` [rows, candidates] is log p of all others.
+    """
+
+    def __init__(self, of_space: Float32s, evidence: Sequence[Sparse], truth: Sparse, ridge: float = RIDGE) -> None:
+        total_rows, candidates = of_space.shape
+        keys_of_ways = [_keys(matrix) for matrix in evidence]
+        true_keys = _keys(truth)
+        keys = np.unique(np.concatenate([true_keys, *keys_of_ways]))
+        self.rows, places = np.divmod(keys, candidates)
+        can_be = np.isfinite(of_space)
+        self.features = np.zeros((1 + len(evidence), len(keys)))  # [numbers, touched]
+        self.features[0] = np.where(can_be, of_space, IMPOSSIBLE)[self.rows, places]
+        for of_way, of_keys, matrix in zip(self.features[1:], keys_of_ways, evidence, strict=True):
+            of_way[np.searchsorted(keys, of_keys)] = matrix.data
+        self.of_truth = self.features[:, np.searchsorted(keys, true_keys)] @ truth.data.astype(np.float64)  # [numbers]
+        self.untouched = np.where(can_be, of_space, IMPOSSIBLE)
+        self.untouched[self.rows, places] = IMPOSSIBLE
+        self.highest = self.untouched.max(axis=1).astype(np.float64)  # [rows]
+        self.rows_with_touched, self.starts = np.unique(self.rows, return_index=True)
+        self.total_rows, self.ridge = total_rows, ridge
+
+    def __call__(self, powers: Floats) -> tuple[float, Floats, Floats]:
+        """The loss, its gradient [numbers] and its second derivatives [numbers, numbers]."""
+        logits = powers @ self.features  # [touched]
+        top = powers[0] * self.highest  # [rows]
+        highest = np.maximum.reduceat(logits, self.starts) if len(logits) else logits
+        top[self.rows_with_touched] = np.maximum(top[self.rows_with_touched], highest)
+        of_untouched = np.float32(powers[0]) * self.untouched
+        of_untouched -= top[:, None].astype(np.float32)
+        np.exp(of_untouched, out=of_untouched)
+        totals = of_untouched.sum(axis=1).astype(np.float64)
+        of_untouched *= self.untouched
+        first = of_untouched.sum(axis=1).astype(np.float64)  # [rows], of log p
+        second = np.einsum("rv,rv->r", of_untouched, self.untouched).astype(np.float64)  # [rows], of its square
+        probabilities = np.exp(logits - top[self.rows])
+        totals += self._sums(probabilities)
+        probabilities /= totals[self.rows]
+        weighted = self.features * probabilities  # [numbers, touched]
+        means = np.stack([self._sums(of_feature) for of_feature in weighted])  # [numbers, rows]
+        means[0] += first / totals
+        curvature = weighted @ self.features.T - means @ means.T
+        curvature[0, 0] += (second / totals).sum()
+        distance = powers - np.array(EXPECTED)
+        value = float((top + np.log(totals)).sum() - powers @ self.of_truth)
+        value += self.ridge / 2 * float(distance @ distance)
+        gradient = means.sum(axis=1) - self.of_truth + self.ridge * distance
+        return value, gradient, curvature + self.ridge * np.eye(len(powers))
+
+    def _sums(self, of_touched: Floats) -> Floats:
+        """The sums of each row, [rows]."""
+        return np.bincount(self.rows, of_touched, minlength=self.total_rows).astype(np.float64)
 
 
-def _finite(features: Float32s) -> Float32s:
-    """The same with 0 for log p of what cannot be."""
-    return np.where(np.isfinite(features), features, np.float32(0))
+def _keys(matrix: Sparse) -> Int64s:
+    """Row times candidates plus candidate, of each number that a matrix holds."""
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    keys: Int64s = rows * matrix.shape[1] + matrix.indices
+    return keys

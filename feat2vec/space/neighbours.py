@@ -15,7 +15,7 @@ et al., 2020); here probabilities are multiplied instead of added, which ranked 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -241,22 +241,31 @@ class Neighbours:
             A matrix [rows, candidates] for each way to weigh them.
 
         """
-        from scipy import sparse
+        return [*self.literal_evidence(items), *self.vector_evidence(vectors, kept_vectors)]
 
-        parts: list[list[Sparse]] = [[] for _ in range(FEATURES)]
+    def literal_evidence(self, items: Sparse) -> list[Sparse]:
+        """What the rows say whose TF-IDF vectors are nearest, [rows, candidates] in each way to weigh them."""
+        parts = []
         by_item = self.items.T.tocsr()
-        for block in blocks(items.shape[0], max(SIMILARITIES_IN_MEMORY // max(len(self.places), 1), 1)):
-            literal = np.asarray((items[block] @ by_item).toarray(), np.float32)  # [block, kept]
-            nearest = _nearest(literal)
-            cosines = np.maximum(literal[nearest], 0)
-            of_block = [self._shares(len(literal), nearest, cosines), self._shares(len(literal), nearest, cosines**3)]
-            by_vectors = vectors[block] @ kept_vectors.T  # [block, kept]
-            nearest = _nearest(by_vectors)
-            distances = (by_vectors - by_vectors.max(axis=1, keepdims=True, initial=-1))[nearest]
-            of_block += [self._shares(len(literal), nearest, np.exp(distances / width)) for width in WIDTHS]
-            for part, shares in zip(parts, of_block, strict=True):
-                part.append(shares)
-        return [sparse.vstack(part, format="csr") for part in parts]
+        for block in self._blocks(items.shape[0]):
+            cosines = np.asarray((items[block] @ by_item).toarray(), np.float32)  # [block, kept]
+            nearest = _nearest(cosines)
+            weights = np.maximum(cosines[nearest], 0)
+            parts.append([self._shares(len(cosines), nearest, power) for power in (weights, weights**3)])
+        return _below_each_other(parts)
+
+    def vector_evidence(self, vectors: Float32s, kept_vectors: Float32s) -> list[Sparse]:
+        """What the rows say whose vectors are nearest, [rows, candidates] in each way to weigh them."""
+        parts = []
+        for block in self._blocks(len(vectors)):
+            cosines = vectors[block] @ kept_vectors.T  # [block, kept]
+            nearest = _nearest(cosines)
+            distances = (cosines - cosines.max(axis=1, keepdims=True, initial=-1))[nearest]
+            parts.append([self._shares(len(cosines), nearest, np.exp(distances / width)) for width in WIDTHS])
+        return _below_each_other(parts)
+
+    def _blocks(self, rows: int) -> Iterator[slice]:
+        return blocks(rows, max(SIMILARITIES_IN_MEMORY // max(len(self.places), 1), 1))
 
     def _shares(self, rows: int, nearest: Places, weights: Array) -> Sparse:
         """log(1 + s / e) of the candidates [rows, candidates], given the weights of the nearest rows, [nearest]."""
@@ -268,6 +277,13 @@ class Neighbours:
         shares = sparse.csr_matrix((weights, nearest), shape=(rows, len(self.places))) @ self.values
         shares.data = np.log1p(shares.data / np.float32(SMALLEST_SHARE))
         return shares
+
+
+def _below_each_other(parts: Sequence[Sequence[Sparse]]) -> list[Sparse]:
+    """The matrices of blocks of rows as one, for each way to weigh what they say."""
+    from scipy import sparse
+
+    return [sparse.vstack(of_way, format="csr") for of_way in zip(*parts, strict=True)]
 
 
 def _nearest(similarities: Float32s) -> Places:

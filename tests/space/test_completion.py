@@ -16,7 +16,7 @@ from feat2vec.errors import UserError
 from feat2vec.space.calibration import GroupCalibration, mean_items
 from feat2vec.space.completer import Completer, check_completed_group
 from feat2vec.space.completion import in_list, number_guesses, top_places
-from feat2vec.space.completion_calibration import without_some
+from feat2vec.space.held_out_values import without_some
 from feat2vec.space.hidden_group import NumberColumn, bin_ends, quantile_values
 from feat2vec.space.run_completion import completion_of_run, kept_rows_of_run
 from tests import reference

@@ -26,19 +26,19 @@ from feat2vec.space.completer import Completer
 from feat2vec.space.completion_calibration import (
     files_of_completion,
     fit_completion,
-    surer,
-    vectors_of_candidates,
 )
 from feat2vec.space.completion_fit import (
     Observations,
-    curvature_of_loss,
+    curvature_of_blocks,
     fitted_list_numbers,
     fitted_numbers,
     loss_and_gradient,
     minimum,
     sampled_candidates,
+    score_blocks,
 )
 from feat2vec.space.geometry import Candidates, Queries, similarities
+from feat2vec.space.group_fit import surer, vectors_of_candidates
 from feat2vec.space.neighbours import side_by_side
 from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
 from feat2vec.space.run_completion import completion_of_run
@@ -99,7 +99,7 @@ def test_loss_and_gradient_are_those_of_a_loop(outside: int) -> None:
 
 def test_curvature_is_that_of_finite_differences() -> None:
     observations = drawn_observations(150)
-    curvature = curvature_of_loss(observations, NUMBERS)  # of so few all are used
+    curvature = curvature_of_blocks(score_blocks(observations), NUMBERS)  # of so few all are used
     for i in range(4):
         step = np.eye(4)[i] * 1e-5
         change = loss_and_gradient(observations, NUMBERS + step)[1] - loss_and_gradient(observations, NUMBERS - step)[1]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy import sparse
 
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.run import train
 from feat2vec.space.completion_calibration import fit_completion, rows_to_keep
 from feat2vec.space.geometry import dense, extract_groups
-from feat2vec.space.neighbour_fit import _loss, fitted_powers
+from feat2vec.space.neighbour_fit import PowersLoss, fitted_powers
 from feat2vec.space.neighbours import (
     EXPECTED,
     FEATURES,
@@ -134,30 +136,73 @@ def test_probabilities_are_products_of_powers(numbered_run: feat2vec.Run) -> Non
     np.testing.assert_allclose(completer.log_probabilities(some), log_p[3:9], atol=1e-5)
 
 
-def test_powers_are_fitted_by_maximum_likelihood() -> None:
+def drawn_evidence(rows: int = 60, candidates: int = 12) -> tuple[Any, list[Any], Any]:
+    """Log p of the space, what the nearest rows say of a few candidates of most rows, and values drawn by both."""
     rng = np.random.default_rng(0)
-    features = rng.normal(size=(1 + FEATURES, 60, 12)).astype(np.float32)
-    features[0, :, 11] = -np.inf  # a candidate that training has not seen
-    true_powers = np.array([0.9, 0.0, 0.5, 0.3, 0.0])
-    logits = np.tensordot(true_powers, np.where(np.isfinite(features), features, -30), 1)
-    truth = np.zeros((60, 12), np.float32)
-    for row, of_row in enumerate(np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)):
-        truth[row, rng.choice(12, p=of_row)] = 1
-    powers = fitted_powers(features, truth, ridge=1.0)
-    assert (powers >= 0).all()
-    best, gradient, _ = _loss(features, truth, powers, 1.0)
+    of_space = rng.normal(size=(rows, candidates)).astype(np.float32)
+    of_space[:, -1] = -np.inf  # a candidate that training has not seen
+    is_said = (rng.random((2, rows, candidates)) < 0.3) & (np.arange(rows) % 7 != 0)[:, None]
+    evidence = [np.where(is_said[way // 2], rng.random((rows, candidates)), 0) for way in range(FEATURES)]
+    for of_way in evidence:
+        of_way[:, -1] = 0
+    logits = 0.9 * of_space + 2.5 * evidence[1] + 1.5 * evidence[2]
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    truth = np.zeros((rows, candidates))
+    for row, of_row in enumerate(shares):
+        values = rng.choice(candidates, rng.integers(1, 3), p=of_row)
+        truth[row, values] = 1 / len(set(values.tolist()))
+    return of_space, [sparse.csr_matrix(of_way.astype(np.float32)) for of_way in evidence], sparse.csr_matrix(truth)
+
+
+def powers_loss_loop(of_space: Any, evidence: Any, truth: Any, powers: Any, ridge: float) -> float:
+    """The loss of powers, row by row and candidate by candidate."""
+    total = ridge / 2 * sum((power - expected) ** 2 for power, expected in zip(powers, EXPECTED, strict=True))
+    for row, of_row in enumerate(of_space.astype(float).tolist()):
+        logits = []
+        for candidate, log_p in enumerate(of_row):
+            said = [float(of_way[row, candidate]) for of_way in evidence]
+            logits.append(powers[0] * log_p + sum(p * s for p, s in zip(powers[1:], said, strict=True)))
+        log_sum = math.log(sum(math.exp(logit) for logit in logits))
+        for candidate in np.flatnonzero(truth[[row]].toarray()[0]).tolist():
+            total -= float(truth[row, candidate]) * (logits[candidate] - log_sum)
+    return total
+
+
+@pytest.mark.parametrize("powers", [EXPECTED, (0.3, 0.0, 1.7, 0.2, 0.9)])
+def test_the_loss_of_powers_is_that_of_a_loop(powers: Any) -> None:
+    rows = drawn_evidence()
+    loss, at = PowersLoss(*rows, ridge=2.0), np.array(powers)
+    value, gradient, curvature = loss(at)
+    assert value == pytest.approx(powers_loss_loop(*rows, at, 2.0), rel=1e-5)
     for i in range(len(powers)):
-        moved = powers + np.eye(len(powers))[i] * 1e-3
-        higher, lower = (_loss(features, truth, p, 1.0)[0] for p in (moved, 2 * powers - moved))
-        assert (higher - lower) / 2e-3 == pytest.approx(gradient[i], abs=0.02)
-        assert higher > best - 1e-4  # a step away is no better
+        step = np.eye(len(powers))[i] * 1e-2
+        slope = powers_loss_loop(*rows, at + step, 2.0) - powers_loss_loop(*rows, at - step, 2.0)
+        assert gradient[i] == pytest.approx(slope / 2e-2, rel=2e-3, abs=2e-3)
+        np.testing.assert_allclose(curvature[i], (loss(at + step)[1] - loss(at - step)[1]) / 2e-2, rtol=0.01, atol=0.02)
+
+
+def test_powers_are_fitted_by_maximum_likelihood() -> None:
+    rows = drawn_evidence()
+    powers = fitted_powers(*rows, ridge=1.0)
+    assert (powers >= 0).all()
+    loss = PowersLoss(*rows, ridge=1.0)
+    best, gradient, _ = loss(powers)
+    for i in range(len(powers)):
+        moved = powers + np.eye(len(powers))[i] * 1e-2
+        assert min(loss(p)[0] for p in (moved, np.maximum(2 * powers - moved, 0))) > best - 1e-3  # no better
         assert abs(gradient[i]) < 0.02 or (powers[i] < 1e-6 and gradient[i] > 0)
 
 
 def test_few_rows_hardly_move_the_powers() -> None:
-    features = np.random.default_rng(0).normal(size=(1 + FEATURES, 1, 3)).astype(np.float32)
-    powers = fitted_powers(features, np.array([[1, 0, 0]], np.float32))
-    assert np.abs(powers - EXPECTED).max() < 0.3
+    of_space, evidence, truth = drawn_evidence(1, 3)
+    assert np.abs(fitted_powers(of_space, evidence, truth) - EXPECTED).max() < 0.4
+
+
+def test_rows_of_which_the_nearest_say_nothing_are_fitted_by_the_space() -> None:
+    of_space, evidence, truth = drawn_evidence()
+    nothing = [0 * of_way for of_way in evidence]
+    powers = fitted_powers(of_space, nothing, truth)
+    np.testing.assert_allclose(powers[1:], EXPECTED[1:], atol=1e-6)
 
 
 def test_what_rows_share_to_the_letter_is_found(tmp_path: Path) -> None:

@@ -1,0 +1,353 @@
+"""The fit of one group's numbers to held-out values, and what it says of values that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from feat2vec.arrays import Bools, Float32s, Floats, Int64s
+from feat2vec.schema.levels import Levels
+from feat2vec.space.calibration import GroupCalibration, Reliability, is_list
+from feat2vec.space.completer import Completer, log_softmax
+from feat2vec.space.completion import in_list, shares_of_parts, top_places
+from feat2vec.space.completion_fit import (
+    CandidateSample,
+    Observations,
+    fitted_list_numbers,
+    fitted_numbers,
+    log_shares_of_rows,
+    sizes_of_fit,
+)
+from feat2vec.space.geometry import Candidates, blocks
+from feat2vec.space.held_out_values import LEAST_ROWS, HeldOut, Truth
+from feat2vec.space.hidden_group import has_quantiles
+from feat2vec.space.neighbour_fit import fitted_powers
+from feat2vec.space.neighbours import FEATURES, Neighbours, Sparse, side_by_side, unit_rows
+from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
+
+MOST_ROWS_OF_NEIGHBOURS = 1000  # that the nearest rows' numbers are fitted to
+SCORES_CHECKED = 1 << 23  # of the rows whose probabilities are compared with what is true
+SCORES_IN_MEMORY = 1 << 19
+MOST_LISTS = 500  # that the probability of being in a list is fitted to
+FEATURES_IN_MEMORY = 1 << 24  # numbers that say how much the nearest rows know
+MOST_FITTED_CANDIDATES = 200_000  # of more, the nearest rows are not asked
+SURENESS = np.exp(np.linspace(-1, 0.4, 57))  # factors of log p that are tried
+SPREAD_OF_SURENESS = 0.3  # of its logarithm, before any row is seen
+ANSWERS_OF_LIST = 5  # of each row that are compared
+DIGITS = 6  # that are stored of a number
+
+
+class GroupFit:
+    """Fits the numbers of a group to some of its held-out values."""
+
+    def __init__(
+        self, completer: Completer, held_out: HeldOut, counts: Int64s, truth: Truth, sample: CandidateSample
+    ) -> None:
+        self.completer, self.held_out, self.counts, self.truth, self.sample = completer, held_out, counts, truth, sample
+        self.kept_vectors: tuple[dict[str, float], Float32s] | None = None  # of the weights that were asked for last
+        self.neighbours = _neighbours(completer)
+        self.literal: LiteralEvidence | None = None  # of the held-out rows
+        if self.neighbours is not None:
+            self.literal = LiteralEvidence(self.neighbours, self.neighbours.row_items.vectors(held_out.entries))
+        levels = completer.encoder.schema.model.levels
+        vectors = [side_by_side(held_out.vectors.of_group(name), levels) * completer.scale for name in completer.given]
+        _, rows_per_value = np.unique(truth.rows, return_inverse=True)
+        prior = completer.scale * completer.hidden.linear
+        place_in_sample = np.full(len(counts), -1, np.int64)
+        place_in_sample[sample.places] = np.arange(len(sample.places))
+        log_counts = np.log(counts + 1.0)
+        self.observations = Observations(
+            np.stack(vectors, axis=1),
+            truth.rows,
+            vectors_of_candidates(completer.hidden.candidates, truth.places, levels),
+            prior[truth.places],
+            log_counts[truth.places],
+            place_in_sample[truth.places],
+            1 / np.bincount(rows_per_value)[rows_per_value],  # a row's values count as one
+            vectors_of_candidates(completer.hidden.candidates, sample.places, levels),
+            prior[sample.places] + sample.log_weights,
+            log_counts[sample.places],
+        )
+
+    def calibration(self, chosen: Bools, start: Floats | None = None) -> tuple[GroupCalibration, Floats]:
+        """The numbers fitted to some of the observations, also as they are to begin another fit with."""
+        default = self.completer.calibration
+        of_fit = np.flatnonzero(chosen)
+        most, _ = sizes_of_fit(len(self.completer.given))
+        of_fit = of_fit[np.unique(np.linspace(0, len(of_fit) - 1, most).astype(np.int64))]
+        numbers = fitted_numbers(self.observations.take(of_fit), default.popularity, start)
+        weights = dict(zip(self.completer.given, map(rounded, numbers[:-1]), strict=True))
+        pairs = self.held_out.originals[self.truth.rows[chosen]] * len(self.counts) + self.truth.places[chosen]
+        values = len(np.unique(pairs))  # each of which may stand there twice
+        calibration = replace(default, popularity=rounded(numbers[-1]), weights=weights, values=values)
+        rows = np.unique(self.truth.rows[chosen])
+        if self.neighbours is not None:
+            calibration = replace(calibration, neighbours=self._powers(calibration, rows))
+        if not is_list(self.completer.encoder, self.completer.group):
+            return calibration, numbers
+        rows = rows[:MOST_LISTS]
+        if calibration.neighbours:
+            rows = rows[: self._most_rows()]
+            log_shares, log_weights = self.log_probabilities(calibration, rows), np.zeros(len(self.counts))
+            seen = self.counts > 0
+            log_shares, log_weights, is_member = log_shares[:, seen], log_weights[seen], self.is_true(rows)[:, seen]
+        else:
+            log_weights = self.sample.log_weights
+            log_shares = log_shares_of_rows(self.observations, rows, numbers) - log_weights
+            is_member = self._is_true(rows, self.observations.true_places, len(self.sample.places))
+        size, slope = fitted_list_numbers(log_shares, log_weights, is_member, default.list_size)
+        return replace(calibration, list_size=rounded(size), list_slope=rounded(slope)), numbers
+
+    def _most_rows(self) -> int:
+        """How many rows the nearest rows' numbers are fitted to, at most."""
+        few = max(FEATURES_IN_MEMORY // ((1 + FEATURES) * len(self.counts)), LEAST_ROWS)
+        return min(few, MOST_ROWS_OF_NEIGHBOURS)
+
+    def _powers(self, calibration: GroupCalibration, rows: Int64s) -> tuple[float, ...]:
+        """The powers of what the space and the nearest rows say, fitted to rows."""
+        from scipy import sparse
+
+        rows = rows[np.unique(np.linspace(0, len(rows) - 1, self._most_rows()).astype(np.int64))]
+        of_space = self.log_probabilities(calibration, rows).astype(np.float32)
+        is_true = sparse.csr_matrix(self.is_true(rows))
+        truth = sparse.diags(1 / is_true.sum(axis=1).A1) @ is_true
+        return tuple(map(rounded, fitted_powers(of_space, self._evidence(calibration, rows), truth.tocsr())))
+
+    def _evidence(self, calibration: GroupCalibration, rows: Int64s) -> list[Sparse]:
+        """What the rows nearest to some rows say, [rows, candidates] in each way to weigh them."""
+        completer, neighbours = self._with(calibration), self.neighbours
+        assert neighbours is not None
+        assert self.literal is not None
+        if self.kept_vectors is None or self.kept_vectors[0] != calibration.weights:
+            self.kept_vectors = dict(calibration.weights), completer.vectors_of_kept(neighbours)
+        levels = completer.encoder.schema.model.levels
+        sums = self.held_out.vectors.weighted(completer.weights, rows)
+        vectors = unit_rows(side_by_side(sums, levels))
+        return [*self.literal.of_rows(rows), *neighbours.vector_evidence(vectors, self.kept_vectors[1])]
+
+    def _with(self, calibration: GroupCalibration) -> Completer:
+        """The completer with other numbers; what it has read of the model is shared."""
+        completer = copy(self.completer)
+        completer.calibration = calibration
+        return completer
+
+    def unseen(self, calibration: GroupCalibration, unseen: Bools) -> list[Unseen]:
+        """What a fit says of observations that it has not seen, a block of rows at a time."""
+        rows = np.unique(self.truth.rows[unseen])
+        rows = rows[: max(SCORES_CHECKED // len(self.counts), LEAST_ROWS)]
+        says = []
+        for block in blocks(len(rows), max(SCORES_IN_MEMORY // len(self.counts), 1)):
+            log_p = self.log_probabilities(calibration, rows[block]).astype(np.float32)
+            says.append(Unseen(log_p, self.is_true(rows[block])))
+        return says
+
+    def log_probabilities(self, calibration: GroupCalibration, rows: Int64s) -> Floats:
+        """Log p of rows and all candidates that training has seen; -inf for others: [rows, candidates]."""
+        completer = self._with(calibration)
+        total = self.held_out.vectors.weighted(completer.weights, rows)
+        with np.errstate(divide="ignore"):
+            prior = completer.scale * completer.hidden.linear + np.where(self.counts > 0, 0, -np.inf)
+        prior = prior + calibration.popularity * np.log(self.counts + 1.0)
+        scores: Floats = completer.products(total).astype(np.float64) + prior
+        if calibration.neighbours:
+            scores *= calibration.neighbours[0]
+            for power, matrix in zip(calibration.neighbours[1:], self._evidence(calibration, rows), strict=True):
+                scores += power * matrix.toarray()
+        return log_softmax(scores)
+
+    def is_true(self, rows: Int64s) -> Bools:
+        """Which candidates each row has, [rows, candidates]."""
+        return self._is_true(rows, self.truth.places, len(self.counts))
+
+    def _is_true(self, rows: Int64s, places: Int64s, total: int) -> Bools:
+        """Which of so many places each row has; -1 is none: [rows, total]."""
+        of_rows = np.flatnonzero(np.isin(self.truth.rows, rows) & (places >= 0))
+        true = np.zeros((len(rows), total), np.bool_)
+        true[np.searchsorted(rows, self.truth.rows[of_rows]), places[of_rows]] = True
+        return true
+
+
+class LiteralEvidence:
+    """What the rows say that share most with held-out rows to the letter; no number of a fit changes it.
+
+    It is computed for rows when they are first asked for.
+
+    Args:
+        neighbours: The kept rows.
+        items: TF-IDF vectors of the held-out rows, [rows, items].
+
+    """
+
+    def __init__(self, neighbours: Neighbours, items: Sparse) -> None:
+        self.neighbours, self.items = neighbours, items
+        self.places = np.full(items.shape[0], -1, np.int64)  # in `known`, of each row
+        self.known: list[Sparse] = []  # of each way to weigh them
+
+    def of_rows(self, rows: Int64s) -> list[Sparse]:
+        """What is said of some rows, [rows, candidates] in each way to weigh them."""
+        from scipy import sparse
+
+        new = rows[self.places[rows] < 0]
+        if len(new):
+            of_new = self.neighbours.literal_evidence(self.items[new])
+            self.places[new] = np.count_nonzero(self.places >= 0) + np.arange(len(new))
+            known = self.known or [matrix[:0] for matrix in of_new]
+            self.known = [sparse.vstack(parts, format="csr") for parts in zip(known, of_new, strict=True)]
+        return [matrix[self.places[rows]] for matrix in self.known]
+
+
+def _neighbours(completer: Completer) -> Neighbours | None:
+    """The kept rows that have the group, if it is one of keys; None for too few."""
+    hidden, kept_rows = completer.hidden, completer.kept_rows
+    if kept_rows is None or hidden.entries is not None or len(hidden) > MOST_FITTED_CANDIDATES:
+        return None
+    neighbours = Neighbours(kept_rows, completer.group, completer.given)
+    return neighbours if len(neighbours.places) else None
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What a fit says of some rows that it has not seen.
+
+    Args:
+        log_p: Log p of the candidates, [rows, candidates].
+        is_true: Which candidates each row has, [rows, candidates].
+
+    """
+
+    log_p: Float32s
+    is_true: Bools
+
+    def loss(self, factor: float) -> float:
+        """The sum of the rows' -log p of true values, where all log p are multiplied by a factor."""
+        values = self.is_true.sum(axis=1)
+        of_true = np.where(self.is_true, self.log_p, 0).sum(axis=1, dtype=np.float64) / values  # [rows]
+        top = self.log_p.max(axis=1)
+        sums = np.exp(np.float32(factor) * (self.log_p - top[:, None])).sum(axis=1, dtype=np.float64)
+        return float((factor * (top - of_true) + np.log(sums)).sum())
+
+
+def sureness(unseen: Sequence[Unseen]) -> float:
+    """What log p of fits is multiplied by, so that values which they have not seen are most probable.
+
+    Numbers that are fitted to few rows say of these more than they may say of others.
+    """
+    losses: dict[int, float] = {}
+
+    def loss(place: int) -> float:
+        if place not in losses:
+            factor = SURENESS[place]
+            losses[place] = sum(part.loss(factor) for part in unseen) + (np.log(factor) / SPREAD_OF_SURENESS) ** 2 / 2
+        return losses[place]
+
+    place = int(np.abs(np.log(SURENESS)).argmin())  # where nothing is changed
+    for step in (16, 8, 4, 2, 1):  # the loss is convex in the factor, so that no other valley is missed
+        while True:
+            beside = [near for near in (place - step, place + step) if 0 <= near < len(SURENESS)]
+            best = min(beside, key=loss)
+            if loss(best) >= loss(place):
+                break
+            place = best
+    return float(SURENESS[place])
+
+
+class Check:
+    """What a fit says of rows that it has not seen, against what is true.
+
+    Args:
+        fit: The fit.
+        calibration: Its numbers.
+        unseen: What it says of the rows with a sureness of 1.
+        factor: The sureness that it is checked with.
+
+    """
+
+    def __init__(self, fit: GroupFit, calibration: GroupCalibration, unseen: Sequence[Unseen], factor: float) -> None:
+        completer = fit.completer
+        calibration = surer(calibration, factor)
+        self.is_list = is_list(completer.encoder, completer.group)
+        self.has_ranks = has_quantiles(completer.encoder, completer.group)
+        log_shares = np.log(np.maximum(fit.counts, 1e-12) / fit.counts.sum())
+        losses, popularity_losses, said, true, ranks = [], [], [], [], []
+        for part in unseen:
+            log_p, is_true = log_softmax(part.log_p.astype(np.float64) * factor), part.is_true  # [rows, candidates]
+            values = is_true.sum(axis=1)
+            losses.append(-np.where(is_true, log_p, 0).sum(axis=1) / values)
+            popularity_losses.append(-(is_true @ log_shares) / values)
+            of_parts = shares_of_parts(completer, np.exp(log_p))
+            places = top_places(log_p if of_parts is None else of_parts, ANSWERS_OF_LIST if self.is_list else 1)
+            if of_parts is None:
+                answers = np.exp(np.take_along_axis(log_p, places, axis=1))
+                said.append((in_list(answers, calibration) if self.is_list else answers).ravel())
+            else:
+                said.append(np.take_along_axis(of_parts, places, axis=1).ravel())
+            true.append(np.take_along_axis(is_true, places, axis=1).ravel())
+            if self.has_ranks:
+                ranks.append(_ranks_of_numbers(completer, np.exp(log_p), is_true.argmax(axis=1)))
+        self.losses, self.popularity_losses = np.concatenate(losses), np.concatenate(popularity_losses)
+        self.said, self.true = np.concatenate(said), np.concatenate(true)
+        self.ranks = np.concatenate(ranks or [np.zeros(0)])
+
+
+def with_checks(calibration: GroupCalibration, checks: Sequence[Check]) -> GroupCalibration:
+    """The numbers with what their checks have measured."""
+    reliability: Reliability
+    if checks[0].has_ranks:
+        reliability = reliability_of_ranks(np.concatenate([check.ranks for check in checks]))
+    else:
+        said, true = (np.concatenate(parts) for parts in zip(*((c.said, c.true) for c in checks), strict=True))
+        reliability = reliability_of_answers(said, true)
+    return replace(
+        calibration,
+        log_loss=rounded(np.concatenate([check.losses for check in checks]).mean()),
+        popularity_log_loss=rounded(np.concatenate([check.popularity_losses for check in checks]).mean()),
+        reliability=reliability,
+    )
+
+
+def _ranks_of_numbers(completer: Completer, probabilities: Floats, true_places: Int64s) -> Floats:
+    """The probability of smaller numbers than the true one, and half of its own: [rows]."""
+    numbers = completer.hidden.columns[0].mean  # of the first column
+    order = np.argsort(np.where(np.isnan(numbers), np.inf, numbers), kind="stable")
+    place_in_order = np.empty(len(order), np.int64)
+    place_in_order[order] = np.arange(len(order))
+    ordered = probabilities[:, order]
+    rows, places = np.arange(len(ordered)), place_in_order[true_places]
+    return np.cumsum(ordered, axis=1)[rows, places] - ordered[rows, places] / 2
+
+
+def surer(calibration: GroupCalibration, factor: float) -> GroupCalibration:
+    """Numbers with which log p is multiplied by a factor, but for what makes its sum 1.
+
+    The probability of being in a list, 1 - exp(-exp(a) p^s), stays where it is for most lists: s is divided by it.
+    """
+    slope = calibration.list_slope / factor
+    if calibration.neighbours:
+        powers = tuple(rounded(power * factor) for power in calibration.neighbours)
+        return replace(calibration, neighbours=powers, list_slope=rounded(slope))
+    weights = {name: rounded(weight * factor) for name, weight in calibration.weights.items()}
+    popularity = rounded(calibration.popularity * factor)
+    return replace(calibration, weights=weights, popularity=popularity, list_slope=rounded(slope))
+
+
+def vectors_of_candidates(candidates: Candidates, places: Int64s, levels: Levels) -> Floats:
+    """Vectors whose products with `side_by_side` are those of `similarities`: [places, E].
+
+    A candidate meets the free parts of a query at all of its levels, and the dependent part at its highest one.
+    """
+    free, dependent = [], []
+    for size_above, table in zip(candidates.sizes()[1:], candidates.tables, strict=True):
+        vectors = np.zeros((len(places), table.shape[1]))
+        has_level = places < len(table)
+        vectors[has_level] = table[places[has_level]]
+        free.append(vectors)
+        dependent.append(np.where((places < size_above)[:, None], 0, vectors))
+    return np.concatenate(free if levels.submodels == 1 else [*free, *dependent], axis=1)
+
+
+def rounded(number: float) -> float:
+    """A number as it is stored."""
+    return float(f"{number:.{DIGITS}g}")
