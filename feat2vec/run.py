@@ -838,17 +838,17 @@ def chosen_functions() -> tuple[OnChosen, ...]:
 def _measure_chosen(chosen: ChosenModel) -> Additions:
     """Calibrate what completes rows, and compare the chosen model with popularity or a constant, on held-out rows."""
     from feat2vec.evaluation.weakness import measured_weakness
-    from feat2vec.space.completion_calibration import files_of_completion, fit_completion, rows_to_keep
+    from feat2vec.space.completion_calibration import files_of_completion, fit_completion, rows_to_keep, with_vectors
     from feat2vec.space.neighbours import NEIGHBOURS_FILE, KeptRows, kept_rows_bytes
     from feat2vec.training.chosen_model import Additions
 
     schema, learnt, kept_rows, files = chosen.run.schema, chosen.learnt, None, {}
     if schema.objective.completes_rows and schema.training.neighbours:
         fitted_to, kept = rows_to_keep(learnt, schema.training.neighbours)
-        kept_rows = KeptRows(learnt.encoder, learnt.rows[fitted_to])
+        kept_rows = with_vectors(KeptRows(learnt.encoder, learnt.rows[fitted_to]), chosen.run.model_for_rows())
         files[NEIGHBOURS_FILE] = kept_rows_bytes(learnt.rows[kept])
     completion = fit_completion(chosen.run, chosen.held_out, chosen.counts, kept_rows)
-    facts = measured_weakness(chosen.run, chosen.held_out, chosen.training_rows, chosen.counts, completion)
+    facts = measured_weakness(chosen.run, chosen.held_out, chosen.training_rows, chosen.counts, completion, kept_rows)
     return Additions(facts.metrics, {**files_of_completion(completion), **files, **facts.files}, facts.lines)
 
 

@@ -22,6 +22,7 @@ from feat2vec.space.calibration import GroupCalibration
 from feat2vec.space.completer import Completer, RowQueries, groups_beside, has_groups_beside, rows_with_known
 from feat2vec.space.geometry import (
     Candidates,
+    Model,
     Queries,
     candidates,
     extract_groups,
@@ -29,6 +30,7 @@ from feat2vec.space.geometry import (
     similarities,
     sum_of_groups,
 )
+from feat2vec.space.neighbours import KeptRows
 from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
 from feat2vec.table.table import open_table
 from feat2vec.training.run_folder import TrainedRun
@@ -80,6 +82,7 @@ def held_out_worths(
     train: pa.Table | None = None,
     counts: Mapping[str, Array] | None = None,
     calibrations: Mapping[str, GroupCalibration] | None = None,
+    kept_rows: KeptRows | None = None,
 ) -> list[Worth]:
     """What a run reaches on rows that it was not trained on, of each lookup group or of its target.
 
@@ -89,6 +92,8 @@ def held_out_worths(
         train: Rows that the run was trained on, of which the constant is taken; a run without a target needs none.
         counts: Of each group how often training has seen each entry, [values]; by default as the encoder has it.
         calibrations: What the probabilities of groups are fitted to; by default they are as the objective learns them.
+        kept_rows: Rows that the run was trained on, the nearest of which are asked as `complete` asks them; by default
+            none.
 
     Returns:
         One for each group that can be ranked, without those of words or of parts of dates, or for the target.
@@ -111,6 +116,7 @@ def held_out_worths(
             _key_counts(run.fitted, group, seen),
             SCORES_AT_MOST // len(groups),
             (calibrations or {}).get(group),
+            kept_rows,
         )
         if worth is not None:
             worths.append(worth)
@@ -131,6 +137,7 @@ def measured_weakness(
     training_rows: Callable[[int], pa.Table],
     counts: Mapping[str, Array] | None,
     calibrations: Mapping[str, GroupCalibration] | None = None,
+    kept_rows: KeptRows | None = None,
 ) -> WeaknessFacts:
     """Measure a model on held-out rows before its run gets its name.
 
@@ -141,6 +148,7 @@ def measured_weakness(
         counts: Of each group how often each entry occurs in the rows that it was trained on, [values].
         calibrations: What the probabilities of groups are fitted to. They may be fitted to the same rows: they have one
             number for each group, which cannot fit two thousand rows by heart.
+        kept_rows: Rows that it was trained on, the nearest of which are asked; by default none.
 
     Returns:
         An entry `weak` for metrics.json if the run is worse than popularity or a constant, the same as a line, and the
@@ -148,7 +156,7 @@ def measured_weakness(
 
     """
     train = None if run.schema.target is None else training_rows(ROWS_OF_CONSTANT)
-    worths = held_out_worths(run, held_out, train, counts, calibrations)
+    worths = held_out_worths(run, held_out, train, counts, calibrations, kept_rows)
     if not worths:
         return WeaknessFacts({}, {}, ())
     text = weakness_text(run, worths)
@@ -210,6 +218,7 @@ def _worth_of_group(
     counts: Floats,
     most_scores: int,
     calibration: GroupCalibration | None,
+    kept_rows: KeptRows | None,
 ) -> Worth | None:
     """The mean reciprocal rank of the true values of a group by its others; None where too few can be ranked."""
     total = len(counts)
@@ -219,7 +228,11 @@ def _worth_of_group(
     chosen = np.random.default_rng(run.schema.training.seed).choice(held_out.num_rows, rows, replace=False)
     sample = held_out.take(pa.array(np.sort(chosen)))
     given = groups_beside(run.schema, group)
-    reciprocals = _reciprocal_ranks(run, sample, group, given, counts, calibration)
+    model = run.model_for_rows([*given, group])
+    completer = None
+    if run.schema.objective.completes_rows:
+        completer = Completer(run.fitted, model, group, calibration, given, kept_rows=kept_rows)
+    reciprocals = _reciprocal_ranks(run, model, sample, group, given, counts, completer)
     n = len(reciprocals["popularity"])
     if n < FEWEST_QUERIES:
         return None
@@ -239,17 +252,16 @@ def _is_above(values: Floats, other_values: Floats) -> bool:
 
 def _reciprocal_ranks(
     run: TrainedRun,
+    model: Model,
     rows: pa.Table,
     group: str,
     given: list[str],
     counts: Floats,
-    calibration: GroupCalibration | None,
+    completer: Completer | None,
 ) -> dict[str, Floats]:
     """1 / rank of each true value that training has seen, by each similarity and by popularity: [queries]."""
-    model, is_learnt = run.model_for_rows([*given, group]), counts > 0  # is_learnt: [candidates]
+    is_learnt = counts > 0  # [candidates]
     values = candidates(model, run.fitted, group)
-    completes = run.schema.objective.completes_rows
-    completer = Completer(run.fitted, model, group, calibration, given) if completes else None
     parts: dict[str, list[Floats]] = {}
     for batch in query_batches(run, open_table(rows), group, given):
         is_query = rows_with_known(run.fitted, batch.entries, given)[batch.rows] & is_learnt[batch.true_candidates]

@@ -72,7 +72,7 @@ def fit_completion(
     rng = np.random.default_rng(schema.training.seed)
     model = run.model_for_rows()
     held_out = read_held_out(encoder, model, rows, rng)
-    if kept_rows is not None:
+    if kept_rows is not None and kept_rows.vectors is None:
         kept_rows = with_vectors(kept_rows, model)
     fitted = {}
     for group in _fitted_groups(schema, held_out):

@@ -22,6 +22,7 @@ from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.pages.report import facts_of, page
 from feat2vec.run import Run
 from feat2vec.space.calibration import default_calibration
+from feat2vec.space.neighbours import KeptRows
 from feat2vec.table.table import open_table
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.training.trained_rows import hashes_of_table, read_trained_rows
@@ -130,6 +131,19 @@ def test_probabilities_are_the_fitted_ones() -> None:
     assert worth.value >= worth.baseline_value
 
 
+def test_the_nearest_rows_are_asked_as_complete_asks_them() -> None:
+    """A space that was never trained knows nothing; rows with the same tags know the kind."""
+    table = pa.table({"tags": [[f"t{i % 40}"] for i in range(400)], "kind": [f"k{i % 40}" for i in range(400)]})
+    learnt = feat2vec.fit({"version": 1, "groups": {name: GROUPS[name] for name in ("tags", "kind")}}, table)
+    run = Run.of_model(Feat2Vec.from_encoder(learnt.encoder))
+    (_, alone), (_, beside_rows) = (
+        held_out_worths(run, table.slice(0, 80), kept_rows=kept)
+        for kept in (None, KeptRows(learnt.encoder, np.asarray(learnt.rows)))
+    )
+    assert alone.target == beside_rows.target == "kind"
+    assert beside_rows.value > 0.9 > alone.value
+
+
 def test_words_and_parts_of_dates_are_not_compared() -> None:
     words = {"column": "kind", "extractor": {"type": "lookup", "split": "words"}}
     run = untrained({"groups": {**GROUPS, "kind": words}}, things(400, 0))
@@ -204,9 +218,9 @@ def test_the_rows_that_are_ranked_are_none_that_the_model_has_learnt(
 
 
 def test_training_says_what_is_weak(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A space that has hardly moved from its random beginning."""
+    """A space that has hardly moved from its random beginning, and has no rows to ask."""
     groups = {"kind": GROUPS["kind"], "tags": GROUPS["tags"]}
-    training = {"epochs": 1, "optimizer": {"type": "adam", "learning_rate": 1e-9}}
+    training = {"epochs": 1, "neighbours": 0, "optimizer": {"type": "adam", "learning_rate": 1e-9}}
     noise = {"sharing": "batch", "negatives": 16}
     table = skewed(500, 0)
     run = train({"version": 1, "groups": groups, "noise": noise, "training": training}, table, tmp_path / "run")
