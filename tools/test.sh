@@ -19,5 +19,12 @@ export TF_CPP_MIN_LOG_LEVEL=3 TF_ENABLE_ONEDNN_OPTS=0
 export TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=1  # two processes test at once
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
-.venv/bin/mypy
-exec .venv/bin/python -m pytest -m "$marks" -n 2 --dist worksteal "$@"
+types=$(mktemp)
+trap 'rm -f "$types"' EXIT
+.venv/bin/mypy >"$types" 2>&1 & # beside the tests: alone it would leave a core idle
+mypy=$!
+tests=0
+.venv/bin/python -m pytest -m "$marks" -n 2 --dist worksteal "$@" || tests=$?
+wait "$mypy" || { cat "$types" && exit 1; }
+cat "$types"
+exit "$tests"
