@@ -154,7 +154,8 @@ class Batches:
                 arrays.append(tf.TensorSpec([None], array.dtype))
         signature = (tf.TensorSpec([None], tf.int64), tuple(arrays))
         blocks = tf.data.Dataset.from_generator(epochs, output_signature=signature).prefetch(1)
-        batches = blocks.flat_map(_cut_block).map(self._with_entries, num_parallel_calls=1).prefetch(4)
+        cut, add_entries = map(tf.autograph.experimental.do_not_convert, (_cut_block, self._with_entries))
+        batches = blocks.flat_map(cut).map(add_entries, num_parallel_calls=1).prefetch(4)
         cardinality = tf.data.INFINITE_CARDINALITY if endless else self.steps - self.step
         batches = batches.apply(tf.data.experimental.assert_cardinality(cardinality))
         return batches.with_options(_options_without_optimizer())

@@ -233,7 +233,7 @@ def compiled_vectors(
 
     specs = {name: entries_spec(encoder, name) for name in groups}
 
-    @tf.function(input_signature=[specs])  # type: ignore[untyped-decorator]
+    @tf.function(input_signature=[specs], autograph=False)  # type: ignore[untyped-decorator]
     def vectors(inputs: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         group_vectors = {}
         for name, entries in inputs.items():

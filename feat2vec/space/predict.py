@@ -79,7 +79,7 @@ class Predictor:
 
         specs = {name: entries_spec(self.encoder, name) for name in self.encoder.codecs}
 
-        @tf.function(input_signature=[specs])  # type: ignore[untyped-decorator]
+        @tf.function(input_signature=[specs], autograph=False)  # type: ignore[untyped-decorator]
         def scores(inputs: Mapping[str, Tensor]) -> Tensor:
             return tf.cast(model.answers(model.submodels(inputs).scores[submodel]), tf.float32)
 

@@ -74,7 +74,7 @@ def _scores_and_labels(model: Feat2Vec, batches: Batches) -> tuple[Floats, Float
     """The scores [rows] or [rows, classes] and the labels [rows], as the loss has them, of rows that have a label."""
     import tensorflow as tf
 
-    scores_of = tf.function(model.scores_of_batch, reduce_retracing=True)
+    scores_of = tf.function(model.scores_of_batch, reduce_retracing=True, autograph=False)
     score_parts, label_parts = [], []
     for inputs, labels, *_ in batches.dataset():
         score_parts.append(scores_of(inputs).numpy())
