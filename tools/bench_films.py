@@ -4,12 +4,13 @@ python tools/bench_films.py TRAIN.parquet TEST.parquet [--repeats 3] [--skip-gra
 
 Both files have the columns title, year, cast, genres, directors and plot. gensim sees each film that has a cast and a
 director as a document of tagged tokens. Each side trains in a process of its own and then ranks each true director of
-a test film among all directors of the training films, by cosine with the sum of the cast's vectors (feat2vec also by
-all of the film's other groups). Seconds of feat2vec are those of `feat2vec train`, from start to exit; its
-`training_cpu_seconds` are those of training alone. The schema films_paper learns from the films that gensim sees, the
-schemas films and films_small from all of the file. --peers adds LightFM (pip install lightfm-next), at its best known
-settings and at those of a short training, measured as feat2vec is; it learns a film's director from its cast, and
-ranks by its own score, the product with the sum of the cast's vectors and the director's bias.
+a test film among all directors of the training films: gensim by cosine with the sum of the cast's vectors, feat2vec as
+`evaluate --task rank` does, also by all of the film's other groups. Seconds of feat2vec are those of `feat2vec train`,
+from start to exit; its `training_cpu_seconds` are those of training alone. The schema films_paper learns from the films
+that gensim sees, the schemas films and films_small from all of the file. --peers adds LightFM (pip install
+lightfm-next), at its best known settings and at those of a short training, measured as feat2vec is; it learns a film's
+director from its cast, and ranks by its own score, the product with the sum of the cast's vectors and the director's
+bias.
 """
 
 from __future__ import annotations
@@ -154,19 +155,7 @@ def feat2vec_side(train: str, test: str, schema: Path, all_groups: bool, seed: i
         command = timed([*FEAT2VEC, *words], OURS)
         metrics = json.loads((Path(run) / "metrics.json").read_text())
         facts: dict[str, Any] = {**command.facts(), **{key: metrics[key] for key in ("rows_per_second", "parameters")}}
-        words = [
-            "evaluate",
-            run,
-            "--data",
-            test,
-            "--task",
-            "rank",
-            "--target",
-            "director",
-            "--json",
-            "--similarity",
-            "cosine",
-        ]
+        words = ["evaluate", run, "--data", test, "--task", "rank", "--target", "director", "--json"]
         for name, given in (("cast", ["--given", "cast"]), ("all", [])):
             if name == "cast" or all_groups:
                 done = subprocess.run([*FEAT2VEC, *words, *given], check=True, stdout=subprocess.PIPE, text=True)

@@ -140,7 +140,7 @@ def largest(values: Tensor) -> Tensor:
     """
     from keras import ops
 
-    return ops.max(values, axis=-1)
+    return ops.max(values, axis=-1, initial=float("-inf"))  # without it Keras refuses a batch without rows
 
 
 # --- links of arrays ------------------------------------------------------------------------------------------------
