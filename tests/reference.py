@@ -714,6 +714,7 @@ def normal_step(
     curvatures: Array,
     counts: Array,
     precisions: Array,
+    prior_means: Array,
     noise: float,
 ) -> NormalStep:
     """A step, with derivatives by differences of what is a polynomial: `counts` [keys], the others [keys, D + 1]."""
@@ -734,7 +735,7 @@ def normal_step(
             step = np.zeros_like(means)
             step[key, d] = 1e-3
             difference = halves(means + step, variances, bias) - halves(means - step, variances, bias)
-            prior = share * noise * precisions[key, d] * means[key, d]
+            prior = share * noise * precisions[key, d] * (means[key, d] - prior_means[key, d])
             gradients[key, d] = (difference / 2e-3 + prior) / count
             found = (halves(means, variances + step, bias) - halves(means, variances - step, bias)) / 1e-3 / count
             new_curvatures[key, d] += (1 - 0.5**share) * (found - curvatures[key, d])

@@ -1,9 +1,9 @@
 """A factorization machine of normal weights (`model.posterior: gaussian`), by variational inference.
 
 A weight has a mean m, which is the number in the ordinary tables, and a variance s. Weights are independent (mean
-field). The prior of a weight is normal with mean 0 and precision p; the errors of labels y are normal with variance v.
-Training makes the sum over the rows of (y - f)^2 + Var f small, with f the score of the means, and over values, each
-once, that of v p m^2.
+field). The prior of a weight is normal with mean u, that of its group at the coordinate (0 for linear terms), and
+precision p; the errors of labels y are normal with variance v. Training makes the sum over the rows of (y - f)^2 +
+Var f small, with f the score of the means, and over values, each once, that of v p (m - u)^2.
 
 At each coordinate let M and S be the sums of a group's means and variances in a row, and H and R those of the other
 groups' M and S. With M' and S' the linear terms' sums,
@@ -18,13 +18,14 @@ square of what the value is multiplied by in the row: if A is the mean curvature
 
 A step brings the A of its own keys nearer to what it finds. So a table of A is all that is kept beside the means.
 
-After each pass over the rows v is the mean of what the rows have, and a group's precision of linear terms, where the
-schema has none, the inverse of the mean of m^2 + s. An item that is in a list twice counts as two independent ones.
+After each pass over the rows v is the mean of what the rows have, u the mean of a group's m, and a group's precision of
+linear terms, where the schema has none, the inverse of the mean of m^2 + s. The vector of values that no row has is u.
+An item that is in a list twice counts as two independent ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import keras
@@ -72,7 +73,8 @@ class PosteriorStep(NamedTuple):
     curvatures: Tensor  # [keys, D + 1], what they become
     squares: Tensor  # [2], the sum of expected squared errors times the rows' weights, and of the weights
     batch: Tensor  # the number of rows
-    linear_squares: Tensor  # [groups, 2], sums of m^2 + s of linear terms, and of how many values they are
+    # Sums of m^2 + s of linear terms, of how many values they are, and of the means of vectors: [groups, 2 + D].
+    group_sums: Tensor
 
 
 class GaussianPosterior:
@@ -107,7 +109,10 @@ class GaussianPosterior:
         self.noise = _variable(FIRST_NOISE, "noise")  # v; labels are in units of their deviation
         self.linear_precisions = _variable(np.full(len(sizes), first_linear), "linear_precisions")  # [groups]
         self.squares = _variable(np.zeros(2), "squares")  # of this pass over the rows; see `PosteriorStep`
-        self.linear_squares = _variable(np.zeros((len(sizes), 2)), "linear_squares")
+        self.prior_means = _variable(np.zeros((len(sizes), dim)), "prior_means")  # u, [groups, D]
+        self.group_sums = _variable(np.zeros((len(sizes), 2 + dim)), "group_sums")  # of this pass, too
+        # The groups of which no training row has a value that was left out of the vocabulary.
+        self.knows_unseen = [bool(of_group[0]) for of_group in counts]
         self.rows_of_pass = keras.Variable(np.int64(0), dtype="int64", trainable=False, name="rows_of_pass")
 
     @property
@@ -117,8 +122,9 @@ class GaussianPosterior:
             self.curvatures,
             self.noise,
             self.linear_precisions,
+            self.prior_means,
             self.squares,
-            self.linear_squares,
+            self.group_sums,
             self.rows_of_pass,
         ]
 
@@ -184,13 +190,15 @@ class GaussianPosterior:
 
         counts = tf.concat([group.counts for group in bags], axis=0)[:, None]  # [keys, 1], in this batch
         shares = counts / tf.maximum(tf.gather(self.counts, rows)[:, None], counts)  # of all occurrences
-        of_prior = shares * self.noise.value * precisions * means
+        prior_means = tf.pad(tf.repeat(self.prior_means.value, sizes, axis=0), [[0, 0], [0, 1]])  # [keys, D + 1]
+        of_prior = shares * self.noise.value * precisions * (means - prior_means)
         gradients = (of_keys[:, : self.dim + 1] + of_prior) / counts
         of_batch = of_keys[:, self.dim + 1 :] / counts
         before = tf.gather(self.curvatures.value, rows)
         nearer = 1 - tf.pow(KEPT_CURVATURE, shares)
 
         linear_squares = shares * (tf.square(means[:, self.dim :]) + variances[:, self.dim :])  # [keys, 1]
+        sums_of_keys = tf.concat([linear_squares, shares, shares * means[:, : self.dim]], axis=1)  # [keys, 2 + D]
         group_of_key = tf.repeat(tf.range(len(bags)), sizes)
         squares = expected.squares * row_weights
         pairs: list[tuple[Gradient, keras.Variable]] = []
@@ -205,27 +213,34 @@ class GaussianPosterior:
             before + nearer * (of_batch - before),
             tf.stack([tf.reduce_sum(squares), tf.reduce_sum(row_weights)]),
             tf.shape(labels, tf.int64)[0],
-            tf.math.unsorted_segment_sum(tf.concat([linear_squares, shares], axis=1), group_of_key, len(bags)),
+            tf.math.unsorted_segment_sum(sums_of_keys, group_of_key, len(bags)),
         )
 
-    def update(self, step: PosteriorStep) -> None:
+    def update(self, step: PosteriorStep, extractors: Sequence[LookupExtractor]) -> None:
         """Take the new curvatures, and after a pass over the training rows what they say of the noise and the priors.
 
         Args:
             step: What a batch changes.
+            extractors: The layer of each group, which gets the vector of values that no row has.
 
         """
         RowsOfTable(self.curvatures, step.rows).update(lambda _: step.curvatures)
-        squares, linear_squares = self.squares.value + step.squares, self.linear_squares.value + step.linear_squares
+        squares, group_sums = self.squares.value + step.squares, self.group_sums.value + step.group_sums
         rows_of_pass = self.rows_of_pass.value + step.batch
         is_over = rows_of_pass >= self.row_count
         noise = tf.minimum(TEMPERATURE * squares[0] / squares[1], 1.0)
         self.noise.assign(tf.where(is_over, noise, self.noise.value))
         if self.learns_linear:
-            linear_precisions = tf.math.divide_no_nan(linear_squares[:, 1], linear_squares[:, 0])
+            linear_precisions = tf.math.divide_no_nan(group_sums[:, 1], group_sums[:, 0])
             self.linear_precisions.assign(tf.where(is_over, linear_precisions, self.linear_precisions.value))
+        prior_means = tf.math.divide_no_nan(group_sums[:, 2:], group_sums[:, 1:2])
+        self.prior_means.assign(tf.where(is_over, prior_means, self.prior_means.value))
+        for extractor, knows_unseen, mean in zip(extractors, self.knows_unseen, tf.unstack(prior_means), strict=True):
+            if not knows_unseen:
+                unseen = RowsOfTable(extractor.tables[0], tf.constant([0]))
+                unseen.update(_replaced_where(is_over, mean[None]))
         self.squares.assign(tf.where(is_over, tf.zeros_like(squares), squares))
-        self.linear_squares.assign(tf.where(is_over, tf.zeros_like(linear_squares), linear_squares))
+        self.group_sums.assign(tf.where(is_over, tf.zeros_like(group_sums), group_sums))
         self.rows_of_pass.assign(tf.where(is_over, tf.zeros_like(rows_of_pass), rows_of_pass))
 
     def _precisions_of_keys(self, sizes: Tensor) -> Tensor:
@@ -319,6 +334,11 @@ def _means(extractor: LookupExtractor, rows: Tensor) -> Tensor:
     """The means of keys' weights, [keys, D + 1]."""
     parts = [tf.gather(table.value, rows) for table in (extractor.tables[0], extractor.linear)]
     return tf.concat(parts, axis=1)
+
+
+def _replaced_where(is_over: Tensor, new_rows: Tensor) -> Callable[[Tensor], Tensor]:
+    """What rows become: the new ones after a pass over the training rows, and themselves within it."""
+    return lambda rows: tf.where(is_over, new_rows, rows)
 
 
 def _variable(value: object, name: str) -> keras.Variable:

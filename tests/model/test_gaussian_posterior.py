@@ -66,6 +66,7 @@ def trained_model(**training: Any) -> tuple[Feat2Vec, Encoded]:
     model.posterior.curvatures.assign(rng.uniform(0.2, 2, model.posterior.curvatures.shape))
     model.posterior.noise.assign(0.7)
     model.posterior.linear_precisions.assign(rng.uniform(1, 9, len(GROUPS)))
+    model.posterior.prior_means.assign(rng.normal(size=(len(GROUPS), DIM)))
     return model, encoded
 
 
@@ -107,6 +108,7 @@ def step_and_reference(model: Feat2Vec, encoded: Encoded) -> tuple[PosteriorStep
         posterior.curvatures.numpy().astype(float),
         posterior.counts.numpy().astype(float),
         np.repeat(of_groups, sizes, axis=0),
+        np.repeat(np.pad(posterior.prior_means.numpy().astype(float), [(0, 0), (0, 1)]), sizes, axis=0),
         float(posterior.noise.numpy()),
     )
     return model.posterior_step(inputs, labels, weights), expected, weights
@@ -125,7 +127,7 @@ def test_a_step_is_that_of_the_reference() -> None:
             keys = start + gradient.indices.numpy()
             np.testing.assert_allclose(gradient.values, expected.gradients[keys, columns], rtol=1e-4, atol=1e-5)
     assert float(of_variable[id(model.bias)]) == pytest.approx(expected.bias, rel=1e-4)
-    posterior.update(step)
+    posterior.update(step, model.extractors)
     np.testing.assert_allclose(posterior.curvatures.numpy(), expected.curvatures, rtol=1e-4, atol=1e-6)
 
 
@@ -171,13 +173,14 @@ def test_a_pass_over_the_rows_ends_with_the_noise_and_the_linear_precisions(l2_l
     given = posterior.linear_precisions.numpy()
     squares = weights_seen = 0.0
     linear_squares = np.zeros((len(GROUPS), 2))
+    means = [extractor.tables[0].numpy() for extractor in model.extractors]
     for inputs, labels, weights in model.dataset(encoded, batch_size=16, shuffle=False):
         assert float(posterior.noise.numpy()) == pytest.approx(0.7)
         step = model.posterior_step(inputs, labels, weights)
         squares += float(step.loss) * len(labels)
         weights_seen += float(tf.reduce_sum(weights))
-        linear_squares += step.linear_squares.numpy()
-        posterior.update(step)
+        linear_squares += step.group_sums.numpy()[:, :2]
+        posterior.update(step, model.extractors)
     expected = min(TEMPERATURE * squares / weights_seen, 1.0)
     assert float(posterior.noise.numpy()) == pytest.approx(expected, rel=1e-5)
     seen = [np.count_nonzero(part) for part in np.split(posterior.counts.numpy(), posterior.starts[1:])]
@@ -187,6 +190,12 @@ def test_a_pass_over_the_rows_ends_with_the_noise_and_the_linear_precisions(l2_l
     else:
         learnt = linear_squares[:, 1] / linear_squares[:, 0]
         np.testing.assert_allclose(posterior.linear_precisions.numpy(), learnt, rtol=1e-5)
+    counts = np.split(posterior.counts.numpy(), posterior.starts[1:])
+    for group, (table_means, of_group) in enumerate(zip(means, counts, strict=True)):
+        prior = table_means[of_group > 0].mean(axis=0)  # no step has been applied
+        np.testing.assert_allclose(posterior.prior_means.numpy()[group], prior, rtol=1e-4, atol=1e-5)
+        if not of_group[0]:
+            np.testing.assert_allclose(model.extractors[group].tables[0].numpy()[0], prior, rtol=1e-4, atol=1e-5)
     assert posterior.rows_of_pass.numpy() == 0
     assert not posterior.squares.numpy().any()
 
