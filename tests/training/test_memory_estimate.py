@@ -27,6 +27,10 @@ GROUPS: dict[str, Any] = {
     "who": {"column": "who"},
     "tags": {"column": "tags", "extractor": {"type": "lookup", "split": " "}},
     "title": {"column": "title", "extractor": {"type": "text_cnn", "token_dim": 9, "filters": 7, "widths": [1, 2]}},
+    "order": {
+        "column": "title",
+        "extractor": {"type": "text_attention", "token_dim": 8, "units": 9, "blocks": 2, "positions": "learned"},
+    },
     "size": {"column": "size", "extractor": {"type": "numeric", "hidden": [30, 20]}},
 }
 
