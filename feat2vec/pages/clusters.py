@@ -126,7 +126,7 @@ def short_name(number: int, keys: Sequence[str]) -> str:
     """The name of the cluster or topic of a number, counted from 0.
 
     >>> short_name(0, ["a film with a very long title", "b"])
-    '1: a film with a very lon..., b'
+    '1: a film with a very lo..., b'
     """
     cut = [key if len(key) <= NAME_LENGTH else f"{key[: NAME_LENGTH - 3]}..." for key in keys]
     return f"{number + 1}: {', '.join(cut)}"

@@ -209,16 +209,16 @@ column: x, extractor: {type: text_cnn, widths: [0]}
     ! extractor.widths[0]: must be at least 1, received 0
 
 column: x, extractor: {type: text_attention, positions: none}
-    ! extractor.positions: expected one of sinusoidal, learned, received none
+    ! extractor.positions: expected 'sinusoidal' or 'learned', received none
 
 column: x, extractor: {type: text_attention, blocks: 0}
-    ! extractor.blocks: expected 1 or more, received 0
+    ! extractor.blocks: must be at least 1, received 0
 
 column: x, extractor: {type: text_attention, max_tokens: 5000}
-    ! extractor.max_tokens: expected 4096 or less, received 5000
+    ! extractor.max_tokens: must be at most 4096, received 5000
 
 column: x, extractor: {type: vector, start: PCA}
-    ! extractor.start: expected one of random, pca, received PCA
+    ! extractor.start: expected 'random' or 'pca', received PCA; did you mean 'pca'?
 
 column: x, extractor: {type: text_cnn, dropout: 1}
     ! extractor.dropout: must be less than 1, received 1

@@ -105,7 +105,7 @@ def test_the_estimate_counts_each_copy_and_what_is_beside_the_model() -> None:
     keys = sum(c.vocabulary.keys.nbytes for c in rows.encoder.codecs.values() if c.vocabulary is not None)
     entries = sum(values.entries.nbytes for values in rows.values.values())
     assert 2 * (keys + entries) < size("keys and values") < 8 * (keys + entries)
-    assert size("blocks") == 200 * (6 * 4 * 4 + 40)
+    assert size("blocks") == 200 * (6 * 4 * 5 + 40)
 
 
 def test_resident_memory_is_that_of_this_process(tmp_path: Path) -> None:
