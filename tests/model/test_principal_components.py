@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from feat2vec.errors import UserError
 from feat2vec.model import principal_components as module
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.principal_components import principal_components
+from feat2vec.writing import CHECKPOINT, partial_folder
 from tests import reference
 from tests.short_trainings import train
 
@@ -175,9 +177,20 @@ def test_vectors_too_wide_for_their_covariance_are_refused(monkeypatch: pytest.M
     )
 
 
-def test_a_run_that_started_so_is_saved_and_loaded(tmp_path: Path) -> None:
+class Killed(keras.callbacks.Callback):
+    """Ends the training after its first epoch."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        del logs
+        if epoch == 1:
+            raise KeyboardInterrupt
+
+
+def test_a_run_that_started_so_is_loaded_and_resumed_to_the_same_numbers(tmp_path: Path) -> None:
     run = train(schema(dim=4), table(), tmp_path / "run", quiet=True)
-    loaded = feat2vec.load(tmp_path / "run")
-    np.testing.assert_array_equal(run.embed(table()), loaded.embed(table()))
-    other = train(schema(dim=4), table(), tmp_path / "other", quiet=True)
-    np.testing.assert_array_equal(run.embed(table()), other.embed(table()))
+    np.testing.assert_array_equal(run.embed(table()), feat2vec.load(tmp_path / "run").embed(table()))
+    with pytest.raises(KeyboardInterrupt):
+        train(schema(dim=4), table(), tmp_path / "killed", quiet=True, callbacks=[Killed()])
+    assert (partial_folder(tmp_path / "killed") / CHECKPOINT).exists()
+    resumed = train(schema(dim=4), table(), tmp_path / "killed", quiet=True, resume=True)
+    np.testing.assert_array_equal(resumed.embed(table()), run.embed(table()))
