@@ -41,6 +41,7 @@ class Case(NamedTuple):
         return Shape(self.width * (2 if self.weighted else 1), SIZES[levels] if ids else (), self.weighted)
 
 
+LEARNED = {"positions": "learned", "max_tokens": 11}
 CASES = {
     "single": Case("lookup", {}, 1),
     "bag": Case("lookup", {"multi": True}, 4),
@@ -51,7 +52,7 @@ CASES = {
     "weighted_sqrtn": Case("lookup", {"multi": True, "weights": "w", "combiner": "sqrtn"}, 3, weighted=True),
     "text": Case("text_cnn", {"token_dim": 4, "filters": 3, "widths": (1, 3), "dropout": 0.5}, 5),
     "short_text": Case("text_cnn", {"token_dim": 4, "filters": 3, "widths": (2, 4)}, 2),  # a window wider than entries
-    "attention": Case("text_attention", {"token_dim": 4, "heads": 2, "units": 7, "positions": "learned"}, 5),
+    "attention": Case("text_attention", {"token_dim": 4, "heads": 2, "units": 7, **LEARNED}, 5),
     "linear": Case("numeric", {}, 3),
     "mlp": Case("numeric", {"hidden": (5, 4)}, 3),
     "pieces": Case("numeric", {"pieces": 4, "scale": "quantile"}, 2),
@@ -267,7 +268,7 @@ def count(case: Case, levels: str, bias: bool) -> int:
     if case.name == "text_attention":
         dim, units, learned = options["token_dim"], options["units"], options.get("positions") == "learned"
         block = 4 * dim * dim + 2 * dim + (dim * units + units) + (units * dim + dim) + 2 * dim
-        return 7 * dim + learned * 32 * dim + options.get("blocks", 1) * block + dim * outs + sum(dims)
+        return 7 * dim + learned * 11 * dim + options.get("blocks", 1) * block + dim * outs + sum(dims)
     if "hidden" in options:
         return (3 * 5 + 5) + (5 * 4 + 4) + 4 * outs + sum(dims)
     features = case.width * options["pieces"] + 1 if "pieces" in options else case.width
@@ -649,7 +650,6 @@ QUICK_STEPS = {
     ("single", "adagrad", "float32"),
     ("weighted_mean", "adam", "float32"),
     ("text", "adagrad", "mixed_bfloat16"),
-    ("attention", "adam", "float32"),
 }
 
 

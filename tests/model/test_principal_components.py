@@ -186,6 +186,7 @@ class Killed(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_run_that_started_so_is_loaded_and_resumed_to_the_same_numbers(tmp_path: Path) -> None:
     run = train(schema(dim=4), table(), tmp_path / "run", quiet=True)
     np.testing.assert_array_equal(run.embed(table()), feat2vec.load(tmp_path / "run").embed(table()))

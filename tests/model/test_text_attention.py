@@ -1,4 +1,4 @@
-"""A run whose texts are read by self-attention: written, loaded and resumed as any other."""
+"""A run whose texts are read by self-attention, and whose numbers start from components: written and loaded as any."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ SCHEMA: dict[str, Any] = {
             "column": "title",
             "extractor": {"type": "text_attention", "token_dim": 4, "heads": 2, "units": 3, "positions": "learned"},
         },
+        "place": {"columns": ["x", "y"], "extractor": {"type": "numeric", "start": "pca"}},
         "who": {"column": "who"},
     },
     "training": {"validation": 0, "epochs": 2, "batch_size": 30},
@@ -30,7 +31,8 @@ SCHEMA: dict[str, Any] = {
 def table() -> pa.Table:
     words = ["the", "war", "of", "sea", "roses"]
     titles = [" ".join(words[(i * k) % 5] for k in range(1, 2 + i % 6)) if i % 9 else None for i in range(60)]
-    return pa.table({"title": titles, "who": [f"w{i % 7}" for i in range(60)]})
+    squares = [i * i for i in range(60)]
+    return pa.table({"title": titles, "who": [f"w{i % 7}" for i in range(60)], "x": range(60), "y": squares})
 
 
 @pytest.fixture(scope="module")
