@@ -15,7 +15,16 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
-from feat2vec.model.extractors import LAYERS, Extracted, Extractor, Headed, Shape, build_extractor, layer
+from feat2vec.model.extractors import (
+    LAYERS,
+    Extracted,
+    Extractor,
+    Headed,
+    Shape,
+    build_extractor,
+    layer,
+    text_attention,
+)
 from feat2vec.model.optimizers import SparseAdagrad, SparseAdam
 from feat2vec.schema.extractor_options import EXTRACTORS, HOLDERS, ExtractorSpec, TextCnn, VectorSpec, extractor
 from tests import reference
@@ -742,6 +751,18 @@ def test_attention_drops_features_in_training_only() -> None:
     assert 0.48 < kept.mean() < 0.52
     with pytest.raises(ValueError, match=r"dropout needs a `seed` of two integers. Received: seed=None"):
         made(entries, training=True)
+
+
+@pytest.mark.parametrize("weights", [1, 3 * 16])  # a row at a time, or three
+def test_many_rows_are_read_in_parts(weights: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, entries = make(SINUSOIDAL, "fm"), entries_of(SINUSOIDAL, 10)
+    expected = outputs(made, entries)
+    monkeypatch.setattr(text_attention, "MOST_WEIGHTS", weights)
+    close(outputs(made, entries), expected)
+    close(outputs(made, entries[:0])[:-1], [part[:0] for part in expected[:-1]])
+    spec = tf.TensorSpec([None, None], tf.int32)
+    traced = tf.function(lambda rows: parts_of(made(rows)), input_signature=[spec])
+    close([part.numpy() for part in traced(entries)], expected[:-1])
 
 
 def test_attention_sees_the_order_of_tokens_and_nothing_beyond_max_tokens() -> None:

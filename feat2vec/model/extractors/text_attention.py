@@ -14,6 +14,8 @@ from feat2vec.model.extractors.base import UNSEEN, Extracted, Headed, layer
 from feat2vec.model.pair_scores import Tensor
 
 LONGEST_WAVE = 10_000.0  # the base of the lengths of the sinusoids
+MOST_ROWS = 8192  # that are read at once outside of training
+MOST_WEIGHTS = 1 << 26  # of attention that are in memory at once outside of training: 256 MB
 
 
 @layer("text_attention")
@@ -69,8 +71,7 @@ class TextAttentionExtractor(Headed):
         positions = self.positions if spec["positions"] == "learned" else tf.constant(self.sinusoids, text.dtype)
         text += positions[:time]
         is_token = entries > 0  # [batch, time]
-        for block in self.blocks:
-            text = block(text, is_token)
+        text = self._attend(text, is_token) if training else self._attend_in_parts(text, is_token)
         length = tf.math.count_nonzero(entries, axis=1, keepdims=True, dtype=tf.int32)  # [batch, 1]
         total = tf.reduce_sum(text * tf.cast(is_token, text.dtype)[..., None], axis=1)  # [batch, token_dim]
         features = total / tf.cast(tf.maximum(length, 1), text.dtype)
@@ -78,6 +79,28 @@ class TextAttentionExtractor(Headed):
             features = tf.nn.experimental.stateless_dropout(features, spec["dropout"], self.needed(seed))
         square = tf.reduce_sum(tf.square(vectors))
         return self.finish(features, tf.cast(length > 0, features.dtype))._replace(square=square)
+
+    def _attend(self, text: Tensor, is_token: Tensor) -> Tensor:
+        """Tokens [batch, time, token_dim] that have seen each other in every block."""
+        for block in self.blocks:
+            text = block(text, is_token)
+        return text
+
+    def _attend_in_parts(self, text: Tensor, is_token: Tensor) -> Tensor:
+        """The same, of so few rows at a time that their weights of attention, [rows, heads, time, time], have room."""
+        weights_of_row = self.spec["heads"] * min(self.shape.width, self.spec["max_tokens"]) ** 2
+        if MOST_ROWS * weights_of_row <= MOST_WEIGHTS:
+            return self._attend(text, is_token)
+        rows = max(MOST_WEIGHTS // weights_of_row, 1)
+        batch, time, token_dim = tf.unstack(tf.shape(text))
+        parts = (batch + rows - 1) // rows
+        missing_rows = [0, parts * rows - batch]
+        texts = tf.reshape(tf.pad(text, [missing_rows, [0, 0], [0, 0]]), [parts, rows, time, self.spec["token_dim"]])
+        are_tokens = tf.reshape(tf.pad(is_token, [missing_rows, [0, 0]]), [parts, rows, time])
+        seen = tf.map_fn(
+            lambda part: self._attend(*part), (texts, are_tokens), fn_output_signature=text.dtype, parallel_iterations=1
+        )  # [parts, rows, time, token_dim]
+        return tf.reshape(seen, [parts * rows, time, token_dim])[:batch]
 
 
 class AttentionBlock(keras.layers.Layer):
