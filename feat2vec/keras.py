@@ -9,7 +9,13 @@ Example:
 
 from __future__ import annotations
 
-from feat2vec.model.extractors import LookupExtractor, NumericExtractor, TextCnnExtractor, VectorExtractor
+from feat2vec.model.extractors import (
+    LookupExtractor,
+    NumericExtractor,
+    TextAttentionExtractor,
+    TextCnnExtractor,
+    VectorExtractor,
+)
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.mlp import MlpHead
 from feat2vec.model.optimizers import SparseAdagrad, SparseAdam
@@ -23,6 +29,7 @@ __all__ = [
     "NumericExtractor",
     "SparseAdagrad",
     "SparseAdam",
+    "TextAttentionExtractor",
     "TextCnnExtractor",
     "VectorExtractor",
 ]

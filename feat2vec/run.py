@@ -373,8 +373,8 @@ class Run(TrainedRun):
             given: For "rank" and "nearest" the groups to find the target by, all others if it is None.
             similarity: "cosine" or "dot", not for "predict"; for "rank" also "probability", which is its default.
             level: For "predict", the submodel of a model with `ranks`.
-            beside: Baselines on the same rows: "popularity" and "tfidf" for "rank", "constant", "linear" and "boosting"
-                for "predict", or one name. Those of the other task are left out.
+            beside: Baselines on the same rows: "popularity", "tfidf" and "pca" for "rank", "constant", "linear",
+                "pca_linear" and "boosting" for "predict", or one name. Those of the other task are left out.
             train: The rows that the run was trained on, which all baselines but "popularity" learn from.
 
         Returns:

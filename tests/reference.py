@@ -741,3 +741,76 @@ def normal_step(
             new_curvatures[key, d] += (1 - 0.5**share) * (found - curvatures[key, d])
     of_bias = (halves(means, variances, bias + 1e-3) - halves(means, variances, bias - 1e-3)) / 2e-3 / len(rows)
     return NormalStep(2 * halves(means, variances, bias) / len(rows), gradients, new_curvatures, of_bias)
+
+
+# --- Self-attention (Vaswani et al., 2017, sections 3.2 to 3.5): vectors are lists of tokens ------------------------
+
+
+def sinusoid(position: int, dim: int) -> Array:
+    """The encoding of a position, counted from 0."""
+    angles = [position / 10_000 ** (2 * (i // 2) / dim) for i in range(dim)]
+    return np.array([math.cos(angle) if i % 2 else math.sin(angle) for i, angle in enumerate(angles)])
+
+
+def self_attention(tokens: Sequence[Array], w: Mapping[str, Any]) -> list[Array]:
+    """Each token's mean of the values of all, weighed by softmax(q . k / sqrt(size of k)) in each head, projected."""
+    dim, heads, size = w["query/kernel"].shape
+    seen = []
+    for token in tokens:
+        total = np.zeros(dim)
+        for h in range(heads):
+            query = token @ w["query/kernel"][:, h]  # [size]
+            logits = [query @ (other @ w["key/kernel"][:, h]) / math.sqrt(size) for other in tokens]
+            exponentials = [math.exp(logit - max(logits)) for logit in logits]
+            mean = np.zeros(size)
+            for exponential, other in zip(exponentials, tokens, strict=True):
+                mean += exponential / sum(exponentials) * (other @ w["value/kernel"][:, h])
+            total += mean @ w["attention_output/kernel"][h]
+        seen.append(total)
+    return seen
+
+
+def layer_norm(x: Array, gamma: Array, beta: Array, epsilon: float = 1e-3) -> Array:
+    """gamma (x - mean) / sqrt(variance + epsilon) + beta."""
+    mean = sum(x) / len(x)
+    variance = sum((number - mean) ** 2 for number in x) / len(x)
+    deviation = math.sqrt(variance + epsilon)
+    return np.array([gamma[i] * (x[i] - mean) / deviation + beta[i] for i in range(len(x))])
+
+
+def attention_block(tokens: Sequence[Array], w: Mapping[str, Any]) -> list[Array]:
+    """Attention, then two dense layers with a ReLU between them; each is added to its input, and the sum normalized."""
+    of_attention = {name.removeprefix("attention/"): array for name, array in w.items()}
+    result = []
+    for token, seen in zip(tokens, self_attention(tokens, of_attention), strict=True):
+        token = layer_norm(token + seen, w["attention_norm/gamma"], w["attention_norm/beta"])
+        hidden = np.maximum(token @ w["hidden/kernel"] + w["hidden/bias"], 0)
+        dense = hidden @ w["output/kernel"] + w["output/bias"]
+        result.append(layer_norm(token + dense, w["norm/gamma"], w["norm/beta"]))
+    return result
+
+
+# --- Principal components: the linear autoencoder's optimum ---------------------------------------------------------
+
+
+def covariance(rows: Sequence[Array]) -> tuple[Array, Array]:
+    """The mean [width] and the covariance [width, width] of rows."""
+    width = len(rows[0])
+    mean = np.array([sum(row[i] for row in rows) / len(rows) for i in range(width)])
+    products = np.zeros((width, width))
+    for row in rows:
+        for i in range(width):
+            for j in range(width):
+                products[i, j] += (row[i] - mean[i]) * (row[j] - mean[j]) / len(rows)
+    return mean, products
+
+
+def reconstruction_error(rows: Sequence[Array], kernel: Array) -> float:
+    """The least mean squared error of a linear autoencoder with this encoder [width, k]: its decoder by least squares.
+
+    Both have a bias, so the rows count as they are around their mean.
+    """
+    mean = sum(rows) / len(rows)
+    centred = np.array([row - mean for row in rows])
+    decoder = np.linalg.lstsq(centred @ kernel, centred, rcond=None)[0]  # [k, width]
+    return float(np.square(centred - centred @ kernel @ decoder).sum() / len(rows))

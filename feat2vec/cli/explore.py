@@ -21,7 +21,7 @@ PORT = 8765
 @click.option("--html", type=click.Path(path_type=Path), help="Write the page as a file that works alone; no server.")
 @click.option("--group", "groups", multiple=True, help="Look at this group; may be given again. Default: all.")
 @click.option("--data", help="Rows to look at as well (group `row`), and whose columns can be colours.")
-@click.option("--colour", help="Colour by `count`, `level` or a column of --data at first.")
+@click.option("--colour", help="Colour by `count`, `level`, `cluster`, `topic of GROUP` or a column of --data first.")
 @click.option(
     "--map",
     "kind",

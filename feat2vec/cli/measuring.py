@@ -56,8 +56,9 @@ def evaluate(
     pairs: how similar two keys are, against what people say; --data has two keys and a number in its first columns.
     predict: the schema's target; log loss and AUC, RMSE and MAE, or accuracy and log loss.
 
-    --beside for rank: popularity (the most frequent values) and tfidf (the values of the 50 nearest training rows); for
-    predict: constant, linear and boosting (scikit-learn's). All but popularity learn from the rows of --train.
+    --beside for rank: popularity (the most frequent values), tfidf (the values of the 50 nearest training rows) and pca
+    (the same by principal components); for predict: constant, linear, pca_linear (on principal components) and boosting
+    (scikit-learn's). All but popularity learn from the rows of --train.
 
     \b
     feat2vec evaluate runs/films --data test.parquet

@@ -34,6 +34,7 @@ from feat2vec.model.loss_model import (
 from feat2vec.model.many_groups import ENTRIES, join_values
 from feat2vec.model.optimizers import sum_duplicates
 from feat2vec.model.pair_scores import Tensor
+from feat2vec.model.principal_components import start_from_components
 from feat2vec.model.score_model import SeedOf, shapes_of
 from feat2vec.model.single_items import id_counts, item_counts
 from feat2vec.sampling.batches import Batches, value_tables
@@ -209,7 +210,8 @@ class Feat2Vec(LossModel):
         """Take from the training rows what does not change by steps.
 
         That is the unit of numbers, and the start of the bias or of classes' biases, so that a score of 0 means what is
-        best for all rows; the weights of classes; and the noise, which draws values of these rows.
+        best for all rows; the principal components of groups that start from them; the weights of classes; and the
+        noise, which draws values of these rows.
 
         Args:
             encoded: The training rows.
@@ -224,6 +226,7 @@ class Feat2Vec(LossModel):
         self.class_weights = class_weights(self.schema.objective, encoded.encoder.classes, targets)
         if targets is not None:
             self._start_at(targets)
+        start_from_components(self, encoded)
         if self.has_posterior:
             self.posterior = self._new_posterior(encoded)
         if not self.schema.objective.needs_noise:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import h5py
 import numpy as np
@@ -230,12 +230,24 @@ def _collect_layers(
     if isinstance(item, keras.layers.Layer):
         owner = owners.get(id(item), owner)
         layers.setdefault(id(item), _SavedLayer(item, owner)).paths.append(path)
-        children = list(vars(item).items())
+        children = list(_attributes(item))
     else:
         children = list(_children_of_container(item.values() if isinstance(item, dict) else item))
     for name, child in children:
         if isinstance(child, keras.layers.Layer | list | tuple | dict):
             _collect_layers(child, f"{path}/{name}".removeprefix("/"), owner, owners, above | {id(item)}, layers)
+
+
+def _attributes(layer: keras.layers.Layer) -> Iterator[tuple[str, Any]]:
+    """A layer's attributes by name; one that a property of the layer shows also by the name of the property.
+
+    Keras saves the attribute `_query_dense` of its attention under the name of the property `query_dense`.
+    """
+    for name, child in vars(layer).items():
+        yield name, child
+        public_name = name.removeprefix("_")
+        if public_name != name and isinstance(getattr(type(layer), public_name, None), property):
+            yield public_name, child
 
 
 def _children_of_container(items: Iterable[object]) -> Iterator[tuple[str, Container]]:

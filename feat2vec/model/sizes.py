@@ -7,12 +7,12 @@ from itertools import pairwise
 
 from feat2vec.encode.codecs import Codec, ItemsCodec
 from feat2vec.encode.encoder import Encoder
-from feat2vec.schema.extractor_options import ExtractorSpec, Lookup, Numeric, TextCnn, Vector
+from feat2vec.schema.extractor_options import ExtractorSpec, Lookup, Numeric, TextAttention, TextCnn, Vector
 from feat2vec.schema.options import Mlp, Schema
 
 BYTES_OF_WEIGHT = 4
 SLOTS = {"adagrad": 1, "adam": 2}  # numbers that an optimizer keeps for each weight
-BUILT_IN = (Lookup, TextCnn, Numeric, Vector)  # the options of extractors whose weights are known
+BUILT_IN = (Lookup, TextCnn, TextAttention, Numeric, Vector)  # the options of extractors whose weights are known
 
 
 def key_sizes(codec: ItemsCodec, schema: Schema) -> tuple[int, ...]:
@@ -53,6 +53,8 @@ def group_weights(spec: ExtractorSpec, codec: Codec, schema: Schema, dims: Seque
         sizes = key_sizes(codec, schema)
         count = sum(size * dim for size, dim in zip(sizes, dims, strict=True))
         return count, f"{sizes[0]:,} keys of {shown_dims} numbers", "max_size, to keep fewer keys"
+    if isinstance(codec, ItemsCodec) and isinstance(spec, TextAttention):
+        return _attention_weights(spec, len(codec.vocabulary), dims)
     if isinstance(codec, ItemsCodec):
         # options of text_cnn, which other text extractors lack
         token_dim: int = getattr(spec, "token_dim", 0)
@@ -67,6 +69,15 @@ def group_weights(spec: ExtractorSpec, codec: Codec, schema: Schema, dims: Seque
     shown_widths = ", ".join(f"{width:,}" for width in widths)
     count = layer_weights([*widths, sum(dims)])
     return count, f"layers of {shown_widths} and {shown_dims} units", "hidden, with fewer units"
+
+
+def _attention_weights(spec: TextAttention, tokens: int, dims: Sequence[int]) -> tuple[int, str, str]:
+    """What `group_weights` returns for self-attention over a vocabulary of so many tokens."""
+    dim = spec.token_dim
+    block = 4 * dim**2 + layer_weights([dim, spec.units, dim]) + spec.units + 5 * dim
+    positions = spec.max_tokens * dim if spec.positions == "learned" else 0
+    count = tokens * dim + positions + spec.blocks * block + dim * sum(dims)
+    return count, f"{tokens:,} tokens of {dim:,} numbers, {spec.blocks:,} blocks of attention", "token_dim"
 
 
 def layer_weights(widths: Sequence[int]) -> int:

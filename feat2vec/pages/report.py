@@ -18,6 +18,7 @@ from feat2vec.evaluation.stability import stability
 from feat2vec.evaluation.weakness import stored_worths
 from feat2vec.pages import charts
 from feat2vec.pages.completions import completion_facts, completion_parts
+from feat2vec.pages.latent import latent_facts, latent_parts
 from feat2vec.space.geometry import candidates, is_keyed
 from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.training.run_folder import TrainedRun
@@ -89,6 +90,7 @@ def facts_of(
         "history": run.history,
         "groups": {name: _group_facts(run, name) for name in run.schema.groups},
     }
+    facts["latent"] = latent_facts(run)
     completion = completion_facts(run)
     if completion:
         facts["completion"] = completion
@@ -159,6 +161,7 @@ def page(facts: JsonObject) -> str:
     if "bounds" in facts:
         parts += _bounds(facts["bounds"])
     parts += _space(facts["groups"])
+    parts += latent_parts(facts["latent"])
     if "stability" in facts:
         parts += _stability(facts["stability"])
     for name, group in facts["groups"].items():

@@ -25,6 +25,7 @@ PLAIN_NUMBER = "1.5"  # the option `written` of numbers without marks
 DATE_PATTERN = re.compile(r"(?:[^%]|%[YymdHIMSpBbAaz%])*%[YymdHIMSpBbAaz](?:[^%]|%[YymdHIMSpBbAaz%])*")
 NUMBER_FORM = re.compile(r"(\D*?)1(?:([,.' ])000)?((?!\2)[.,])5(\D.*)?")  # prefix, thousands, decimals, suffix
 Text = Annotated[str, Field(min_length=1)]
+Start = Literal["random", "pca"]  # of a linear map
 Many = Field(strict=False)  # for tuples: YAML has lists, which are taken too
 
 
@@ -307,6 +308,42 @@ class TextCnn(TokensSpec):
             yield ("widths",), f"{max(self.widths)} is wider than max_tokens, {self.max_tokens}; make it narrower"
 
 
+@extractor("text_attention")
+class TextAttention(TokensSpec):
+    """Self-attention over token vectors, their mean over the text, and a projection (Vaswani et al., 2017).
+
+    Args:
+        max_tokens: The most tokens of a text; further ones are left out. Each token sees all others.
+        token_dim: The dimensions of a token's vector, as many for each head.
+        heads: The number of heads of each block.
+        blocks: The number of blocks, each of self-attention and two dense layers.
+        units: The units of the first of a block's dense layers.
+        positions: How the position of a token is encoded: by sinusoids, or by vectors that begin as these and are
+            learned.
+        dropout: The share of features that training drops.
+
+    Example:
+        >>> feat2vec.specs.TextAttention(heads=2).blocks
+        1
+
+    """
+
+    type: Literal["text_attention"] = "text_attention"
+    max_tokens: Annotated[int, Field(ge=1, le=4096)] = 32
+    token_dim: Dim = 64
+    heads: Annotated[int, Field(ge=1, le=1024)] = 4
+    blocks: Annotated[int, Field(ge=1, le=64)] = 1
+    units: Dim = 128
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    dropout: Share = 0.0
+
+    def conflicts(self, columns: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+        yield from super().conflicts(columns)
+        if self.token_dim % self.heads:
+            nearest = max(self.token_dim // self.heads, 1) * self.heads
+            yield ("heads",), f"token_dim, {self.token_dim}, has no {self.heads} equal parts; make it {nearest}"
+
+
 @extractor("numeric")
 class Numeric(NumbersSpec):
     """An MLP over the group's scaled numbers; no hidden layer is a linear map.
@@ -315,6 +352,9 @@ class Numeric(NumbersSpec):
         hidden: The units of each hidden layer.
         pieces: The number of pieces of the piecewise linear encoding of each number (Gorishniy et al., 2022), between
             quantiles of the training rows; for `scale: quantile`.
+        start: What the linear map is at the start: `random`, or `pca`, the principal components of the training rows'
+            scaled numbers, by one factor so long that the vectors have the standard deviation `model.scale`. Where
+            there are fewer components than dimensions, the rest begins as 0.
 
     Example:
         >>> feat2vec.specs.Numeric(hidden=[16]).hidden
@@ -325,16 +365,23 @@ class Numeric(NumbersSpec):
     type: Literal["numeric"] = "numeric"
     hidden: Annotated[tuple[Dim, ...], Many] = ()
     pieces: Annotated[int, Field(ge=2, le=1000)] | None = None
+    start: Start = "random"
 
     def conflicts(self, columns: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         yield from super().conflicts(columns)
         if self.pieces is not None and self.scale != "quantile":
             yield ("pieces",), f"pieces lie between quantiles; set `scale: quantile`, received {self.scale}"
+        for key in ("hidden", "pieces"):
+            if self.start == "pca" and getattr(self, key):
+                yield ("start",), f"pca is for a linear map of the numbers themselves; remove it, or `{key}`"
 
 
 @extractor("vector")
 class Vector(VectorSpec):
     """A projection of a pretrained vector.
+
+    Args:
+        start: What the projection is at the start: `random`, or `pca`, as for `numeric`.
 
     Example:
         >>> feat2vec.specs.Vector().gain
@@ -343,3 +390,4 @@ class Vector(VectorSpec):
     """
 
     type: Literal["vector"] = "vector"
+    start: Start = "random"

@@ -15,6 +15,7 @@ from feat2vec.encode.codecs import Codec, ItemsCodec
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError
 from feat2vec.model.sizes import BYTES_OF_WEIGHT, SLOTS, group_weights, key_sizes, layer_weights
+from feat2vec.schema.extractor_options import TextAttention
 from feat2vec.schema.options import BLOCK_ROWS, Mlp, Schema
 
 PROCESS_STATUS = Path("/proc/self/status")
@@ -108,6 +109,8 @@ def estimate(encoded: Encoded) -> Iterator[MemoryUse]:
     encoder, schema = encoded.encoder, encoded.encoder.schema
     for name, codec in encoder.codecs.items():
         yield _group(name, codec, schema)
+        if isinstance(schema.groups[name].extractor, TextAttention):
+            yield _attention(name, codec, encoded)
     if schema.objective.has_classes and encoder.classes is not None:
         yield _classes(len(encoder.classes.keys), schema)
     if isinstance(schema.head, Mlp):
@@ -139,6 +142,17 @@ def _group(name: str, codec: Codec, schema: Schema) -> MemoryUse:
         size += BYTES_PER_STEP_COUNT * sum(table_rows)
     remedy = f"{_smaller_model(schema)}, or groups.{name}.extractor.{options}"
     return MemoryUse(f"the group {name!r}, {parts_in_words},", size, remedy)
+
+
+def _attention(name: str, codec: Codec, encoded: Encoded) -> MemoryUse:
+    """The weights of attention between the tokens of a step's texts, before and after the softmax."""
+    schema = encoded.encoder.schema
+    spec = schema.groups[name].extractor
+    assert isinstance(spec, TextAttention)
+    rows = min(schema.training.batch_size, encoded.learnt_rows)
+    size = 2 * BYTES_OF_WEIGHT * rows * spec.blocks * spec.heads * codec.training_width**2
+    remedy = f"use a smaller training.batch_size, or groups.{name}.extractor.max_tokens"
+    return MemoryUse(f"attention among {codec.training_width:,} tokens of {name!r} in {rows:,} rows,", size, remedy)
 
 
 def _classes(classes: int, schema: Schema) -> MemoryUse:

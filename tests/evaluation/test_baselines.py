@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,6 +25,7 @@ from feat2vec.space.geometry import dense
 from feat2vec.table.table import open_table
 from tests.reference import ranks_of_true_values, tfidf_scores
 
+pca_module = sys.modules["feat2vec.evaluation.baselines.pca"]
 GROUPS: dict[str, Any] = {
     "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True}},
     "kind": {"column": "kind"},
@@ -49,9 +51,15 @@ def things(rows: int, seed: int) -> pa.Table:
     )
 
 
-def request_for(target: str, objective: dict[str, Any] | None = None, rows: int = 300) -> BaselineRequest:
+def request_for(
+    target: str,
+    objective: dict[str, Any] | None = None,
+    rows: int = 300,
+    dim: int = 50,
+    groups: Sequence[str] = tuple(GROUPS),
+) -> BaselineRequest:
     """A run that was not trained: baselines ask for its encoder and its schema."""
-    schema: dict[str, Any] = {"version": 1, "groups": GROUPS}
+    schema: dict[str, Any] = {"version": 1, "groups": {name: GROUPS[name] for name in groups}, "model": {"dim": dim}}
     if objective is not None:
         schema["objective"] = {**objective, "target": target}
     train = things(rows, 0)
@@ -106,6 +114,78 @@ def test_tfidf_ranks_as_a_loop_does(target: str, given: list[str], monkeypatch: 
     assert facts["mrr"] > BASELINES["popularity"].measure(request)["mrr"]
 
 
+def dense_features(table: pa.Table, train: pa.Table) -> Any:
+    """Standardised sizes, whether they are missing, and TF-IDF of kinds, by scikit-learn on dense arrays."""
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    sizes, train_sizes = (part["size"].to_numpy() for part in (table, train))
+    scaled = np.nan_to_num((sizes - np.nanmean(train_sizes)) / np.nanstd(train_sizes))
+    one_hot, train_one_hot = (
+        np.array([[kind == f"k{k}" for k in range(5)] for kind in part["kind"].to_pylist()], float)
+        for part in (table, train)
+    )
+    kinds = TfidfTransformer(sublinear_tf=True).fit(train_one_hot).transform(one_hot).toarray()
+    return np.column_stack([scaled, np.isnan(sizes), kinds])
+
+
+@pytest.mark.parametrize("most_dense", [1000, 2], ids=["covariance", "sparse"])
+def test_pca_ranks_by_the_nearest_rows_in_its_space(most_dense: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.decomposition import PCA
+
+    monkeypatch.setattr(pca_module, "MOST_DENSE", most_dense)
+    monkeypatch.setattr(pca_module, "NEIGHBOURS", 7)
+    monkeypatch.setattr(pca_module, "SIMILARITIES_IN_MEMORY", 1000)
+    request = BaselineRequest(**{**vars(request_for("tags", dim=3)), "given": ["size", "kind"]})
+    facts = BASELINES["pca"].measure(request)
+    train, test = things(300, 0), things(80, 1)
+    vocabulary = request.run.fitted.codecs["tags"].vocabulary
+    assert vocabulary is not None
+    names = vocabulary.keys.to_pylist()
+    answered = train.filter(pa.compute.greater(pa.compute.list_value_length(train["tags"]), 0))
+    features = dense_features(answered, answered)
+    fitted = PCA(3).fit(features)
+    vectors, queries = fitted.transform(features), fitted.transform(dense_features(test, answered))
+    popularity = vocabulary.counts / (vocabulary.counts.sum() + 1) * 1e-6
+    expected = []
+    for query, tags in zip(queries, test["tags"].to_pylist(), strict=True):
+        cosines = vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
+        scores = popularity.copy()
+        for row in np.argsort(-cosines)[:7]:
+            for tag in set(answered["tags"][int(row)].as_py()):
+                scores[names.index(tag)] += max(cosines[row], 0)
+        true_values = sorted({names.index(tag) for tag in tags if tag in names})
+        expected += ranks_of_true_values(scores.tolist(), true_values)
+    assert facts["n"] == len(expected)
+    assert facts["mpr"] == pytest.approx(np.mean(expected) / len(names), abs=5e-3)  # ties of cosines may be rounded
+    assert facts["mrr"] > BASELINES["popularity"].measure(request)["mrr"]
+
+
+def test_pca_linear_is_a_ridge_regression_on_components() -> None:
+    from sklearn.decomposition import PCA
+    from sklearn.linear_model import Ridge
+
+    request = request_for("price", {"type": "regression"}, dim=3, groups=["size", "kind"])
+    facts = BASELINES["pca_linear"].measure(request)
+    train, test = things(300, 0), things(80, 1)
+    fitted = PCA(3).fit(dense_features(train, train))
+    prices = train["price"].to_numpy()
+    model = Ridge().fit(fitted.transform(dense_features(train, train)), (prices - prices.mean()) / prices.std())
+    predictions = model.predict(fitted.transform(dense_features(test, train))) * prices.std() + prices.mean()
+    assert facts["rmse"] == pytest.approx(np.sqrt(np.square(predictions - test["price"].to_numpy()).mean()), rel=1e-3)
+
+
+def test_sparse_features_have_the_same_components(monkeypatch: pytest.MonkeyPatch) -> None:
+    from scipy import sparse
+
+    rng = np.random.default_rng(0)
+    features = sparse.csr_array(rng.normal(size=(60, 9)) * (rng.random((60, 9)) < 0.3) + np.eye(60, 9))
+    dense = pca_module.fit_projection(features, 4).components(features)
+    monkeypatch.setattr(pca_module, "MOST_DENSE", 2)
+    arpack = pca_module.fit_projection(features, 4).components(features)
+    np.testing.assert_allclose(np.abs(arpack), np.abs(dense), atol=1e-8)
+    assert pca_module.fit_projection(features[:1], 4).components(features).shape == (60, 0)
+
+
 def test_items_are_keys_words_and_bins_of_numbers() -> None:
     encoder = request_for("kind").run.fitted
     (entries,) = encoder.entries(things(300, 0))
@@ -121,7 +201,8 @@ def test_items_are_keys_words_and_bins_of_numbers() -> None:
 
 
 def test_of_many_rows_some_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (tfidf_module, sys.modules["feat2vec.evaluation.baselines.linear"]):
+    for name in ("answered_rows", "linear"):
+        module = sys.modules[f"feat2vec.evaluation.baselines.{name}"]
         monkeypatch.setattr(module, "sampled_rows", lambda table: items_module.sampled_rows(table, 50))
     assert items_module.sampled_rows(open_table(things(300, 0)), 50).sum() == 50
     assert BASELINES["tfidf"].measure(request_for("kind"))["mrr"] > 0.5
@@ -144,7 +225,7 @@ def test_the_constant_is_the_mean_or_the_share_of_each_class() -> None:
     assert facts["log_loss"] == pytest.approx(-np.log(shares).mean(), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["linear", "boosting"])
+@pytest.mark.parametrize("name", ["linear", "pca_linear", "boosting"])
 @pytest.mark.parametrize(("target", "objective"), [("price", "regression"), ("sold", "logistic"), ("shop", "softmax")])
 def test_what_learns_is_better_than_a_constant(name: str, target: str, objective: str) -> None:
     request = request_for(target, {"type": objective}, rows=600)
@@ -197,7 +278,8 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         )
     for name in ("sklearn", "sklearn.ensemble", "sklearn.feature_extraction.text"):
         monkeypatch.setitem(sys.modules, name, None)
-    for name, asked in (("tfidf", request), ("linear", labelled), ("boosting", labelled)):
+    asked_of = {"tfidf": request, "pca": request, "linear": labelled, "pca_linear": labelled, "boosting": labelled}
+    for name, asked in asked_of.items():
         with pytest.raises(UserError, match=rf"beside {name}: needs scikit-learn: pip install 'feat2vec\[recipes\]'"):
             BASELINES[name].measure(asked)
 

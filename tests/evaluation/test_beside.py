@@ -93,7 +93,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no such baseline": ({"names": ["tfdif"]}, "--beside: there is no 'tfdif'; did you mean 'tfidf'?"),
     "of another task": (
         {"names": ["boosting"]},
-        "--beside: boosting is not for the task rank; for it there are popularity, tfidf",
+        "--beside: boosting is not for the task rank; for it there are popularity, tfidf, pca",
     ),
     "of no task": (
         {"names": ["popularity"], "task": "nearest", "target": "kind"},

@@ -15,7 +15,16 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
-from feat2vec.model.extractors import LAYERS, Extracted, Extractor, Headed, Shape, build_extractor, layer
+from feat2vec.model.extractors import (
+    LAYERS,
+    Extracted,
+    Extractor,
+    Headed,
+    Shape,
+    build_extractor,
+    layer,
+    text_attention,
+)
 from feat2vec.model.optimizers import SparseAdagrad, SparseAdam
 from feat2vec.schema.extractor_options import EXTRACTORS, HOLDERS, ExtractorSpec, TextCnn, VectorSpec, extractor
 from tests import reference
@@ -41,6 +50,7 @@ class Case(NamedTuple):
         return Shape(self.width * (2 if self.weighted else 1), SIZES[levels] if ids else (), self.weighted)
 
 
+LEARNED = {"positions": "learned", "max_tokens": 11}
 CASES = {
     "single": Case("lookup", {}, 1),
     "bag": Case("lookup", {"multi": True}, 4),
@@ -51,12 +61,17 @@ CASES = {
     "weighted_sqrtn": Case("lookup", {"multi": True, "weights": "w", "combiner": "sqrtn"}, 3, weighted=True),
     "text": Case("text_cnn", {"token_dim": 4, "filters": 3, "widths": (1, 3), "dropout": 0.5}, 5),
     "short_text": Case("text_cnn", {"token_dim": 4, "filters": 3, "widths": (2, 4)}, 2),  # a window wider than entries
+    "attention": Case("text_attention", {"token_dim": 4, "heads": 2, "units": 7, **LEARNED}, 5),
     "linear": Case("numeric", {}, 3),
     "mlp": Case("numeric", {"hidden": (5, 4)}, 3),
     "pieces": Case("numeric", {"pieces": 4, "scale": "quantile"}, 2),
     "vector": Case("vector", {}, 6),
     "users_own": Case("scaled", {"factor": 2.5}, 4),
 }
+
+
+SOFTMAX = 1e-7  # the tolerance of Keras' attention, whose softmax is in float32 in any case
+SINUSOIDAL = Case("text_attention", {"token_dim": 3, "heads": 1, "blocks": 2, "units": 5, "dropout": 0.5}, 4)
 
 
 class Scaled(VectorSpec):
@@ -259,6 +274,10 @@ def count(case: Case, levels: str, bias: bool) -> int:
     outs = sum(dims) + bias
     if case.name == "text_cnn":
         return 7 * 4 + sum(width * 4 * 3 + 3 for width in options["widths"]) + 2 * 3 * outs + sum(dims)
+    if case.name == "text_attention":
+        dim, units, learned = options["token_dim"], options["units"], options.get("positions") == "learned"
+        block = 4 * dim * dim + 2 * dim + (dim * units + units) + (units * dim + dim) + 2 * dim
+        return 7 * dim + learned * 11 * dim + options.get("blocks", 1) * block + dim * outs + sum(dims)
     if "hidden" in options:
         return (3 * 5 + 5) + (5 * 4 + 4) + 4 * outs + sum(dims)
     features = case.width * options["pieces"] + 1 if "pieces" in options else case.width
@@ -401,6 +420,22 @@ def text_loop(case: Case, levels: str, entries: Array, w: dict[str, Array]) -> I
         yield [*parts, sum(x * x for token in text for x in token)]
 
 
+def attention_loop(case: Case, levels: str, entries: Array, w: dict[str, Array]) -> Iterator[list[Any]]:
+    dim = case.options["token_dim"]
+    for row in entries:
+        tokens = [w["tokens"][v - 1] for v in row if v]
+        text = []
+        for place, token in enumerate(tokens):
+            position = w["positions"][place] if "positions" in w else reference.sinusoid(place, dim)
+            text.append(dim**0.5 * token + position)
+        for block in range(case.options.get("blocks", 1)):
+            prefix = f"block_{block}/"
+            of_block = {name.removeprefix(prefix): array for name, array in w.items() if name.startswith(prefix)}
+            text = reference.attention_block(text, of_block)
+        *parts, _ = heads_loop(levels, list(np.mean(text, axis=0)) if text else None, w)
+        yield [*parts, sum(x * x for token in tokens for x in token)]
+
+
 def numbers_loop(case: Case, levels: str, entries: Array, w: dict[str, Array]) -> Iterator[list[Any]]:
     for row in entries:
         features = [float(x) * case.options.get("factor", 1) for x in row]
@@ -416,6 +451,7 @@ def numbers_loop(case: Case, levels: str, entries: Array, w: dict[str, Array]) -
 LOOPS: dict[str, Callable[..., Iterator[list[Any]]]] = {
     "lookup": lookup_loop,
     "text_cnn": text_loop,
+    "text_attention": attention_loop,
     "numeric": numbers_loop,
     "vector": numbers_loop,
     "scaled": numbers_loop,
@@ -426,7 +462,7 @@ def test_outputs_equal_the_loops(case: Case, levels: str) -> None:
     made, entries = make(case, levels), entries_of(case, 40)
     rows = list(LOOPS[case.name](case, levels, entries, weights_by_name(made)))
     *parts, square = (np.array(part) for part in zip(*rows, strict=True))
-    close(outputs(made, entries), [*parts, square.sum()])
+    close(outputs(made, entries), [*parts, square.sum()], SOFTMAX if case.name == "text_attention" else 1e-11)
 
 
 # --- lookups --------------------------------------------------------------------------------------------------------
@@ -452,7 +488,7 @@ def test_a_keys_levels_by_hand() -> None:
     close([square], [sum((table**2).sum() for table in (first, second, third))])
 
 
-@pytest.mark.parametrize("name", ["bag", "mean", "sqrtn", "text", "short_text"])
+@pytest.mark.parametrize("name", ["bag", "mean", "sqrtn", "text", "short_text", "attention"])
 def test_padding_changes_nothing(name: str, levels: str) -> None:
     case = CASES[name]
     made, wide = make(case, levels), make(case._replace(width=case.width + 6), levels)
@@ -492,7 +528,7 @@ def test_levels_without_keys(name: str, tmp_path: Path) -> None:
     close(loaded(tf.constant(entries)), outputs(made, entries)[:-1], 0)
 
 
-@pytest.mark.parametrize("name", ["bag", "text"])
+@pytest.mark.parametrize("name", ["bag", "text", "attention"])
 def test_an_unseen_key_is_zero_until_training_meets_it(name: str, levels: str) -> None:
     case = CASES[name]
     made = build_extractor(case.spec(), case.shape(levels), DIMS[levels], False, "group")
@@ -514,7 +550,7 @@ def test_an_unseen_key_is_zero_until_training_meets_it(name: str, levels: str) -
     assert np.asarray(tf.convert_to_tensor(tape.gradient(loss, table.value)))[0].any()
 
 
-@pytest.mark.parametrize("name", ["bag", "mean", "sqrtn", "weighted", "weighted_mean", "text"])
+@pytest.mark.parametrize("name", ["bag", "mean", "sqrtn", "weighted", "weighted_mean", "text", "attention"])
 def test_entries_may_be_narrower_or_wider_than_the_layer(name: str, levels: str) -> None:
     """Training rows may have narrower bags than `max_items`: a width that is not theirs would mix the rows."""
     case = CASES[name]
@@ -523,7 +559,7 @@ def test_entries_may_be_narrower_or_wider_than_the_layer(name: str, levels: str)
     one = make(case, levels)
     close(outputs(wide, entries), outputs(one, entries))
     ids, weights = entries[:, : case.width], entries[:, case.width :]
-    if name != "text":
+    if case.name == "lookup":
         close(outputs(one, np.concatenate([np.pad(part, [(0, 0), (0, 2)]) for part in (ids, weights) if part.size], 1)),
               outputs(one, entries))  # fmt: skip
     spec = tf.TensorSpec([None, None], tf.int32)
@@ -614,7 +650,11 @@ def dense_reads(graph: Any, sizes: set[int]) -> list[str]:
     return found
 
 
-STEPS = list(itertools.product(["single", "weighted_mean", "text"], ["adagrad", "adam"], ["float32", "mixed_bfloat16"]))
+STEPS = list(
+    itertools.product(
+        ["single", "weighted_mean", "text", "attention"], ["adagrad", "adam"], ["float32", "mixed_bfloat16"]
+    )
+)
 QUICK_STEPS = {
     ("single", "adagrad", "float32"),
     ("weighted_mean", "adam", "float32"),
@@ -634,7 +674,7 @@ def test_a_step_gathers_and_never_reads_a_table(name: str, optimizer_name: str, 
     optimizer = {"adagrad": SparseAdagrad, "adam": SparseAdam}[optimizer_name](0.1)
     optimizer.build(made.trainable_weights)
     tables = [weight for weight in made.trainable_weights if weight.shape[0] in sizes]
-    assert len(tables) == (1 if name == "text" else 4)
+    assert len(tables) == (4 if case.name == "lookup" else 1)
     entries = entries_of(case, 30)
 
     def step(entries: Any) -> None:
@@ -688,6 +728,63 @@ def test_dropout_drops_features_in_training_only() -> None:
     kept = trained != 0
     close([trained[kept]], [still[kept] / 0.75])
     assert 0.73 < kept.mean() < 0.77
+
+
+def test_blocks_over_sinusoids_equal_the_loops() -> None:
+    made, entries = make(SINUSOIDAL, "rafm"), entries_of(SINUSOIDAL, 20)
+    assert made.params() == count(SINUSOIDAL, "rafm", bias=True)
+    rows = list(attention_loop(SINUSOIDAL, "rafm", entries, weights_by_name(made)))
+    *parts, square = (np.array(part) for part in zip(*rows, strict=True))
+    close(outputs(made, entries), [*parts, square.sum()], SOFTMAX)
+
+
+def test_attention_drops_features_in_training_only() -> None:
+    made = make(SINUSOIDAL, "fm")
+    made.heads[0].set_weights([np.eye(3), np.zeros(3)])  # vectors are features
+    entries = np.random.default_rng(0).integers(1, 8, (2000, 4)).astype(np.int32)
+    still = made(entries).levels[0].free.numpy()
+    trained, again, other = (made(entries, training=True, seed=[1, step]).levels[0].free.numpy() for step in (2, 2, 3))
+    np.testing.assert_array_equal(trained, again)
+    assert (trained != other).any()
+    kept = trained != 0
+    close([trained[kept]], [still[kept] / 0.5])
+    assert 0.48 < kept.mean() < 0.52
+    with pytest.raises(ValueError, match=r"dropout needs a `seed` of two integers. Received: seed=None"):
+        made(entries, training=True)
+
+
+@pytest.mark.parametrize("weights", [1, 3 * 16])  # a row at a time, or three
+def test_many_rows_are_read_in_parts(weights: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, entries = make(SINUSOIDAL, "fm"), entries_of(SINUSOIDAL, 10)
+    expected = outputs(made, entries)
+    monkeypatch.setattr(text_attention, "MOST_WEIGHTS", weights)
+    close(outputs(made, entries), expected)
+    close(outputs(made, entries[:0])[:-1], [part[:0] for part in expected[:-1]])
+    spec = tf.TensorSpec([None, None], tf.int32)
+    traced = tf.function(lambda rows: parts_of(made(rows)), input_signature=[spec])
+    close([part.numpy() for part in traced(entries)], expected[:-1])
+
+
+def test_attention_sees_the_order_of_tokens_and_nothing_beyond_max_tokens() -> None:
+    case = Case("text_attention", {"token_dim": 4, "heads": 2, "units": 3, "max_tokens": 3}, 3)
+    made = make(case, "fm", bias=False)
+    there, back = (made(np.array([ids], np.int32)).levels[0].free.numpy() for ids in ([2, 3, 4], [4, 3, 2]))
+    assert np.abs(there - back).max() > 1e-3
+    longer = made(np.array([[2, 3, 4, 0, 0]], np.int32)).levels[0].free.numpy()
+    close([longer], [there])
+
+
+def test_learned_positions_start_as_the_sinusoids() -> None:
+    options = {"token_dim": 5, "heads": 1, "max_tokens": 6}
+    vectors = []
+    for positions in ("learned", "sinusoidal"):
+        keras.utils.set_random_seed(3)
+        case = Case("text_attention", {**options, "positions": positions}, 6)
+        made = build_extractor(case.spec(), case.shape("fm"), DIMS["fm"], False, "group")
+        vectors.append(outputs(made, entries_of(case, 7)))
+    close(vectors[0], vectors[1], 1e-6)
+    expected = [reference.sinusoid(place, 5) for place in range(6)]
+    close([made.sinusoids], [expected])
 
 
 def test_windows_over_the_padding_do_not_count() -> None:

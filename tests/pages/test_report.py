@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.pages.charts import number
+from feat2vec.pages.latent import latent_facts, latent_parts
 from feat2vec.pages.report import report
 from feat2vec.space.run_completion import completion_of_run
 from tests.commands import feat2vec as command
@@ -129,6 +131,8 @@ def test_every_chart_and_table_is_there(facts_and_page: tuple[dict[str, Any], st
         "bound",
         "isotropy",
         "levels",
+        "clusters",
+        "topics",
         "stability",
         *both,
     ]
@@ -177,6 +181,30 @@ def test_its_numbers_are_those_of_the_run(facts_and_page: tuple[dict[str, Any], 
     for one in facts["bounds"]:
         assert one["bound"]["mean_classifier"] <= one["bound"]["bound"]
     assert len(facts["bounds"]) == 2  # of two classes: k is 1
+
+
+def test_clusters_and_topics_are_told(facts_and_page: tuple[dict[str, Any], str], folder: Path) -> None:
+    facts, page = facts_and_page[0]["latent"], Page(facts_and_page[1])
+    run = feat2vec.load(folder / "run")
+    assert list(facts["clusters"]) == ["who", "a <group>", "title"]
+    for name, clusters in facts["clusters"].items():
+        assert sum(cluster["values"] for cluster in clusters) == len(run.vectors(name))
+        assert sum(cluster["share"] for cluster in clusters) == pytest.approx(1)
+    assert list(facts["topics"]) == ["a <group>", "title"]
+    rows = [[group, topic["name"]] for group, topics in facts["topics"].items() for topic in topics]
+    assert [row[:2] for row in page.tables["topics"][1:]] == rows
+    keys = set(run.vectors("a <group>").index_to_key)
+    words = [set(name.partition(": ")[2].split(", ")) for group, name in rows if group == "a <group>"]
+    assert words
+    assert set().union(*words) <= keys
+
+
+def test_without_scikit_learn_the_page_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    sentence = "clusters and topics: scikit-learn is not installed: `pip install 'feat2vec[explore]'`"
+    facts = latent_facts(feat2vec.load(folder / "run"))
+    assert facts == {"missing": sentence}
+    assert sentence in Page("".join(latent_parts(facts))).text
 
 
 @pytest.mark.slow

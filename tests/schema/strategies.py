@@ -81,7 +81,19 @@ ONE_COLUMN = st.one_of(
         dropout=SHARES,
         **VOCABULARY,
     ),
-    st.sampled_from(["vector", "numeric"]),
+    typed(
+        "text_attention",
+        max_tokens=st.integers(1, 4096),
+        token_dim=st.sampled_from([4, 12, 64]),
+        heads=st.sampled_from([1, 2, 4]),
+        blocks=st.integers(1, 64),
+        units=DIMS,
+        positions=st.sampled_from(["sinusoidal", "learned"]),
+        dropout=SHARES,
+        **VOCABULARY,
+    ),
+    st.sampled_from(["vector", "numeric", "text_attention"]),
+    mapping({"type": st.sampled_from(["vector", "numeric"])}, start=st.sampled_from(["random", "pca"])),
 )
 
 

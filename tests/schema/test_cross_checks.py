@@ -65,6 +65,21 @@ column: x, extractor: {type: text_cnn, widths: [33, 2]}
 
 column: x, extractor: {type: text_cnn, max_tokens: 3}
     ! extractor.widths: 4 is wider than max_tokens, 3; make it narrower
+
+column: x, extractor: {type: text_attention, heads: 5}
+    ! extractor.heads: token_dim, 64, has no 5 equal parts; make it 60
+
+column: x, extractor: {type: text_attention, heads: 8, token_dim: 6}
+    ! extractor.heads: token_dim, 6, has no 8 equal parts; make it 8
+
+columns: [x, y], extractor: text_attention
+    ! columns: text_attention takes one column, received 2; make a group for each
+
+column: x, extractor: {type: numeric, hidden: [8], start: pca}
+    ! extractor.start: pca is for a linear map of the numbers themselves; remove it, or `hidden`
+
+column: x, extractor: {type: numeric, scale: quantile, pieces: 8, start: pca}
+    ! extractor.start: pca is for a linear map of the numbers themselves; remove it, or `pieces`
 """
 
 

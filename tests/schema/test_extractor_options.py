@@ -66,4 +66,4 @@ def test_registering_what_is_no_extractor() -> None:
         extractor("aimless")(Aimless)
     with pytest.raises(ValueError, match=r"letters, digits and underscores\. Received: 'my own'"):
         extractor("my own")(Untyped)
-    assert list(EXTRACTORS) == ["lookup", "text_cnn", "numeric", "vector"]
+    assert list(EXTRACTORS) == ["lookup", "text_cnn", "text_attention", "numeric", "vector"]

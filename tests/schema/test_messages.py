@@ -115,7 +115,7 @@ column: x, extractor: lokup
     ! extractor: unknown type 'lokup'; did you mean 'lookup'?
 
 column: x, extractor: zzz
-    ! extractor: unknown type 'zzz'; known here: lookup, numeric, text_cnn, vector
+    ! extractor: unknown type 'zzz'; known here: lookup, numeric, text_attention, text_cnn, vector
 
 column: x, extractor: {type: NUMERIC}
     ! extractor.type: unknown type 'NUMERIC'; did you mean 'numeric'?
@@ -130,7 +130,7 @@ column: x, extractor: []
     ! extractor: expected a type, or keys and values, received an empty list
 
 column: x, extractor: {type: yes}
-    ! extractor.type: expected one of lookup, numeric, text_cnn, vector, received yes
+    ! extractor.type: expected one of lookup, numeric, text_attention, text_cnn, vector, received yes
 
 column: x, extractor: {mutli: true}
     ! extractor.mutli: unknown key; did you mean 'multi'?
@@ -142,10 +142,10 @@ column: x, extractor: {widths: [2]}
     ! extractor.widths: unknown key for the type 'lookup'; text_cnn has it
 
 column: x, extractor: {type: vector, zzz: 1}
-    ! extractor.zzz: unknown key; known here: type, gain
+    ! extractor.zzz: unknown key; known here: type, gain, start
 
 column: x, extractor: {type: vector, vector: 1}
-    ! extractor.vector: unknown key; known here: type, gain
+    ! extractor.vector: unknown key; known here: type, gain, start
 
 column: x, extractor: {multi: 1}
     ! extractor.multi: expected true or false, received 1
@@ -207,6 +207,18 @@ column: x, extractor: {type: text_cnn, widths: []}
 
 column: x, extractor: {type: text_cnn, widths: [0]}
     ! extractor.widths[0]: must be at least 1, received 0
+
+column: x, extractor: {type: text_attention, positions: none}
+    ! extractor.positions: expected 'sinusoidal' or 'learned', received none
+
+column: x, extractor: {type: text_attention, blocks: 0}
+    ! extractor.blocks: must be at least 1, received 0
+
+column: x, extractor: {type: text_attention, max_tokens: 5000}
+    ! extractor.max_tokens: must be at most 4096, received 5000
+
+column: x, extractor: {type: vector, start: PCA}
+    ! extractor.start: expected 'random' or 'pca', received PCA; did you mean 'pca'?
 
 column: x, extractor: {type: text_cnn, dropout: 1}
     ! extractor.dropout: must be less than 1, received 1

@@ -315,7 +315,7 @@ def test_a_plugin_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_registry_is_clean_again() -> None:
-    assert list(EXTRACTORS) == ["lookup", "text_cnn", "numeric", "vector"]
+    assert list(EXTRACTORS) == ["lookup", "text_cnn", "text_attention", "numeric", "vector"]
     assert json_schema() == JSON_SCHEMA
 
 

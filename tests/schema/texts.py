@@ -59,6 +59,19 @@ EXTRACTOR_DEFAULTS: dict[str, dict[str, Any]] = {
         "widths": [2, 3, 4],
         "dropout": 0.0,
     },
+    "text_attention": {
+        "type": "text_attention",
+        "gain": 1.0,
+        "max_tokens": 32,
+        "min_count": 1,
+        "max_size": None,
+        "token_dim": 64,
+        "heads": 4,
+        "blocks": 1,
+        "units": 128,
+        "positions": "sinusoidal",
+        "dropout": 0.0,
+    },
     "numeric": {
         "type": "numeric",
         "gain": 1.0,
@@ -68,8 +81,9 @@ EXTRACTOR_DEFAULTS: dict[str, dict[str, Any]] = {
         "dates": None,
         "hidden": [],
         "pieces": None,
+        "start": "random",
     },
-    "vector": {"type": "vector", "gain": 1.0},
+    "vector": {"type": "vector", "gain": 1.0, "start": "random"},
 }
 
 

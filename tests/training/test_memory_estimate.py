@@ -27,6 +27,10 @@ GROUPS: dict[str, Any] = {
     "who": {"column": "who"},
     "tags": {"column": "tags", "extractor": {"type": "lookup", "split": " "}},
     "title": {"column": "title", "extractor": {"type": "text_cnn", "token_dim": 9, "filters": 7, "widths": [1, 2]}},
+    "order": {
+        "column": "title",
+        "extractor": {"type": "text_attention", "token_dim": 8, "units": 9, "blocks": 2, "positions": "learned"},
+    },
     "size": {"column": "size", "extractor": {"type": "numeric", "hidden": [30, 20]}},
 }
 
@@ -94,6 +98,7 @@ def test_the_estimate_counts_each_copy_and_what_is_beside_the_model() -> None:
         return sum(use.size for use in estimate(encoded(**options)) if use.description.startswith(what))
 
     plain = size("the group", training={})
+    assert size("attention", training={"batch_size": 50}) == 2 * 4 * 50 * 2 * 4 * 4**2  # 2 blocks, 4 heads, 4 tokens
     assert size("the group", training={"averaging": 0.9}) == plain * 3 // 2  # weights and slots, and the average
     assert size("the group", training={"averaging": 0.9, "patience": 2}) == plain * 3 // 2  # the best are on disk
     assert size("Python") == BASE_BYTES
@@ -101,7 +106,7 @@ def test_the_estimate_counts_each_copy_and_what_is_beside_the_model() -> None:
     keys = sum(c.vocabulary.keys.nbytes for c in rows.encoder.codecs.values() if c.vocabulary is not None)
     entries = sum(values.entries.nbytes for values in rows.values.values())
     assert 2 * (keys + entries) < size("keys and values") < 8 * (keys + entries)
-    assert size("blocks") == 200 * (6 * 4 * 4 + 40)
+    assert size("blocks") == 200 * (6 * 4 * 5 + 40)
 
 
 def test_resident_memory_is_that_of_this_process(tmp_path: Path) -> None:

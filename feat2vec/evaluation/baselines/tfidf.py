@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from feat2vec.arrays import Array, Floats, Integers
+from feat2vec.evaluation.baselines.answered_rows import (
+    LARGEST_POPULARITY,
+    NEIGHBOURS,
+    SIMILARITIES_IN_MEMORY,
+    answered_rows,
+)
 from feat2vec.evaluation.baselines.base import Baseline, BaselineRequest, Metrics, missing_package
-from feat2vec.evaluation.baselines.items import ItemColumns, sampled_rows
+from feat2vec.evaluation.baselines.items import ItemColumns
 from feat2vec.space.geometry import blocks
 
 if TYPE_CHECKING:
@@ -17,10 +23,6 @@ if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfTransformer
 
     from feat2vec.evaluation.metrics import ScoresOfRows
-
-NEIGHBOURS = 50  # training rows whose values are summed
-SIMILARITIES_IN_MEMORY = 1 << 23  # of rows with training rows
-LARGEST_POPULARITY = 1e-6  # what popularity adds, where neighbours say nothing
 
 
 class _TrainingRows(NamedTuple):
@@ -64,19 +66,12 @@ def _learnt(
         from sklearn.feature_extraction.text import TfidfTransformer
     except ImportError:
         raise missing_package("tfidf", "scikit-learn") from None
-    from feat2vec.evaluation.queries import query_batches
 
-    is_sampled, first_row = sampled_rows(request.training_rows), 0
     item_parts: list[csr_array] = [sparse.csr_array((0, columns.total))]
     answer_parts: list[csr_array] = [sparse.csr_array((0, candidates))]
-    for batch in query_batches(request.run, request.training_rows, target, given):
-        rows = len(batch.entries[given[0]])
-        ones = np.ones(len(batch.rows))
-        answers = sparse.csr_array((ones, (batch.rows, batch.true_candidates)), shape=(rows, candidates))
-        is_kept = is_sampled[first_row : first_row + rows] & (np.diff(answers.indptr) > 0)
-        item_parts.append(columns.matrix(batch.entries)[is_kept])
-        answer_parts.append(answers[is_kept])
-        first_row += rows
+    for entries, answers in answered_rows(request, target, given, candidates):
+        item_parts.append(columns.matrix(entries))
+        answer_parts.append(answers)
     items = sparse.vstack(item_parts, format="csr")
     transformer = TfidfTransformer().fit(items)
     vectors = transformer.transform(items).T.tocsr()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from feat2vec.model.extractors.base import LAYERS, UNSEEN, Extracted, Extractor, Headed, Shape, build_extractor, layer
 from feat2vec.model.extractors.lookup import LookupExtractor
 from feat2vec.model.extractors.numeric import NumericExtractor
+from feat2vec.model.extractors.text_attention import TextAttentionExtractor
 from feat2vec.model.extractors.text_cnn import TextCnnExtractor
 from feat2vec.model.extractors.vector import VectorExtractor
 
@@ -24,6 +25,7 @@ __all__ = [
     "LookupExtractor",
     "NumericExtractor",
     "Shape",
+    "TextAttentionExtractor",
     "TextCnnExtractor",
     "VectorExtractor",
     "build_extractor",

@@ -361,16 +361,19 @@ class Headed(Extractor):
 
     """
 
-    def build_heads(self, features: int, *, use_bias: bool) -> None:
+    def build_heads(self, features: int, *, use_bias: bool, kernel: str = "glorot_uniform") -> None:
         """Make one head a level, and one for the linear term.
 
         Args:
             features: how many features there are.
             use_bias: whether heads add a bias.
+            kernel: the initializer of the heads' kernels, as Keras calls it.
 
         """
         self.heads = [
-            keras.layers.Dense(dim, use_bias=use_bias, name=f"head_{level}", dtype=self.dtype_policy)
+            keras.layers.Dense(
+                dim, use_bias=use_bias, kernel_initializer=kernel, name=f"head_{level}", dtype=self.dtype_policy
+            )
             for level, dim in enumerate(self.dims, start=1)
         ]
         if self.bias:

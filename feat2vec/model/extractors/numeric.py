@@ -14,7 +14,8 @@ class NumericExtractor(Headed):
     """An MLP over scaled numbers and missing indicators; with no hidden layer, the linear map x W.
 
     With `pieces`, each number becomes how much of each piece between two quantiles lies below it (see `in_pieces`), so
-    that the map is a piecewise linear function. Its arguments are those of `Extractor`.
+    that the map is a piecewise linear function. With `start: pca` the map has a bias, and is 0 until it is given
+    principal components (see `principal_components.py`). Its arguments are those of `Extractor`.
 
     Example:
         >>> spec = feat2vec.specs.Numeric(hidden=[8]).model_dump()
@@ -36,8 +37,16 @@ class NumericExtractor(Headed):
         widths = [self.shape.width * pieces + 1 if pieces else self.shape.width, *units_of_layers]
         for hidden, features in zip(self.hidden, widths, strict=False):
             hidden.build((None, features))
-        self.build_heads(widths[-1], use_bias=bool(units_of_layers))
+        if self.starts_from_components:
+            self.build_heads(widths[-1], use_bias=True, kernel="zeros")
+        else:
+            self.build_heads(widths[-1], use_bias=bool(units_of_layers))
         super().build(None)
+
+    @property
+    def starts_from_components(self) -> bool:
+        """Whether the map begins with the principal components of the training rows."""
+        return bool(self.spec.get("start") == "pca")  # runs of before have no `start`
 
     def call(self, entries: Tensor, training: bool = False, seed: Tensor | None = None) -> Extracted:
         """Return the vectors of numbers [batch, width], NaN where the group is missing."""

@@ -16,6 +16,8 @@ from feat2vec.arrays import Array, Float32s, Int8s, Int64s
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.pages.explore import colours
+from feat2vec.pages.explore.colours import Classes, Pairs
+from feat2vec.pages.explore.latent_colours import LatentColours, topics_of_rows
 from feat2vec.pages.explore.maps import LEAST_VECTORS, Map, draw
 from feat2vec.pages.explore_options import MAP_KINDS, POINTS_PER_MAP, MapKind
 from feat2vec.space.geometry import is_keyed
@@ -64,8 +66,8 @@ class Atlas:
     """A run's groups, and the rows of `data`, to be looked at; safe to ask from several threads.
 
     The page speaks of groups, columns and points by their numbers, and asks for `points/GROUP`, `map/GROUP/KIND`,
-    `colour/GROUP/COLUMN`, `neighbours/GROUP/PLACE`, `near/GROUP/GROUP` (the neighbours of all points) and
-    `find/GROUP` with a key.
+    `colour/GROUP/COLUMN`, `latent/GROUP/NUMBER` (clusters and topics), `neighbours/GROUP/PLACE`, `near/GROUP/GROUP`
+    (the neighbours of all points) and `find/GROUP` with a key.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Atlas:
         self.rows = self.table is not None and ROW not in group_names
         self.names = _chosen([*([ROW] if self.rows else []), *group_names], groups, data)
         self.columns = [] if self.table is None else colours.colourable(self.table)
+        self.latent = LatentColours(run, seed)
         self.levels = len(run.schema.model.levels)
         self.colour = self._first_colour(colour)
         self._reading, self._mapping = threading.RLock(), threading.RLock()
@@ -100,6 +103,8 @@ class Atlas:
                 return "count"
             return next((name for name in self.columns if name != self.run.schema.id), "none")
         if colour in self.columns or colour == "count" or (colour == "level" and self.levels > 1):
+            return colour
+        if self.latent.has(colour):
             return colour
         if self.table is None:
             raise UserError(
@@ -126,8 +131,15 @@ class Atlas:
             "near": NEIGHBOURS,
             "digits": DIGITS,
             "limit": self.limit,
-            "colour": self.columns.index(self.colour) if self.colour in self.columns else self.colour,
+            "latent": self.latent.names,
+            "colour": self._colour_of_page(),
         }
+
+    def _colour_of_page(self) -> int | str:
+        """The first colour as the page calls it."""
+        if self.colour in self.columns:
+            return self.columns.index(self.colour)
+        return f"latent/{self.latent.names.index(self.colour)}" if self.colour in self.latent.names else self.colour
 
     def answer(self, path: str, key: str = "") -> Answer:
         """The answer to a path of the page, as JSON; `key` is what `find` looks for.
@@ -146,6 +158,8 @@ class Atlas:
                 return {"xy": pack(drawn_map.xy, "<f4"), "note": drawn_map.note}
             case ["colour", str(column)]:
                 return colour_answer(self.colours(name, self.columns[_index(column)]))
+            case ["latent", str(number)]:
+                return colour_answer(self.latent_colours(name, self.latent.names[_index(number)]))
             case ["neighbours", str(place)]:
                 return self.neighbours(name, _index(place))
             case ["near", str(target)]:
@@ -213,11 +227,30 @@ class Atlas:
             if column not in self._columns:
                 assert self.table is not None
                 self._columns[column] = colours.read(self.table, column, self.run.schema)
-            if self._is_rows(name):
-                pairs = colours.Pairs(places, places)
-            else:
-                pairs = colours.pairs_of(self._encoded, name, keyed=is_keyed(self.run.model, name))
-            return colours.colour(self._columns[column], pairs, places)
+            return colours.colour(self._columns[column], self._pairs(name, places), places)
+
+    def latent_colours(self, name: str, colour: str) -> Classes:
+        """The clusters of a group's points, or the topics of a group of lists or texts that they are seen with."""
+        with self._mapping:
+            places = self.points(name).places
+            topic_group = self.latent.topic_group(colour)
+            if topic_group is None:
+                with self._reading:
+                    vectors = self.vectors(name)
+                    return self.latent.clusters(name, vectors, places)
+            if topic_group == name:
+                return self.latent.topics_of_values(name, places, keyed=is_keyed(self.run.model, name))
+            if self.table is None:
+                return colours.classes(np.full(len(places), -1), [])
+            with self._reading:
+                column = topics_of_rows(self.latent.topics(topic_group), self._encoded, topic_group)
+                return colours.colour_by_category(column, self._pairs(name, places), places)
+
+    def _pairs(self, name: str, places: Int64s) -> Pairs:
+        """The rows of --data that the points of a group come in."""
+        if self._is_rows(name):
+            return Pairs(places, places)
+        return colours.pairs_of(self._encoded, name, keyed=is_keyed(self.run.model, name))
 
     @cached_property
     def _encoded(self) -> Encoded:

@@ -147,16 +147,26 @@ def _distinct_items(rows: Int64s, items: Int64s) -> tuple[Int64s, Int64s]:
 
 def colour(column: Numbers | Categories, pairs: Pairs, places: Int64s) -> Scale | Classes:
     """The colours of the points at `places`."""
-    total = int(max(places.max(initial=-1), pairs.places.max(initial=-1))) + 1
     if isinstance(column, Numbers):
+        total = _places_of(pairs, places)
         values = column.values[pairs.rows]
         present = ~np.isnan(values)
         row_counts = np.bincount(pairs.places[present], minlength=total)
         sums = np.bincount(pairs.places[present], weights=values[present], minlength=total)
         means = np.divide(sums, row_counts, out=np.full(total, np.nan), where=row_counts > 0)
         return scale(means[places], is_date=column.is_date)
-    codes = _most_frequent(column, pairs, total)[places]
+    return colour_by_category(column, pairs, places)
+
+
+def colour_by_category(column: Categories, pairs: Pairs, places: Int64s) -> Classes:
+    """The most frequent categories of the points at `places`."""
+    codes = _most_frequent(column, pairs, _places_of(pairs, places))[places]
     return classes(codes, column.names)
+
+
+def _places_of(pairs: Pairs, places: Int64s) -> int:
+    """How many places there are, with those before them."""
+    return int(max(places.max(initial=-1), pairs.places.max(initial=-1))) + 1
 
 
 def _most_frequent(column: Categories, pairs: Pairs, total: int) -> Int64s:

@@ -103,6 +103,10 @@ async function colours(group) {
     return { kind: "classes", codes: group.levels.map((level) => level - 1), names, rest: false, name: "level" };
   }
   if (state.colour === "none") return { kind: "classes", codes: new Int8Array(group.keys.length), names: [], rest: false, name: "" };
+  if (String(state.colour).startsWith("latent/")) {
+    const n = state.colour.split("/")[1];
+    return { ...(await ask(`latent/${group.i}/${n}`)), name: facts.latent[n] };
+  }
   return { ...(await ask(`colour/${group.i}/${state.colour}`)), name: facts.columns[state.colour] };
 }
 function shade(part) {
@@ -444,7 +448,8 @@ document.addEventListener("keydown", (event) => {
 nameTheme();
 fill($("group"), groups.map((group) => [group.i, group.name]), 0);
 const levels = facts.levels > 1 ? [["level", "level"]] : [];
-fill($("colour"), [["count", "count"], ...levels, ["none", "none"], ...facts.columns.map((name, i) => [i, name])], state.colour);
+const latent = facts.latent.map((name, i) => [`latent/${i}`, name]);
+fill($("colour"), [["count", "count"], ...levels, ...latent, ["none", "none"], ...facts.columns.map((name, i) => [i, name])], state.colour);
 redraw().then(async () => {  // the others, for the search
   for (const group of groups) await points(group.i).catch((error) => say(error.message, true));
   document.body.dataset.ready = "yes";

@@ -119,6 +119,7 @@ def answers(atlas: Atlas, print_line: PrintLine = print_nothing) -> Iterator[tup
         paths = [f"points/{i}"]
         paths += [f"map/{i}/{kind}" for kind in atlas.kinds(name)]
         paths += [f"colour/{i}/{column}" for column in range(len(atlas.columns))]
+        paths += [f"latent/{i}/{number}" for number in range(len(atlas.latent.names))]
         paths += [f"near/{i}/{atlas.names.index(target)}" for target in atlas.targets(name)]
         for path in paths:
             yield path, atlas.answer(path)

@@ -202,4 +202,4 @@ def _kind_in_words(choice: Choice) -> str:
         if extractor.get("split") == "words":
             return "texts"
         return "lists" if {"split", "multi"} & set(extractor) else "keys"
-    return {"text_cnn": "texts", "numeric": "numbers"}.get(str(extractor["type"]), "vectors")
+    return {"text_cnn": "texts", "text_attention": "texts", "numeric": "numbers"}.get(str(extractor["type"]), "vectors")

@@ -65,7 +65,7 @@ def group_facts(columns: Sequence[ColumnProfile], choice: Choice) -> GroupFacts:
     extractor = choice.extractor or {}
     first = columns[0]
     distinct, items_per_row = first.distinct, 1.0
-    if extractor.get("split") is not None or extractor["type"] == "text_cnn":
+    if extractor.get("split") is not None or extractor["type"] in ("text_cnn", "text_attention"):
         distinct, items_per_row = _items_of_texts(first, extractor)
     elif first.list_lengths is not None:
         items_per_row = float(first.list_lengths.mean())
@@ -88,8 +88,8 @@ def group_facts(columns: Sequence[ColumnProfile], choice: Choice) -> GroupFacts:
 
 def _kind(extractor: ExtractorOptions) -> GroupKind:
     if extractor["type"] != "lookup":
-        kinds: dict[object, GroupKind] = {"numeric": "numbers", "text_cnn": "text", "vector": "vector"}
-        return kinds[extractor["type"]]
+        kinds: dict[object, GroupKind] = {"text_cnn": "text", "text_attention": "text", "vector": "vector"}
+        return kinds.get(extractor["type"], "numbers")
     if extractor.get("parts"):
         return "dates"
     if extractor.get("split") == "words":

@@ -1,7 +1,8 @@
 """What becomes of a column: the first of the RULES that applies decides.
 
-A column is left out, or becomes a group with the extractor lookup (keys), numeric, text_cnn or vector. The rules of
-numbers and dates are in `number_rules.py`, those of text in `text_rules.py`.
+A column is left out, or becomes a group with the extractor lookup (keys), numeric, text_cnn or vector; of a text
+its comment names text_attention, too. The rules of numbers and dates are in `number_rules.py`, those of text in
+`text_rules.py`.
 """
 
 from __future__ import annotations

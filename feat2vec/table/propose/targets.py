@@ -105,7 +105,7 @@ def _problem_of(column: ColumnProfile) -> str | None:
         return f"holds text beside numbers, such as {junk}; write null for a missing number to predict them"
     if "written" in extractor:
         return f"holds text, such as {example}; write numbers as 1234.5 to predict them"
-    if extractor["type"] in ("text_cnn", "vector"):
+    if extractor["type"] in ("text_cnn", "text_attention", "vector"):
         kind = "vectors" if extractor["type"] == "vector" else f"{column.distinct:,} texts"
         return f"holds {kind}, such as {example}; a target is a number, or a category that many rows have"
     return None

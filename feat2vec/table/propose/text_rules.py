@@ -79,7 +79,8 @@ def prose(column: ColumnProfile) -> Choice | None:
         return None
     word_counts = [len(words) for words in map(split_words, texts)]
     max_tokens = min(max(percentile(word_counts, 95), 4), 128)
-    facts = f"{column.distinct:,} texts, {np.mean(word_counts):.1f} words on average"
+    order = "text_cnn or text_attention would read them in order"
+    facts = f"{column.distinct:,} texts, {np.mean(word_counts):.1f} words on average; {order}"
     return make_group(column, {"type": "text_cnn", "max_tokens": max_tokens}, facts)
 
 

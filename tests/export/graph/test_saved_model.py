@@ -51,6 +51,7 @@ GROUPS: dict[str, Any] = {
     "genre": {"column": "genre", "extractor": {"type": "lookup", "split": ",", "max_share": 0.6, "max_items": 3}},
     "words": {"column": "title", "extractor": {"type": "lookup", "split": "words", "max_items": 4}},
     "title": {"column": "title", "extractor": {"type": "text_cnn", "token_dim": 4, "filters": 4, "widths": [2]}},
+    "order": {"column": "title", "extractor": {"type": "text_attention", "token_dim": 4, "heads": 2, "units": 3}},
     "year": {"column": "year"},
     "long": {"column": "long", "extractor": "lookup"},
     "flag": {"column": "flag"},

@@ -236,7 +236,7 @@ def test_maps_colours_and_legend(page: Page) -> None:
     page.choose("group", "who")
     page.choose("kind", "t-SNE")
     page.wait.until(lambda _: "t-SNE" in page.text("#note"))
-    for colour in ("level", "count", "none", "kinds", "good"):
+    for colour in ("level", "count", "none", "kinds", "good", "cluster", "topic of a <group>"):
         page.choose("colour", colour)
         page.await_colour(colour)
         drawn = page.js("return document.getElementById('map').data.reduce((sum, one) => sum + one.x.length, 0)")

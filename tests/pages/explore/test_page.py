@@ -26,6 +26,7 @@ def test_the_file_is_whole_and_safe(folder: Path, atlas: Atlas) -> None:
     assert json.loads(parts.data["facts"])["title"] == "<b>people</b>"
     wanted = {f"{what}/{i}" for i in range(4) for what in ("points",)} | {f"map/{i}/pca" for i in range(4)}
     wanted |= {f"colour/{i}/{c}" for i in range(4) for c in range(8)}
+    wanted |= {f"latent/{i}/{number}" for i in range(4) for number in range(3)}
     wanted |= {f"near/{i}/{j}" for i in range(4) for j in ([0, 1, 2, 3] if i == 0 else [1, 2, 3])}
     assert set(parts.data) == wanted | {"facts"}
     assert parts.tags["script"] == len(wanted) + 3  # the facts, the library and the page's own
@@ -43,6 +44,9 @@ def test_a_file_is_replaced_only_when_asked(folder: Path, tmp_path: Path) -> Non
         "facts",
         "points/0",
         "map/0/pca",
+        "latent/0/0",
+        "latent/0/1",
+        "latent/0/2",
         "near/0/0",
     }
     with pytest.raises(UserError, match=r"--html: .*page\.html: exists already; .* --force"):

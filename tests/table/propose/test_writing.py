@@ -62,7 +62,8 @@ name: my_films
 id: film  # names every row
 model: {dim: 8}  # dimensions
 groups:
-  title:  {column: title, extractor: {type: text_cnn, max_tokens: 4}}  # 2,000 texts, 4.0 words on average
+  # 2,000 texts, 4.0 words on average; text_cnn or text_attention would read them in order
+  title:  {column: title, extractor: {type: text_cnn, max_tokens: 4}}
   genres: {column: genres, extractor: {type: lookup, split: "|", max_items: 3}}  # lists, nearly all of 3 or fewer
   year:   {column: year, extractor: lookup}  # 70 numbers, 1950 to 2019
   score:  {column: score, extractor: {type: lookup, bins: 9}}  # 0 to 9.6, 2 % missing
