@@ -221,27 +221,24 @@ class ClassBound(NamedTuple):
     meaning: str
 
 
-def best_linear_loss(
-    vectors: Float32s | Floats, labels: Integers, k: int, mean_classifier: float, seed: int = 0
-) -> float:
-    """Return L_sup,k: the mean, over sets of k + 1 equally likely classes, of the least loss of a linear classifier.
+def gain_of_best_linear(vectors: Float32s | Floats, labels: Integers, k: int, seed: int = 0) -> float:
+    """Return by how much L_sup,k is below the mean classifier's loss: the mean over sets of k + 1 classes.
 
-    Each set has a classifier of its own. Of more sets than `MOST_TASKS` as many are drawn, and how much the best one is
-    better than the mean classifier is taken from those.
+    L_sup,k is the least loss of a linear classifier of equally likely classes; each set has a classifier of its own. Of
+    more sets than `MOST_TASKS` as many are drawn.
 
     Args:
         vectors: [rows, d].
         labels: The number of the class of each row, [rows].
         k: The number of wrong classes that the right one is told from.
-        mean_classifier: The loss of the mean classifier, of all sets.
         seed: The seed of the draws.
 
     Returns:
-        The loss, at most `mean_classifier`.
+        The difference of both losses.
 
     Example:
-        >>> best_linear_loss(np.eye(2), np.array([0, 1]), k=1, mean_classifier=0.3133) < 0.001
-        True
+        >>> round(gain_of_best_linear(np.eye(2), np.array([0, 1]), k=1), 2)  # log(1 + exp(-1)), and no loss
+        0.31
 
     """
     classes, rng = len(np.unique(labels)), np.random.default_rng(seed)
@@ -258,7 +255,7 @@ def best_linear_loss(
         means = class_means(features, class_ids)
         mean_loss = classifier_loss(features, class_ids, row_weights, means.T)
         gains.append(mean_loss - best_classifier(features, class_ids, row_weights, means.T).loss)
-    return max(0.0, mean_classifier - float(np.mean(gains)))
+    return float(np.mean(gains))
 
 
 def class_means(features: Floats, class_ids: Integers) -> Floats:
@@ -353,12 +350,12 @@ def bounds_of_vectors(
     if classes < 2:
         raise UserError(f"--label: column {label!r} has {classes} class{'es' * (classes != 1)}; two or more are needed")
     bounds: list[ClassBound] = []
-    least_losses: dict[int, float] = {}  # by k
+    gains: dict[int, float] = {}  # by k
     for negatives, k in settings:
         other_classes = classes - 1 if k is None else k
         bound = contrastive_bound(vectors, labels, negatives, other_classes, draws)
-        if other_classes not in least_losses:
-            least_losses[other_classes] = best_linear_loss(vectors, labels, other_classes, bound.mean_classifier)
+        if other_classes not in gains:
+            gains[other_classes] = gain_of_best_linear(vectors, labels, other_classes)
         bounds.append(
             ClassBound(
                 label,
@@ -368,7 +365,7 @@ def bounds_of_vectors(
                 negatives,
                 other_classes,
                 bound,
-                best_linear=least_losses[other_classes],
+                best_linear=max(0.0, bound.mean_classifier - gains[other_classes]),
                 meaning=_meaning(label, bound, negatives, other_classes),
             )
         )

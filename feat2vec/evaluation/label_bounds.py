@@ -30,6 +30,7 @@ from feat2vec.model.keras_model import Feat2Vec
 
 SURE = 0.9  # the probability of all classes among the negatives with which lemma 3.2 is computed
 MOST_NEGATIVES = 10_000
+LEAST_CHANCE = 1e-6  # of all classes among the negatives: with less, the bound is without meaning
 MOST_NUMBERS, FEWEST_DRAWS = 200_000_000, 200  # of the vectors of negatives that are drawn
 NEXT_TO_NOTHING = 0.02  # of the loss that the shares of the classes have
 
@@ -40,7 +41,7 @@ class Lemma(NamedTuple):
     Args:
         name: "lemma 3.1", "lemma 3.1, tighter" or "lemma 3.2".
         negatives: N, the number of negatives of a row.
-        contrastive: L_un^N; None if the lemma says nothing and it was not computed.
+        contrastive: L_un^N; None if the chance is next to 0 and it was not computed.
         chance: What it is divided by: the share of the rarest class, or the probability that all classes are among N.
         bound: What the mean classifier's loss is at most; None if there is no bound.
         exact: Whether the contrastive loss is enumerated.
@@ -170,7 +171,8 @@ def label_bounds_of_vectors(
     rows_of_class = [features[class_ids == c] for c in range(classes)]
     lemmas = [*lemma_3_1(rows_of_class, shares, label, mean_loss, draws, rng)]
     wanted = draws_for(shares, SURE, MOST_NEGATIVES)
-    for number in sorted({min(negatives, MOST_NEGATIVES), wanted or MOST_NEGATIVES}):
+    numbers = {min(negatives, MOST_NEGATIVES)} | (set() if wanted is None else {wanted})
+    for number in sorted(numbers):
         lemmas.append(lemma_3_2(rows_of_class, shares, label, number, draws, rng))
     probe = linear_probe(features, class_ids, seed)
     guess, shares_loss = math.log(classes), float(-shares @ np.log(shares))
@@ -242,8 +244,8 @@ def lemma_3_2(
     """
     classes, chance = len(shares), chance_of_all(shares, negatives)
     begin = f"Lemma 3.2, N {negatives:,}: all {classes:,} classes are among the negatives with a probability of"
-    if chance == 0:
-        meaning = f"{begin} 0, so it says nothing about {label}."
+    if chance < LEAST_CHANCE:
+        meaning = f"{begin} {chance:.2g}, so it says nothing about {label}."
         return Lemma("lemma 3.2", negatives, None, chance, None, False, meaning)
     width = negatives * rows_of_class[0].shape[1]
     loss, exact = contrastive_loss(rows_of_class, shares, negatives, _draws(draws, width), rng)

@@ -9,9 +9,11 @@ import numpy as np
 from scipy.optimize import minimize
 
 from feat2vec.arrays import Bools, Floats, Integers
+from feat2vec.space.geometry import blocks
 
 MOST_WORK = 4e9  # products of features with weights in one search
-FEWEST_STEPS, MOST_STEPS = 20, 500  # of a search
+FEWEST_STEPS, MOST_STEPS = 5, 500  # of a search
+MOST_SCORES = 1 << 21  # of rows and classes that are in memory at a time
 SMALLEST_SPREAD = 1e-12  # of a direction of the vectors, beside the largest: below it there is nothing to weigh
 MEASURED_SHARE = 0.2  # of the rows of a probe
 PENALTY = 1.0  # of a probe: what its squared weights count beside the sum of the losses, halved
@@ -73,7 +75,16 @@ def classifier_loss(features: Floats, class_ids: Integers, row_weights: Floats, 
         0.6931
 
     """
-    return float(row_weights @ -log_shares(features @ weights)[np.arange(len(class_ids)), class_ids])
+    loss = 0.0
+    for rows in blocks(len(features), block_rows(weights.shape[1])):
+        logs = log_shares(features[rows] @ weights)  # [rows of the block, classes]
+        loss -= float(row_weights[rows] @ logs[np.arange(len(logs)), class_ids[rows]])
+    return loss
+
+
+def block_rows(classes: int) -> int:
+    """Return how many rows are scored at a time."""
+    return max(1, MOST_SCORES // classes)
 
 
 def log_shares(scores: Floats) -> Floats:
@@ -122,16 +133,19 @@ def best_classifier(features: Floats, class_ids: Integers, row_weights: Floats, 
 
 def _search(features: Floats, class_ids: Integers, row_weights: Floats, start: Floats, penalties: Floats) -> LinearFit:
     """L-BFGS on the mean loss, and half of the squared weights of each feature times its penalty, [d]."""
-    rows, places = np.arange(len(class_ids)), start.shape
+    places = start.shape
 
     def loss_and_slope(flat: Floats) -> tuple[float, Floats]:
         weights = flat.reshape(places)
-        logs = log_shares(features @ weights)  # [rows, classes]
-        errors = np.exp(logs)
-        errors[rows, class_ids] -= 1
-        loss = row_weights @ -logs[rows, class_ids] + penalties @ np.square(weights).sum(axis=1) / 2
-        slope = features.T @ (errors * row_weights[:, None]) + penalties[:, None] * weights
-        return float(loss), slope.ravel()
+        loss, slope = float(penalties @ np.square(weights).sum(axis=1)) / 2, penalties[:, None] * weights
+        for rows in blocks(len(features), block_rows(places[1])):
+            logs = log_shares(features[rows] @ weights)  # [rows of the block, classes]
+            right = np.arange(len(logs)), class_ids[rows]
+            loss -= float(row_weights[rows] @ logs[right])
+            errors = np.exp(logs)
+            errors[right] -= 1
+            slope += features[rows].T @ (errors * row_weights[rows, None])
+        return loss, slope.ravel()
 
     steps = int(np.clip(MOST_WORK / (features.size * places[1] + 1), FEWEST_STEPS, MOST_STEPS))
     options = {"maxiter": steps, "gtol": 1e-9, "ftol": 1e-13, "maxcor": 20}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.evaluation import bounds
-from feat2vec.evaluation.bounds import best_linear_loss, bounds_of_vectors, class_means, right_share
+from feat2vec.evaluation.bounds import bounds_of_vectors, class_means, gain_of_best_linear, right_share
 from feat2vec.evaluation.label_bounds import (
     LabelBounds,
     label_bounds,
@@ -162,6 +162,8 @@ def test_what_the_sentences_say() -> None:
     rare = np.array([0] * 30_000 + [1])
     needed = label_bounds_of_vectors(np.ones((30_001, 1)), rare, "kind", 5, draws=50)
     assert "It takes more than 10,000 negatives" in needed.frequencies
+    assert [lemma.negatives for lemma in needed.lemmas] == [1, 1, 5]
+    assert needed.lemmas[2].chance == pytest.approx(1 - (30_000 / 30_001) ** 5, rel=1e-6)
 
 
 def test_the_tighter_lemma_3_1_is_an_equality_for_two_rows() -> None:
@@ -216,12 +218,13 @@ def test_of_many_sets_of_classes_some_are_drawn(monkeypatch: pytest.MonkeyPatch)
     rng = np.random.default_rng(0)
     labels = np.arange(240) % 8
     vectors = rng.normal(size=(8, 4))[labels] + 1.5 * rng.normal(size=(240, 4))
-    exact = best_linear_loss(vectors, labels, 1, 0.9)  # 28 sets
+    exact = gain_of_best_linear(vectors, labels, 1)  # of 28 sets
     monkeypatch.setattr(bounds, "MOST_TASKS", 10)
-    drawn = [best_linear_loss(vectors, labels, 1, 0.9, seed) for seed in range(8)]
+    drawn = [gain_of_best_linear(vectors, labels, 1, seed) for seed in range(8)]
     assert np.std(drawn) > 0
     assert abs(np.mean(drawn) - exact) < 4 * np.std(drawn) / math.sqrt(8)
-    assert best_linear_loss(vectors, labels, 1, 0.0) == 0  # never below a loss's least
+    for found in bounds_of_vectors(vectors, labels, "kind", 0, [(1, 1), (5, 1), (5, 3)], draws=50):
+        assert 0 <= found.best_linear <= found.bound.mean_classifier  # although both are drawn
 
 
 def test_of_a_run(people_run: feat2vec.Run) -> None:

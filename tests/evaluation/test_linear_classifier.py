@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from feat2vec.evaluation import linear_classifier
 from feat2vec.evaluation.linear_classifier import best_classifier, classifier_loss, held_out, linear_probe
 from tests import reference
 
@@ -42,6 +43,17 @@ def test_the_best_classifier_has_no_slope_and_is_that_of_scikit_learn(counts: tu
         high, low = (classifier_loss(features, class_ids, even, weights) for weights in moved)
         assert abs(high - low) / 2e-4 < 1e-5
         assert min(high, low) >= fit.loss
+
+
+def test_many_scores_are_made_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, class_ids = blobs(1, (20, 15, 6))
+    even, start = np.full(41, 1 / 41), np.zeros((3, 3))
+    whole = best_classifier(features, class_ids, even, start)
+    monkeypatch.setattr(linear_classifier, "MOST_SCORES", 21)
+    assert linear_classifier.block_rows(3) == 7
+    in_blocks = best_classifier(features, class_ids, even, start)
+    assert in_blocks.loss == pytest.approx(whole.loss, abs=1e-9)
+    np.testing.assert_allclose(in_blocks.weights, whole.weights, atol=1e-3)
 
 
 def test_it_is_never_worse_than_what_is_known() -> None:
