@@ -93,6 +93,27 @@ def test_corollary_4_by_equation_7_and_theorem_3() -> None:
     assert most_saved > 4  # all pairs one by one take several times as many
 
 
+@pytest.mark.parametrize("ranks_grow", ["linearly", "exponentially"])
+@pytest.mark.parametrize("values_fall", ["linearly", "exponentially"])
+def test_table_1(ranks_grow: str, values_fall: str) -> None:
+    """How the operations of RaFM compare with those of an FM, D |F|, by how fast ranks grow and values fall."""
+    dim, values, ratios = 120, 120, []
+    for m in (2, 3, 4, 5, 6):
+        ranks = [dim * k // m if ranks_grow == "linearly" else max(1, dim >> (m - k)) for k in range(1, m + 1)]
+        sizes = [values * (m - k + 1) // m if values_fall == "linearly" else values >> (k - 1) for k in range(1, m + 1)]
+        counts = [low - high for low, high in itertools.pairwise([*sizes, 0])]
+        (row,) = rows_of_levels(1, counts, ranks)
+        claimed = {
+            ("linearly", "linearly"): m,
+            ("linearly", "exponentially"): 1,
+            ("exponentially", "linearly"): 1,
+            ("exponentially", "exponentially"): m / 2 ** (m - 1),
+        }[ranks_grow, values_fall]
+        ratios.append(reference.counted_b(row, 1, m)[1] / (claimed * dim * values))
+    assert 0.3 < min(ratios) <= max(ratios) < 6
+    assert max(ratios) / min(ratios) < 3
+
+
 def multiplications_of_the_code(rows: Sequence[BagRow], ranks: Sequence[int]) -> int:
     """How many numbers the package multiplies for the scores of rows, from vectors that are read once a key."""
     levels = keyed(dense(reference.levels(rows, ranks)))
