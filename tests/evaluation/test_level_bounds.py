@@ -33,7 +33,7 @@ from tests import reference
 from tests.model.test_theory import TABLE, Target, model_and_rows, rescored, row_ids
 from tests.short_trainings import train
 
-PROPERTY = settings(deadline=None, max_examples=120, derandomize=True)
+PROPERTY = settings(deadline=None, max_examples=80, derandomize=True)
 probabilities = st.floats(1e-9, 1 - 1e-9)
 deltas = st.floats(1e-3, 20).map(lambda excess: 1 + excess)
 

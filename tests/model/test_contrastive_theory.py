@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from feat2vec.schema.objectives import Contrastive, Noisy, self_supervised
 from tests import reference
 
-PROPERTY = settings(deadline=None, max_examples=40, derandomize=True)
+PROPERTY = settings(deadline=None, max_examples=25, derandomize=True)
 
 
 def losses_and_slopes(z: Any) -> tuple[np.ndarray, np.ndarray]:
