@@ -241,7 +241,9 @@ def report(
 ) -> None:
     """Write a page about a run: losses, metrics, norms by frequency, isotropy, levels, neighbours.
 
-    It is one file of HTML, with nothing from elsewhere.
+    It is one file of HTML, with nothing from elsewhere. --label says how well linear classifiers of the vectors tell
+    a column's classes, and what the contrastive loss proves of that. With `model.ranks` the page has what each level
+    costs and, with --data, what it loses and what theory bounds that by.
 
     \b
     feat2vec report runs/films

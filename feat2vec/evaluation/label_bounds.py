@@ -301,7 +301,7 @@ def _meaning_of_frequencies(label: str, shares: Floats, wanted: int | None) -> s
 
 def _meaning_of_probe(label: str, probe: Probe | None) -> str:
     if probe is None:
-        return f"There are too few rows to hold some out for a linear probe for {label}."
+        return f"There are too few rows to hold some out for a linear probe for {label}, or too many classes."
     begin = (
         f"A linear probe, learnt on {probe.learnt:,} rows, tells {label} in {probe.accuracy:.1%} of {probe.measured:,} "
         f"others (the most frequent class: {probe.most_frequent:.1%})"

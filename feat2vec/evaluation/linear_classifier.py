@@ -11,8 +11,9 @@ from scipy.optimize import minimize
 from feat2vec.arrays import Bools, Floats, Integers
 from feat2vec.space.geometry import blocks
 
-MOST_WORK = 4e9  # products of features with weights in one search
-FEWEST_STEPS, MOST_STEPS = 5, 500  # of a search
+MOST_WORK = 2e10  # products of features with weights in one search
+MOST_STEPS = 500  # of a search
+FEWEST_STEPS_OF_PROBE = 5  # with fewer it has learnt nothing
 MOST_SCORES = 1 << 21  # of rows and classes that are in memory at a time
 SMALLEST_SPREAD = 1e-12  # of a direction of the vectors, beside the largest: below it there is nothing to weigh
 MEASURED_SHARE = 0.2  # of the rows of a probe
@@ -125,10 +126,9 @@ def best_classifier(features: Floats, class_ids: Integers, row_weights: Floats, 
     from_start = (directions[:, kept] * np.sqrt(spreads[kept])).T @ start  # [kept, classes]
     fit = _search(features @ to_even, class_ids, row_weights, from_start, np.zeros(int(kept.sum())))
     weights = to_even @ fit.weights
-    candidates = [start, np.zeros_like(start), weights]
-    losses = [classifier_loss(features, class_ids, row_weights, candidate) for candidate in candidates]
-    best = int(np.argmin(losses))
-    return LinearFit(candidates[best], losses[best])
+    fits = [LinearFit(np.zeros_like(start), math.log(start.shape[1]))]
+    fits += [LinearFit(known, classifier_loss(features, class_ids, row_weights, known)) for known in (start, weights)]
+    return min(fits, key=lambda fit: fit.loss)
 
 
 def _search(features: Floats, class_ids: Integers, row_weights: Floats, start: Floats, penalties: Floats) -> LinearFit:
@@ -147,10 +147,17 @@ def _search(features: Floats, class_ids: Integers, row_weights: Floats, start: F
             slope += features[rows].T @ (errors * row_weights[rows, None])
         return loss, slope.ravel()
 
-    steps = int(np.clip(MOST_WORK / (features.size * places[1] + 1), FEWEST_STEPS, MOST_STEPS))
+    steps = _steps(features.size, places[1])
+    if steps == 0:
+        return LinearFit(start, loss_and_slope(start.ravel())[0])
     options = {"maxiter": steps, "gtol": 1e-9, "ftol": 1e-13, "maxcor": 20}
     optimum = minimize(loss_and_slope, start.ravel(), jac=True, method="L-BFGS-B", options=options)
     return LinearFit(optimum.x.reshape(places), float(optimum.fun))
+
+
+def _steps(numbers: int, classes: int) -> int:
+    """How many steps a search may take, of so many numbers of features."""
+    return int(min(MOST_STEPS, MOST_WORK / (numbers * classes + 1)))
 
 
 def linear_probe(features: Floats, class_ids: Integers, seed: int = 0, penalty: float = PENALTY) -> Probe | None:
@@ -166,7 +173,7 @@ def linear_probe(features: Floats, class_ids: Integers, seed: int = 0, penalty: 
         penalty: What half of the squared weights counts beside the sum of the losses.
 
     Returns:
-        The measures, or None if no row is left to measure on.
+        The measures, or None if no row is left to measure on, or there are too many rows and classes to learn from.
 
     Example:
         >>> vectors = np.repeat([[1.0, 0.0], [0.0, 1.0]], 20, axis=0)
@@ -175,7 +182,7 @@ def linear_probe(features: Floats, class_ids: Integers, seed: int = 0, penalty: 
 
     """
     is_measured = held_out(class_ids, seed)
-    if not is_measured.any():
+    if not is_measured.any() or _steps(features.size, len(np.unique(class_ids))) < FEWEST_STEPS_OF_PROBE:
         return None
     learnt, measured = features[~is_measured], features[is_measured]
     learnt_ids, measured_ids = class_ids[~is_measured], class_ids[is_measured]

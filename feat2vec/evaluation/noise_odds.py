@@ -56,9 +56,10 @@ def noise_odds(run: TrainedRun, data: object, most_rows: int = MOST_ROWS) -> Noi
         (1, 60)
 
     """
-    model, encoded = run.model, run.fitted.encode(data)
+    model = run.model
     if model.groups_by_item:
         return None
+    encoded = run.fitted.encode(data)
     joints = [
         joint_values(encoded.rows, [model.groups.index(name) for name in names], left_out=encoded.left_out)
         for names in run.schema.noise.joint

@@ -280,6 +280,8 @@ def test_levels_without_a_target(tmp_path: Any, objective: str) -> None:
     assert odds is not None
     assert odds.rows <= 40
     assert len(odds.levels[0]) == odds.rows * (1 if objective == "contrastive" else 6)
+    run.model.groups_by_item = (2,)  # as with `noise.lists: items`
+    assert level_bounds(run, visits())[1:] == (found.fm_multiplications, None, 0, ())
 
 
 @pytest.mark.parametrize("name", ["nce", "negative_sampling", "contrastive"])

@@ -56,6 +56,16 @@ def test_many_scores_are_made_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None
     np.testing.assert_allclose(in_blocks.weights, whole.weights, atol=1e-3)
 
 
+def test_what_would_take_too_long_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, class_ids = blobs(1, (20, 15, 6))
+    even = np.full(41, 1 / 41)
+    monkeypatch.setattr(linear_classifier, "MOST_WORK", 100)
+    start = np.eye(3)
+    fit = best_classifier(features, class_ids, even, start)
+    assert fit.loss == min(classifier_loss(features, class_ids, even, start), np.log(3))
+    assert linear_probe(features, class_ids) is None
+
+
 def test_it_is_never_worse_than_what_is_known() -> None:
     """Vectors of 0, of one direction, classes that can be told apart, and rows that count unevenly."""
     zeros = best_classifier(np.zeros((4, 2)), np.array([0, 0, 1, 1]), np.full(4, 0.25), np.ones((2, 2)))

@@ -14,6 +14,8 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
+from feat2vec.evaluation.level_bounds import LevelLoss
+from feat2vec.pages.bound_parts import plain
 from feat2vec.pages.charts import number
 from feat2vec.pages.report import report
 from feat2vec.space.run_completion import completion_of_run
@@ -205,6 +207,13 @@ def test_its_numbers_are_those_of_the_run(facts_and_page: tuple[dict[str, Any], 
     names = ("level", "loss", "row_by_row", "bound")
     assert page.tables["loss of levels"][1:] == [[number(loss[name]) for name in names] for loss in losses]
     assert all(loss["loss"] <= loss["row_by_row"] <= loss["bound"] for loss in losses)
+
+
+def test_numbers_without_an_end_are_none_in_json() -> None:
+    assert plain((LevelLoss(1, 0.5, float("inf"), 1.0), ["a", None])) == [
+        {"level": 1, "loss": 0.5, "bound": None, "row_by_row": 1.0},
+        ["a", None],
+    ]
 
 
 @pytest.mark.slow
