@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import unicodedata
@@ -298,11 +299,17 @@ BagRow: TypeAlias = list[list[Item]]  # groups of items; an empty list is a miss
 
 
 def random_rows(
-    rng: np.random.Generator, rows: int, groups: int, ranks: Sequence[int], present: float = 0.7
+    rng: np.random.Generator,
+    rows: int,
+    groups: int,
+    ranks: Sequence[int],
+    present: float = 0.7,
+    inactive: bool = False,  # whether items keep the vectors above their levels, which no score of the model reads
 ) -> list[BagRow]:
     def item() -> Item:
         level = int(rng.integers(1, len(ranks) + 1))
-        return Item(level, float(rng.uniform(0.3, 1.5)), [rng.normal(size=rank) for rank in ranks[:level]])
+        x = float(rng.uniform(0.3, 1.5))
+        return Item(level, x, [rng.normal(size=rank) for rank in ranks[: len(ranks) if inactive else level]])
 
     def bag() -> list[Item]:
         return [item() for _ in range(rng.integers(1, 4))] if rng.random() < present else []
@@ -338,8 +345,38 @@ def clipped(i: Item, j: Item, low: int, high: int) -> int:
 
 
 def b(row: BagRow, low: int, high: int) -> float:
-    """B_{l,k} of (8), for l = 1, where every vector that (8) asks for exists."""
+    """B_{l,k} of (8). For l > 1 items of levels below l need their inactive vectors."""
     return sum(meet(i, j, clipped(i, j, low, high)) for i, j in pairs(row))
+
+
+def counted_a(row: BagRow, level: int, top: int) -> tuple[float, int]:
+    """A_{l,k} by the second form of (7), and how many multiplications that takes."""
+    multiplications, squares = 0, 0.0
+    total: Array | None = None
+    for bag in row:
+        bag_sum: Array | None = None
+        for item in bag:
+            if item.level >= top:
+                part = item.vectors[level - 1] * item.x
+                multiplications += len(part)
+                bag_sum = part if bag_sum is None else bag_sum + part
+        if bag_sum is not None:
+            squares += float(np.sum(bag_sum**2))
+            multiplications += len(bag_sum)
+            total = bag_sum if total is None else total + bag_sum
+    if total is None:
+        return 0.0, 0
+    return (float(np.sum(total**2)) - squares) / 2, multiplications + len(total)
+
+
+def counted_b(row: BagRow, low: int, high: int) -> tuple[float, int]:
+    """B_{l,k} by theorem 3, from B_{l,l} = A_{l,1} on, and how many multiplications that takes."""
+    score, multiplications = counted_a(row, low, 1)
+    for level in range(low, high):
+        for sign, part in ((-1, counted_a(row, level, level + 1)), (1, counted_a(row, level + 1, level + 1))):
+            score += sign * part[0]
+            multiplications += part[1]
+    return score, multiplications
 
 
 def derivative(row: BagRow, high: int, group: int, item: Item, level: int) -> Array:
@@ -392,6 +429,24 @@ def blocks(rows: Sequence[BagRow], ranks: Sequence[int]) -> list[Array]:
                 for level in range(item.level):
                     parts[level][r, g] += item.vectors[-1][edges[level] : edges[level + 1]] * item.x
     return parts
+
+
+# --- What bounds a level's loss (seed 004, supplement) --------------------------------------------------------------
+
+
+def log_loss(p: float, y: int) -> float:
+    return -math.log(p) if y else -math.log1p(-p)
+
+
+def divergence(p: float, q: float) -> float:
+    """KL(p || q) of two binary variables."""
+    return p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q))
+
+
+def quasi_triangle_constant(theta: float, delta: float) -> float:
+    """C_{theta,delta} of (S7)."""
+    below = (1 - theta) * math.log((1 - theta) / (1 - theta / delta))
+    return math.log(delta) / (theta * math.log(delta) + below)
 
 
 # --- Two-step noise (seed 000) --------------------------------------------------------------------------------------
@@ -550,6 +605,43 @@ def row_loss(
     if above is None:
         return -log_sigmoid(own[0]) - math.fsum(log_sigmoid(-logit) for logit in own[1:])
     return math.fsum(binary_loss(s, sigmoid(t), sigmoid(-t)) for s, t in zip(own, above, strict=True))
+
+
+# --- Contrastive theory (seed 002): classes of shares rho_c ---------------------------------------------------------
+
+
+def chance_of_all(shares: Sequence[Fraction], draws: int) -> Fraction:
+    """The coupon collector's probability by inclusion and exclusion, exactly."""
+    total = Fraction(0)
+    for missed in itertools.product([False, True], repeat=len(shares)):
+        rest = sum((share for share, is_missed in zip(shares, missed, strict=True) if not is_missed), Fraction(0))
+        total += (-1) ** sum(missed) * rest**draws
+    return total
+
+
+def unsupervised_loss(rows_of_class: Sequence[Array], shares: Array, negatives: int) -> float:
+    """L_un^N: classes by their shares, then rows of a class; all tuples."""
+    classes, total = range(len(shares)), 0.0
+    for drawn in itertools.product(classes, repeat=negatives + 1):
+        rows = [rows_of_class[drawn[0]], rows_of_class[drawn[0]], *(rows_of_class[c] for c in drawn[1:])]
+        chance = math.prod(shares[c] for c in drawn) / math.prod(map(len, rows))
+        for x, positive, *others in itertools.product(*rows):
+            total += chance * math.log1p(sum(math.exp(float(x @ (other - positive))) for other in others))
+    return total
+
+
+def mean_classifier_loss(rows_of_class: Sequence[Array], shares: Array) -> float:
+    """L_sup^mu of all classes."""
+    means, total = [np.mean(rows, axis=0) for rows in rows_of_class], 0.0
+    for c, rows in enumerate(rows_of_class):
+        for x in rows:
+            total -= shares[c] / len(rows) * log_shares([float(x @ mean) for mean in means])[c]
+    return total
+
+
+def triple_loss(x: Array, positive: Array, negative: Array) -> float:
+    """l(z) of (11): -log softmax(z_1 . z_2, z_1 . z_3)_1."""
+    return -log_shares([float(x @ positive), float(x @ negative)])[0]
 
 
 # --- Ranks ----------------------------------------------------------------------------------------------------------

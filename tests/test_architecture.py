@@ -210,6 +210,36 @@ def test_the_way_of_a_row_names_functions_that_are_there() -> None:
             node = inside[-1]
 
 
+def papers_table() -> list[list[str]]:
+    """The rows of the table of papers: paper, what, where, shown by."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    section = text.split("## What the papers have")[1].split("\n## ")[0]
+    table = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[2:]]
+
+
+def test_the_table_of_papers_names_modules_and_tests_that_are_there() -> None:
+    rows = papers_table()
+    assert {row[0] for row in rows} == {"000", "001", "002", "003", "004"}
+    items = [(row[0], row[1]) for row in rows]
+    functions: dict[str, set[str]] = {}  # by file
+    assert len(items) == len(set(items))
+    for row in rows:
+        assert len(row) == 4, row
+        assert all(row), row
+        places, tests = re.findall(r"`([^`]+)`", row[2]), re.findall(r"`([^`]+)`", row[3])
+        assert places, row
+        assert tests, row
+        for place in places:
+            assert (PACKAGE / place.split(":")[0]).is_file(), place
+        for name in tests:
+            file, _, test = name.partition("::")
+            if file not in functions:
+                tree = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))
+                functions[file] = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+            assert test in functions[file], f"tests/{file} has no {test}"
+
+
 def test_every_file_that_the_architecture_names_is_there() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     for name in re.findall(r"`((?:tests|tools|feat2vec|\w+)/[\w/]*(?:\.py|\.sh|/)?)`", text):

@@ -222,7 +222,7 @@ def _write_plot(plot: Path, explanation: Explanation) -> None:
 @click.option("--data", help="Rows: to measure the run on, or for --label.")
 @click.option("--beside", metavar="NAMES", help="Baselines on --data, as in `evaluate`, with commas between them.")
 @click.option("--train", "train_data", help="The rows that the run was trained on, for --beside.")
-@click.option("--label", help="A column of --data: what the vectors say of its classes (Proposition 3.3).")
+@click.option("--label", help="A column of --data: what the vectors say of its classes, and what theory does.")
 @click.option(
     "--other", "other_run", type=click.Path(path_type=Path), help="A run of another seed: how many neighbours stay."
 )
@@ -242,7 +242,9 @@ def report(
 ) -> None:
     """Write a page about a run: losses, metrics, norms by frequency, isotropy, levels, neighbours.
 
-    It is one file of HTML, with nothing from elsewhere.
+    It is one file of HTML, with nothing from elsewhere. --label says how well linear classifiers of the vectors tell
+    a column's classes, and what the contrastive loss proves of that. With `model.ranks` the page has what each level
+    costs and, with --data, what it loses and what theory bounds that by.
 
     \b
     feat2vec report runs/films
@@ -251,6 +253,8 @@ def report(
     """
     import_tensorflow()
     from feat2vec.evaluation.beside import better_of
+    from feat2vec.pages.bound_parts import label_sentences
+    from feat2vec.pages.charts import number
     from feat2vec.pages.report import report
     from feat2vec.run import load
 
@@ -267,7 +271,17 @@ def report(
         bound = class_bound["bound"]
         say(
             f"{label}: N {class_bound['negatives']}, k {class_bound['k']}: L_un {bound['contrastive']:.4f}, "
-            f"tau {bound['tau']:.4g}, bound {bound['bound']:.4f}, mean classifier {bound['mean_classifier']:.4f}"
+            f"tau {bound['tau']:.4g}, bound {bound['bound']:.4f}, mean classifier {bound['mean_classifier']:.4f}, "
+            f"best linear {class_bound['best_linear']:.4f}"
+        )
+    if "label" in facts:
+        for sentence in label_sentences(facts["label"]):
+            say(f"{label}: {sentence}")
+    for level in facts.get("levels", {}).get("losses", ()):
+        measure = facts["levels"]["measure"]
+        say(
+            f"level {level['level']}: {measure} {number(level['loss'])}, at most {number(level['row_by_row'])} row by "
+            f"row, {number(level['bound'])} by theorem S1"
         )
     for name, stability in facts.get("stability", {}).get("groups", {}).items():
         say(f"{name}: {stability['overlap']:.4f} of the {stability['topn']} nearest neighbours are shared")

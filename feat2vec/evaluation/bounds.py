@@ -1,4 +1,7 @@
-"""What the contrastive loss says about classes: the bound of Arora et al. (2019), by enumeration or by draws."""
+"""What the contrastive loss says about classes that are equally likely: proposition 3.3 of Merad et al. (2020).
+
+Arora et al. (2019) have it for one negative. `label_bounds` has the lemmas for classes as frequent as they are.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,13 @@ import pyarrow.compute as pc
 from feat2vec.arrays import Float32s, Floats, Integers
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError, listed, suggest
+from feat2vec.evaluation.linear_classifier import best_classifier, classifier_loss
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.space.embed import Embedder
 from feat2vec.table.table import open_table
 from feat2vec.table.types import is_list
+
+MOST_TASKS = 50  # sets of classes, for each of which the best linear classifier is searched
 
 
 class Bound(NamedTuple):
@@ -93,25 +99,38 @@ def contrastive_bound(
         )
     rows_of_class = [features[class_ids == c] for c in range(classes)]
     rng = np.random.default_rng(seed)
-    contrastive, contrastive_is_exact = _contrastive_loss(rows_of_class, negatives, draws, rng)
+    even = np.full(classes, 1 / classes)
+    contrastive, contrastive_is_exact = contrastive_loss(rows_of_class, even, negatives, draws, rng)
     mean_classifier, classifier_is_exact = _mean_classifier_loss(rows_of_class, k, draws, rng)
     tau = float(classes) ** -negatives
     bound = k / (1 - tau) * (contrastive - tau * math.log(negatives + 1))
     return Bound(mean_classifier, bound, contrastive, tau, contrastive_is_exact and classifier_is_exact)
 
 
-def _contrastive_loss(
-    rows_of_class: Sequence[Floats], negatives: int, draws: int, rng: np.random.Generator
+def contrastive_loss(
+    rows_of_class: Sequence[Floats], shares: Floats, negatives: int, draws: int, rng: np.random.Generator
 ) -> tuple[float, bool]:
-    """Return E log(1 + sum_i exp f(x).(f(x_i-) - f(x+))) over classes, then rows of a class; whether it is exact."""
-    classes, rows = len(rows_of_class), np.concatenate(rows_of_class)  # [rows, d], class by class
+    """Return L_un^N = E log(1 + sum_i exp f(x).(f(x_i-) - f(x+))), over classes and then rows of a class.
+
+    Args:
+        rows_of_class: The encoded rows of each class, [rows of the class, d].
+        shares: The probability of each class, [classes].
+        negatives: N.
+        draws: The most terms that are enumerated, and the number of draws otherwise.
+        rng: What draws.
+
+    Returns:
+        The loss, and whether it is enumerated.
+
+    """
+    rows = np.concatenate(rows_of_class)  # [rows, d], class by class
     sizes = np.array([len(class_rows) for class_rows in rows_of_class])
-    chances = np.repeat(1 / classes / sizes, sizes)  # of a row to be drawn
+    chances = np.repeat(shares / sizes, sizes)  # of a row to be drawn
     if int((sizes**2).sum()) * len(rows) ** negatives <= draws:
-        return _enumerated_contrastive_loss(rows_of_class, rows, chances, negatives), True
+        return _enumerated_contrastive_loss(rows_of_class, shares, rows, chances, negatives), True
     starts, total = np.cumsum(sizes) - sizes, 0.0
     for chunk in draws_per_chunk(draws, negatives * rows.shape[1]):
-        class_ids = rng.integers(classes, size=chunk)
+        class_ids = rng.choice(len(sizes), p=shares, size=chunk)
         anchors = rows[starts[class_ids] + rng.integers(sizes[class_ids])]  # [chunk, d]
         positives = rows[starts[class_ids] + rng.integers(sizes[class_ids])]
         rivals = rows[rng.choice(len(rows), p=chances, size=(chunk, negatives))]  # [chunk, N, d]
@@ -120,15 +139,15 @@ def _contrastive_loss(
 
 
 def _enumerated_contrastive_loss(
-    rows_of_class: Sequence[Floats], rows: Floats, chances: Floats, negatives: int
+    rows_of_class: Sequence[Floats], shares: Floats, rows: Floats, chances: Floats, negatives: int
 ) -> float:
     tuples = np.array(list(itertools.product(range(len(rows)), repeat=negatives)))  # [rows^N, N]
     tuple_chances, total = chances[tuples].prod(axis=1), 0.0
-    for class_rows in rows_of_class:
+    for class_rows, share in zip(rows_of_class, shares, strict=True):
         for anchor, positive in itertools.product(class_rows, repeat=2):
             differences = (rows - positive) @ anchor  # [rows]
             loss = tuple_chances @ _log_one_plus(differences[tuples])
-            total += loss / len(rows_of_class) / len(class_rows) ** 2
+            total += share * loss / len(class_rows) ** 2
     return float(total)
 
 
@@ -179,11 +198,15 @@ class ClassBound(NamedTuple):
         negatives: N, the number of negatives of a row.
         k: The number of wrong classes that the right one is told from.
         bound: Both sides of the bound.
+        best_linear: L_sup,k, the loss of the best linear classifier of each set of classes, as far as it was searched.
+        meaning: What follows for the label, in words.
 
     Example:
         >>> (genres,) = feat2vec.diagnose.class_bounds(run.model, run.fitted, films, "genre")
         >>> genres.rows, genres.classes, genres.negatives, genres.k
         (60, 2, 1, 1)
+        >>> genres.best_linear <= genres.bound.mean_classifier <= genres.bound.bound
+        True
 
     """
 
@@ -194,6 +217,72 @@ class ClassBound(NamedTuple):
     negatives: int
     k: int
     bound: Bound
+    best_linear: float
+    meaning: str
+
+
+def gain_of_best_linear(vectors: Float32s | Floats, labels: Integers, k: int, seed: int = 0) -> float:
+    """Return by how much L_sup,k is below the mean classifier's loss: the mean over sets of k + 1 classes.
+
+    L_sup,k is the least loss of a linear classifier of equally likely classes; each set has a classifier of its own. Of
+    more sets than `MOST_TASKS` as many are drawn.
+
+    Args:
+        vectors: [rows, d].
+        labels: The number of the class of each row, [rows].
+        k: The number of wrong classes that the right one is told from.
+        seed: The seed of the draws.
+
+    Returns:
+        The difference of both losses.
+
+    Example:
+        >>> round(gain_of_best_linear(np.eye(2), np.array([0, 1]), k=1), 2)  # log(1 + exp(-1)), and no loss
+        0.31
+
+    """
+    classes, rng = len(np.unique(labels)), np.random.default_rng(seed)
+    if math.comb(classes, k + 1) <= MOST_TASKS:
+        tasks = list(itertools.combinations(range(classes), k + 1))
+    else:
+        tasks = [tuple(np.sort(rng.choice(classes, k + 1, replace=False)).tolist()) for _ in range(MOST_TASKS)]
+    gains = []
+    for task in tasks:
+        chosen = np.isin(labels, task)
+        features, class_ids = vectors[chosen].astype(np.float64), np.searchsorted(task, labels[chosen])
+        counts = np.bincount(class_ids)  # [k + 1]
+        row_weights = 1 / (len(task) * counts[class_ids])
+        means = class_means(features, class_ids)
+        mean_loss = classifier_loss(features, class_ids, row_weights, means.T)
+        gains.append(mean_loss - best_classifier(features, class_ids, row_weights, means.T).loss)
+    return float(np.mean(gains))
+
+
+def class_means(features: Floats, class_ids: Integers) -> Floats:
+    """Return mu_c, the mean of each class's rows, [classes, d]."""
+    counts = np.bincount(class_ids)
+    sums = np.zeros((len(counts), features.shape[1]))
+    np.add.at(sums, class_ids, features)
+    return sums / counts[:, None]
+
+
+def right_share(loss: float) -> float:
+    """Return which share of rows a classifier is right on at least, given the mean of -log p of the right class.
+
+    Where it is wrong another class is as probable, so p is at most 1/2 and the loss at least log 2.
+
+    Args:
+        loss: The mean loss, or what it is at most.
+
+    Returns:
+        The share; 0 if nothing follows.
+
+    Example:
+        >>> right_share(0.0), right_share(0.7), round(right_share(0.1), 3)
+        (1.0, 0.0, 0.856)
+
+    """
+    return max(0.0, 1 - loss / math.log(2))
 
 
 def class_bounds(
@@ -229,15 +318,71 @@ def class_bounds(
 
     """
     vectors, labels, without_label = labelled_vectors(model, encoder, data, label)
+    return bounds_of_vectors(vectors, labels, label, without_label, settings, draws)
+
+
+def bounds_of_vectors(
+    vectors: Float32s | Floats,
+    labels: Integers,
+    label: str,
+    without_label: int,
+    settings: Sequence[tuple[int, int | None]] = ((1, 1),),
+    draws: int = 200_000,
+) -> list[ClassBound]:
+    """`class_bounds` of vectors that are there already.
+
+    Args:
+        vectors: Those of rows with a label, [rows, d].
+        labels: The number of the class of each row, [rows].
+        label: The column of the classes.
+        without_label: How many rows have none.
+        settings: Pairs of N, the number of negatives, and k; a row is told from k other classes (None: all).
+        draws: How many contrastive samples are drawn.
+
+    Returns:
+        Both sides of the bound, for each of the settings.
+
+    Raises:
+        UserError: There is one class.
+
+    """
     classes = len(np.unique(labels))
     if classes < 2:
         raise UserError(f"--label: column {label!r} has {classes} class{'es' * (classes != 1)}; two or more are needed")
-    bounds = []
+    bounds: list[ClassBound] = []
+    gains: dict[int, float] = {}  # by k
     for negatives, k in settings:
         other_classes = classes - 1 if k is None else k
         bound = contrastive_bound(vectors, labels, negatives, other_classes, draws)
-        bounds.append(ClassBound(label, len(labels), without_label, classes, negatives, other_classes, bound))
+        if other_classes not in gains:
+            gains[other_classes] = gain_of_best_linear(vectors, labels, other_classes)
+        bounds.append(
+            ClassBound(
+                label,
+                len(labels),
+                without_label,
+                classes,
+                negatives,
+                other_classes,
+                bound,
+                best_linear=max(0.0, bound.mean_classifier - gains[other_classes]),
+                meaning=_meaning(label, bound, negatives, other_classes),
+            )
+        )
     return bounds
+
+
+def _meaning(label: str, bound: Bound, negatives: int, k: int) -> str:
+    """What a bound says of the label, in a sentence."""
+    case, guess = f"N {negatives}, k {k}", math.log(k + 1)
+    if bound.bound >= guess:
+        return (
+            f"{case}: the bound {bound.bound:.3g} is not below {guess:.3g}, the loss of a guess among {k + 1} classes, "
+            f"so the contrastive loss proves nothing about {label}."
+        )
+    proven = f"{case}: the contrastive loss proves that mean vectors tell {label} from {k} other{'s' * (k > 1)} "
+    share = right_share(bound.bound)
+    return proven + (f"in at least {share:.0%} of the rows." if share else "better than a guess.")
 
 
 def labelled_vectors(model: Feat2Vec, encoder: Encoder, data: object, label: str) -> tuple[Float32s, Integers, int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from feat2vec.arrays import Array, Bools
+from feat2vec.arrays import Array, Bools, Floats
 from feat2vec.encode.targets import no_target, targets_of
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.metrics import PREDICTION_METRICS
@@ -32,6 +34,49 @@ def predict(run: TrainedRun, data: object, level: int | None = None) -> JsonObje
         UserError: The run has no target, or no row of the table has one.
 
     """
+    measured = scores_and_targets(run, data, level)
+    facts: JsonObject = {"task": "predict", "n": len(measured.targets)}
+    if measured.missing:
+        facts["skipped_missing"] = measured.missing
+    objective = run.schema.objective
+    if objective.has_classes:
+        facts["skipped_unseen"] = measured.unseen
+    targets = objective.link(measured.targets)
+    return facts | {name: PREDICTION_METRICS[name](measured.scores, targets) for name in objective.metrics}
+
+
+class ScoresAndTargets(NamedTuple):
+    """The rows of a table that have a target.
+
+    Args:
+        scores: Their scores, [rows] or [rows, classes].
+        targets: Their targets, [rows].
+        missing: How many other rows have none.
+        unseen: How many other rows have a class that training has not seen.
+
+    """
+
+    scores: Floats
+    targets: Array
+    missing: int
+    unseen: int
+
+
+def scores_and_targets(run: TrainedRun, data: object, level: int | None = None) -> ScoresAndTargets:
+    """The scores of rows, and what they are to say.
+
+    Args:
+        run: A run with a target.
+        data: Rows with the target's column.
+        level: In a model with `ranks`, the submodel that scores.
+
+    Returns:
+        The rows that have a target.
+
+    Raises:
+        UserError: The run has no target, or no row of the table has one.
+
+    """
     schema, table = run.schema, open_table(data)
     if schema.target is None:
         remedy = "`--task rank` and `--task nearest` measure it"
@@ -52,13 +97,6 @@ def predict(run: TrainedRun, data: object, level: int | None = None) -> JsonObje
     has_target = ~np.concatenate(missing_parts)
     if not has_target.any():
         raise no_target(table.name, schema.target)
-    facts: JsonObject = {"task": "predict", "n": int(has_target.sum())}
-    if not has_target.all():
-        facts["skipped_missing"] = int((~has_target).sum())
-        scores, targets = scores[has_target], targets[has_target]
-    if schema.objective.has_classes:
-        seen = targets >= 0  # -1 is a class that training has not seen
-        scores, targets = scores[seen], targets[seen]
-        facts |= {"n": len(targets), "skipped_unseen": int((~seen).sum())}
-    targets = schema.objective.link(targets)
-    return facts | {name: PREDICTION_METRICS[name](scores, targets) for name in schema.objective.metrics}
+    scores, targets = scores[has_target], targets[has_target]
+    seen = targets >= 0 if schema.objective.has_classes else np.ones(len(targets), np.bool_)  # -1: no class of training
+    return ScoresAndTargets(scores[seen], targets[seen], int((~has_target).sum()), int((~seen).sum()))

@@ -59,6 +59,11 @@ def number(value: object, digits: int = 4) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
+def note(text: str) -> str:
+    """A paragraph of text."""
+    return f'<p class="note">{escape(text)}</p>'
+
+
 def bars(title: str, values: Sequence[tuple[str, float]]) -> str:
     """A horizontal bar for each number, to the left of the middle line for those below 0."""
     low, high = min([0.0, *(value for _, value in values)]), max([0.0, *(value for _, value in values)])

@@ -12,11 +12,14 @@ import numpy as np
 from feat2vec.errors import UserError
 from feat2vec.evaluation import prediction
 from feat2vec.evaluation.beside import better_of, evaluate_beside, table_rows
-from feat2vec.evaluation.bounds import class_bounds
+from feat2vec.evaluation.bounds import bounds_of_vectors, labelled_vectors
+from feat2vec.evaluation.label_bounds import label_bounds_of_vectors
+from feat2vec.evaluation.level_bounds import level_bounds
 from feat2vec.evaluation.norms_and_isotropy import SHARES, counts_of, isotropy, levels, norms
 from feat2vec.evaluation.stability import stability
 from feat2vec.evaluation.weakness import stored_worths
 from feat2vec.pages import charts
+from feat2vec.pages.bound_parts import class_parts, level_parts, plain
 from feat2vec.pages.completions import completion_facts, completion_parts
 from feat2vec.pages.latent import latent_facts, latent_parts
 from feat2vec.space.geometry import candidates, is_keyed
@@ -50,7 +53,7 @@ def report(
         run: The run.
         out: The file.
         data: Rows to measure the run on: its target, or the ranks of its lookup groups, unless they are for `label`.
-        label: A column of `data`, for whose classes the bound of Proposition 3.3 (Arora et al., 2019) is computed.
+        label: A column of `data`, for whose classes the losses of linear classifiers and their bounds are computed.
         other_run: A run of the same schema with another seed: the page says how many nearest neighbours both share.
         beside: Baselines that are measured on `data` too, such as "popularity" and "tfidf".
         train: The rows that the run was trained on, which most baselines learn from.
@@ -99,8 +102,13 @@ def facts_of(
     if data is not None and run.schema.target is not None:
         facts["evaluation"] = prediction.predict(run, data)
     if label is not None:
-        bounds = dict.fromkeys(class_bounds(run.model, run.fitted, data, label, BOUND_CASES, DRAWS))  # each once
-        facts["bounds"] = [{**class_bound._asdict(), "bound": class_bound.bound._asdict()} for class_bound in bounds]
+        vectors, labels, without_label = labelled_vectors(run.model, run.fitted, data, label)
+        bounds = bounds_of_vectors(vectors, labels, label, without_label, BOUND_CASES, DRAWS)
+        facts["bounds"] = plain(list(dict.fromkeys(bounds)))  # each once
+        negatives = run.schema.noise.negatives
+        facts["label"] = plain(label_bounds_of_vectors(vectors, labels, label, negatives, DRAWS))
+    if len(run.schema.model.levels) > 1:
+        facts["levels"] = plain(level_bounds(run, data))
     if other_run is not None:
         overlaps = {}
         for name in run.schema.groups:
@@ -159,9 +167,11 @@ def page(facts: JsonObject) -> str:
     if "beside" in facts:
         parts += _beside(facts["beside"])
     if "bounds" in facts:
-        parts += _bounds(facts["bounds"])
+        parts += class_parts(facts["bounds"], facts["label"])
     parts += _space(facts["groups"])
     parts += latent_parts(facts["latent"])
+    if "levels" in facts:
+        parts += level_parts(facts["levels"])
     if "stability" in facts:
         parts += _stability(facts["stability"])
     for name, group in facts["groups"].items():
@@ -187,7 +197,11 @@ def _held_out(worths: list[Facts], weak: str | None) -> list[str]:
     columns = ["target", "metric", "n", "value", "baseline", "baseline_value"]
     note = "None of them is worse than its baseline." if weak is None else f"Weak: {weak}."
     rows = [[worth[column] for column in columns] for worth in worths]
-    return ["<h2>On the rows that training held out</h2>", charts.table("held-out rows", columns, rows), _note(note)]
+    return [
+        "<h2>On the rows that training held out</h2>",
+        charts.table("held-out rows", columns, rows),
+        charts.note(note),
+    ]
 
 
 def _beside(measured: Facts) -> list[str]:
@@ -197,27 +211,8 @@ def _beside(measured: Facts) -> list[str]:
     return [
         "<h2>Beside other methods, on the rows given</h2>",
         charts.table("beside", heads, rows),
-        *(_note(f"{sentence}.".replace("..", ".")) for sentence in sentences),
+        *(charts.note(f"{sentence}.".replace("..", ".")) for sentence in sentences),
     ]
-
-
-def _bounds(bounds: list[Facts]) -> list[str]:
-    first = bounds[0]
-    counts = f"{first['rows']:,} rows of {first['classes']:,} classes of {first['label']}"
-    note = (
-        f"{counts}; {first['without_label']:,} had none. "
-        "A classifier whose weights are the classes' mean vectors tells a row's class from k others with the loss "
-        "L_mu, which is at most k / (1 - tau) (L_un - tau log(N + 1)): L_un is the contrastive loss with N negatives, "
-        "tau = C^-N the chance that all of them are of the row's class, classes being equally likely "
-        "(Proposition 3.3)."
-    )
-    columns = ["N", "k", "L_un", "tau", "bound", "L_mu, measured", "exact"]
-    rows = []
-    for class_bound in bounds:
-        sides = class_bound["bound"]
-        measures = [sides[name] for name in ("contrastive", "tau", "bound", "mean_classifier")]
-        rows.append((class_bound["negatives"], class_bound["k"], *measures, "yes" if sides["exact"] else "drawn"))
-    return ["<h2>What the vectors say of classes</h2>", _note(note), charts.table("bound", columns, rows)]
 
 
 def _space(groups: JsonObject) -> list[str]:
@@ -235,7 +230,7 @@ def _space(groups: JsonObject) -> list[str]:
     )
     return [
         "<h2>The space</h2>",
-        _note(note),
+        charts.note(note),
         charts.table("isotropy", ["group", "values", "weights", "partition ratio", "mean cosine"], rows),
         "<h3>Levels</h3>",
         charts.table("levels", ["group", "level", "rank", "values", "weights"], level_rows),
@@ -249,7 +244,7 @@ def _stability(shared: JsonObject) -> list[str]:
         rows.append((name, overlap["overlap"], overlap["topn"], overlap["asked"], overlap["common"]))
     note = f"Mean Jaccard overlap of nearest neighbours in this run (seed {seeds[0]}) and another (seed {seeds[1]})."
     columns = ["group", "overlap", "neighbours", "keys asked", "keys in both"]
-    return ["<h2>Stability</h2>", _note(note), charts.table("stability", columns, rows)]
+    return ["<h2>Stability</h2>", charts.note(note), charts.table("stability", columns, rows)]
 
 
 def _group_parts(name: str, group: JsonObject) -> list[str]:
@@ -275,10 +270,6 @@ def _group_parts(name: str, group: JsonObject) -> list[str]:
 
 def _pairs(title: str, facts: JsonObject) -> str:
     return charts.table(title, ["what", title], [(key, charts.number(value, 6)) for key, value in facts.items()])
-
-
-def _note(text: str) -> str:
-    return f'<p class="note">{escape(text)}</p>'
 
 
 __all__ = ["facts_of", "page", "report"]

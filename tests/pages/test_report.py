@@ -15,6 +15,8 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
+from feat2vec.evaluation.level_bounds import LevelLoss
+from feat2vec.pages.bound_parts import plain
 from feat2vec.pages.charts import number
 from feat2vec.pages.latent import latent_facts, latent_parts
 from feat2vec.pages.report import report
@@ -129,10 +131,14 @@ def test_every_chart_and_table_is_there(facts_and_page: tuple[dict[str, Any], st
         "held-out rows",
         "completion",
         "bound",
+        "losses of classifiers",
+        "lemmas",
         "isotropy",
         "levels",
         "clusters",
         "topics",
+        "cost of levels",
+        "loss of levels",
         "stability",
         *both,
     ]
@@ -180,7 +186,38 @@ def test_its_numbers_are_those_of_the_run(facts_and_page: tuple[dict[str, Any], 
     assert facts["stability"]["seeds"] == [0, 1]
     for one in facts["bounds"]:
         assert one["bound"]["mean_classifier"] <= one["bound"]["bound"]
+        assert one["best_linear"] <= one["bound"]["mean_classifier"]
+        assert one["meaning"] in page.text
     assert len(facts["bounds"]) == 2  # of two classes: k is 1
+    label = facts["label"]
+    assert [row[1] for row in page.tables["losses of classifiers"][1:]] == [
+        number(loss)
+        for loss in (
+            *(label[name] for name in ("guess", "shares_loss", "mean_classifier", "best_linear")),
+            label["probe"]["log_loss"],
+        )
+    ]
+    assert [row[4] for row in page.tables["lemmas"][1:]] == [number(lemma["bound"]) for lemma in label["lemmas"]]
+    sentences = [
+        label["meaning"],
+        label["frequencies"],
+        label["probe_meaning"],
+        *(lemma["meaning"] for lemma in label["lemmas"]),
+    ]
+    assert all(sentence in page.text for sentence in sentences)
+    costs, losses = facts["levels"]["costs"], facts["levels"]["losses"]
+    assert [row[:2] for row in page.tables["cost of levels"][1:]] == [["1", "3"], ["2", "6"]]
+    assert [row[5] for row in page.tables["cost of levels"][1:]] == [number(cost["multiplications"]) for cost in costs]
+    names = ("level", "loss", "row_by_row", "bound")
+    assert page.tables["loss of levels"][1:] == [[number(loss[name]) for name in names] for loss in losses]
+    assert all(loss["loss"] <= loss["row_by_row"] <= loss["bound"] for loss in losses)
+
+
+def test_numbers_without_an_end_are_none_in_json() -> None:
+    assert plain((LevelLoss(1, 0.5, float("inf"), 1.0), ["a", None])) == [
+        {"level": 1, "loss": 0.5, "bound": None, "row_by_row": 1.0},
+        ["a", None],
+    ]
 
 
 def test_clusters_and_topics_are_told(facts_and_page: tuple[dict[str, Any], str], folder: Path) -> None:
@@ -243,6 +280,10 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("good: N 1, k 1: L_un ")
     assert "tau 0.5, bound" in lines[0]
+    assert lines[0].split(", ")[-1].startswith("best linear ")
+    for begin in ("The best linear classifier", "The classes of good", "Lemma 3.1", "Lemma 3.2, N 5", "A linear probe"):
+        assert any(line.startswith(f"good: {begin}") for line in lines)
+    assert [line.split(":")[0] for line in lines if "by theorem S1" in line] == ["level 1", "level 2"]
     assert any(line.startswith("who: ") and "nearest neighbours are shared" in line for line in lines)
     Page(out.read_text(encoding="utf-8"))
     assert "exists already" in command("report", folder / "run", *options, code=2).stderr

@@ -206,6 +206,24 @@ class ObjectiveSpec(Spec):
         """
         raise NotImplementedError(f"the objective {self.type} learns from targets")
 
+    def odds_of_truth(self, scores: Noisy, log_q: Noisy, hits: Tensor, offset: Tensor) -> Tensor | None:
+        """Return the log odds that a row's scores give to what is true in each decision of its `noise_loss`.
+
+        The loss of a row is then the sum over its decisions of log(1 + exp(-odds)).
+
+        Args:
+            scores: The scores of rows and of their negatives.
+            log_q: log Q2 of the values of both.
+            hits: Which negatives are the row's own value, bool [rows, k].
+            offset: The target group's constant, if the objective `has_offsets`.
+
+        Returns:
+            The odds, [rows, decisions]; None if the loss is not made of the probabilities of decisions.
+
+        """
+        del scores, log_q, hits, offset
+        return None
+
     def label_loss(self, scores: Tensor, label: Tensor, above: Tensor | None = None) -> Tensor:
         """Return the loss of rows against their targets, [rows].
 

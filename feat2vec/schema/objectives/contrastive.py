@@ -56,6 +56,14 @@ class Contrastive(NoiseObjective):
             return n_pair(logits)
         return soft_cross_entropy(logits, ops.softmax(_side_by_side(self._logits(above, log_q), kept)))
 
+    def odds_of_truth(self, scores: Noisy, log_q: Noisy, hits: Tensor, offset: Tensor) -> Tensor | None:
+        from keras import ops
+
+        del offset
+        kept = ops.logical_not(hits) if self.correction else None  # [rows, k]
+        logits = _side_by_side(self._logits(scores, log_q), kept)  # [rows, 1 + k]
+        return logits[..., :1] - ops.logsumexp(logits[..., 1:], axis=-1, keepdims=True)
+
     def _logits(self, scores: Noisy, log_q: Noisy) -> Noisy:
         from keras import ops
 

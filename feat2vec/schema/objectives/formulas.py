@@ -63,6 +63,13 @@ def log_loss(logits: Tensor, label: Tensor) -> Tensor:
     return label * ops.softplus(-logits) + (1 - label) * ops.softplus(logits)
 
 
+def binary_odds(logits: Noisy) -> Tensor:
+    """Return the log odds of the truth, that a row is a row and that its negatives are noise: [rows, 1 + k]."""
+    from keras import ops
+
+    return ops.concatenate([ops.expand_dims(logits.positive, -1), -logits.negatives], axis=-1)
+
+
 def soft_log_loss(logits: Tensor, target: Tensor) -> Tensor:
     """Return `log_loss` against the probability sigmoid(target) in place of a label.
 

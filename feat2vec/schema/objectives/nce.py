@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from feat2vec.schema.objectives.base import NoiseObjective, objective
-from feat2vec.schema.objectives.formulas import Noisy, Tensor, binary_noise_loss
+from feat2vec.schema.objectives.formulas import Noisy, Tensor, binary_noise_loss, binary_odds
 
 
 @objective("nce")
@@ -22,6 +22,10 @@ class Nce(NoiseObjective):
         del hits  # a negative that is the row's own value is noise nevertheless
         logits = _logits(scores, log_q, offset)
         return binary_noise_loss(logits, None if above is None else _logits(above, log_q, offset))
+
+    def odds_of_truth(self, scores: Noisy, log_q: Noisy, hits: Tensor, offset: Tensor) -> Tensor | None:
+        del hits
+        return binary_odds(_logits(scores, log_q, offset))
 
 
 def nce_logit(scores: Tensor, log_q: Tensor, negatives: Tensor, offset: Tensor = 0.0) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from feat2vec.schema.objectives.base import NoiseObjective, objective
-from feat2vec.schema.objectives.formulas import Array, Noisy, Tensor, binary_noise_loss, sigmoid
+from feat2vec.schema.objectives.formulas import Array, Noisy, Tensor, binary_noise_loss, binary_odds, sigmoid
 
 
 @objective("negative_sampling")
@@ -23,6 +23,10 @@ class NegativeSampling(NoiseObjective):
     ) -> Tensor:
         del log_q, hits, offset
         return binary_noise_loss(scores, above)
+
+    def odds_of_truth(self, scores: Noisy, log_q: Noisy, hits: Tensor, offset: Tensor) -> Tensor | None:
+        del log_q, hits, offset
+        return binary_odds(scores)
 
     def prediction_columns(self, scores: Array, class_names: Sequence[str] | None) -> Mapping[str, Array]:
         del class_names
