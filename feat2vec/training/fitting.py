@@ -27,9 +27,24 @@ from feat2vec.training.warm_start import WarmStart
 
 BEST_WEIGHTS = "best"  # a file beside the checkpoint
 MOST_CACHED_ROWS = 20_000  # validation rows that stay in memory as batches
+MOST_ROWS_AT_ONCE = 4096  # of a validation batch, where its size changes nothing
+MOST_VECTOR_BYTES = 32 << 20  # of its vectors
 # Where vectors begin as another run's, the rest learns alone in this share of the epochs; then they do, at this share
 # of the learning rate. The epoch that the held-out rows choose says whether they should have.
 HEAD_ALONE, STARTED_RATE = 0.1, 0.5
+
+
+def rows_of_validation(model: Feat2Vec) -> int:
+    """How many validation rows are measured at once: many where each has a loss of its own, whatever stands beside it.
+
+    The rows of a training batch are few where that teaches more; a step for each few rows takes its time. Rows that
+    share noise are measured with as many others as in training.
+    """
+    schema = model.schema
+    if model.noise is not None:
+        return schema.training.batch_size
+    bytes_of_row = 4 * sum(schema.model.levels.dims) * len(schema.groups)
+    return max(min(MOST_VECTOR_BYTES // bytes_of_row, MOST_ROWS_AT_ONCE), schema.training.batch_size)
 
 
 class Fitting:
@@ -78,7 +93,9 @@ class Fitting:
         self.batches = self.model.batches(rows, groups_at_once=groups_at_once)
         self.validation_batches: Batches | None = None
         if validation_rows is not None:
-            self.validation_batches = self.model.batches(validation_rows, shuffle=False, groups_at_once=groups_at_once)
+            self.validation_batches = self.model.batches(
+                validation_rows, rows_of_validation(self.model), shuffle=False, groups_at_once=groups_at_once
+            )
         self._compile(limits.eager_steps)
         self.reporter = Reporter(self.batches.steps, self.epochs, quiet=quiet)
         self._make_callbacks(checkpoint, origin, began)

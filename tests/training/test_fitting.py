@@ -10,7 +10,11 @@ import keras
 import numpy as np
 import pytest
 
+import feat2vec
+from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.run import train
+from feat2vec.training import fitting
+from tests import short_trainings
 from tests.training.tables import SCHEMA, same, table
 
 
@@ -62,3 +66,22 @@ def test_slots_are_freed_before_the_run_is_written(tmp_path: Path) -> None:
     assert slots
     assert not any(reference() is not None for reference in slots)
     assert int(model.optimizer.iterations) > 0
+
+
+def test_rows_with_a_loss_of_their_own_are_measured_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss is the same; rows that share noise stay as many as in training."""
+    labelled = {
+        "version": 1, "model": {"dim": 4}, "groups": {"who": {"column": "who"}, "place": {"column": "place"}},
+        "objective": {"type": "regression", "target": "good"}, "training": {"epochs": 1, "batch_size": 8},
+    }  # fmt: skip
+    rows, held_out = table(60), table(40, 1)
+    losses = []
+    for most in (fitting.MOST_ROWS_AT_ONCE, 8):
+        monkeypatch.setattr(fitting, "MOST_ROWS_AT_ONCE", most)
+        run = short_trainings.train(labelled, rows, None, held_out, quiet=True)
+        assert fitting.rows_of_validation(run.model) == max(most, 8)
+        losses.append(run.history[0]["val_loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    unlabelled = Feat2Vec.from_encoder(feat2vec.fit({**SCHEMA, "training": {"batch_size": 8}}, rows).encoder)
+    unlabelled.learn_from(feat2vec.fit({**SCHEMA, "training": {"batch_size": 8}}, rows))
+    assert fitting.rows_of_validation(unlabelled) == 8
