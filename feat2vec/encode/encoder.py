@@ -77,7 +77,7 @@ class Encoder:
             KeyError: The encoder has no group of that name.
 
         """
-        schema = self.schema.model_copy(update={"groups": {name: self.schema.groups[name] for name in groups}})
+        schema = self.schema.model_copy(update={"groups": self.schema.groups_of(groups)})
         codecs = {name: self.codecs[name] for name in groups}
         return replace(self, schema=schema, codecs=codecs, values={name: self.values[name] for name in groups})
 
@@ -274,6 +274,9 @@ def fit(
         codec_fits = {
             name: codec_fit(workspace, f"g{i}", group) for i, (name, group) in enumerate(schema.groups.items())
         }
+        for name, codec_fit_of_group in codec_fits.items():
+            if schema.owner(name) != name:
+                codec_fit_of_group.share(codec_fits[schema.owner(name)])
         columns = columns_of(schema.groups.values(), target_files.columns)
         rows = read_stages(stages(table, columns, sizes.stage_bytes), [target_files, *codec_fits.values()])
         target_files.finish()
@@ -358,19 +361,28 @@ def _fit_groups(
 ) -> tuple[dict[str, FittedGroup], dict[str, Sequence[str]]]:
     """Finish the codecs and number their entries, in threads: the groups that can be fitted, and others' problems."""
 
-    def fit_group(name: str) -> FittedGroup | UserError:
-        try:
-            codec = codec_fits[name].finish()
-        except UserError as error:
-            return error
-        tally = Tally()
-        entries = _added_up(codec_fits[name].entries(), tally)
-        group_entries = GroupEntries(name, schema.groups[name], codec, entries, codec.training_width)
-        return FittedGroup(codec, tally, number_group(workspace, group_entries, rows))
+    def fit_groups(names: Sequence[str]) -> Mapping[str, FittedGroup] | UserError:
+        """Fit groups that share a codec, the first of which owns it."""
+        fitted_groups = {}
+        for name in names:
+            try:
+                codec = codec_fits[name].finish()
+            except UserError as error:
+                return error
+            tally = Tally()
+            entries = _added_up(codec_fits[name].entries(), tally)
+            group_entries = GroupEntries(
+                name, schema.groups[name], codec, entries, codec.training_width, is_shared=len(names) > 1
+            )
+            fitted_groups[name] = FittedGroup(codec, tally, number_group(workspace, group_entries, rows))
+        return fitted_groups
 
-    by_work = sorted(codec_fits, key=lambda name: codec_fits[name].work)  # the large sorts last
+    sharing = [[owner, *(name for name in schema.sharing(owner) if name != owner)] for owner in schema.owners]
+    sharing.sort(key=lambda names: sum(codec_fits[name].work for name in names))  # the large sorts last
+    results: dict[str, Mapping[str, FittedGroup] | UserError] = {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = dict(zip(by_work, pool.map(fit_group, by_work), strict=True))
+        for names, fitted_or_error in zip(sharing, pool.map(fit_groups, sharing), strict=True):
+            results.update(dict.fromkeys(names, fitted_or_error))
     fitted: dict[str, FittedGroup] = {}
     problems: dict[str, Sequence[str]] = {}
     for name in schema.groups:
@@ -378,7 +390,7 @@ def _fit_groups(
         if isinstance(result, UserError):
             problems[name] = result.problems
         else:
-            fitted[name] = result
+            fitted[name] = result[name]
     return fitted, problems
 
 

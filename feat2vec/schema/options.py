@@ -326,8 +326,8 @@ class Schema(Spec):
 
     @property
     def owners(self) -> list[str]:
-        """The groups that have a vocabulary and vectors of their own."""
-        return [name for name, group in self.groups.items() if group.share is None]
+        """The groups that have a vocabulary and vectors of their own, in the order in which a group first has them."""
+        return list(dict.fromkeys(self.owner(name) for name in self.groups))
 
     def sharing(self, group: str) -> list[str]:
         """The groups that have the vectors of this one, in the schema's order: itself, and those it is shared with.
