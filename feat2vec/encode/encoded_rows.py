@@ -199,14 +199,14 @@ class Encoded:
     def _summary_of(self, groups: Sequence[str]) -> str:
         """How many values and keys the groups have together, and how often each policy was applied to them."""
         values = sum(len(self.values[group].entries) for group in groups)
-        vocabularies = {id(codec.vocabulary): codec.vocabulary for codec in map(self.encoder.codecs.get, groups) if codec}
-        keys = [len(vocabulary.keys) for vocabulary in vocabularies.values() if vocabulary is not None]
+        vocabularies = [self.encoder.codecs[group].vocabulary for group in groups]
+        keys_of = {id(vocabulary): len(vocabulary.keys) for vocabulary in vocabularies if vocabulary is not None}
         applied: Counter[str] = Counter()
         for group in groups:
             applied.update(asdict(self.tallies[group]))
         parts = [f"{values:,} values"]
-        if keys:
-            parts.append(f"{sum(keys):,} keys")
+        if keys_of:
+            parts.append(f"{sum(keys_of.values()):,} keys")
         parts += [f"{count:,} {policy}" for policy, count in applied.items() if count]
         return ", ".join(parts)
 

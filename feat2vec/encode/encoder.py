@@ -20,13 +20,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from feat2vec.arrays import Array, Ints
+from feat2vec.arrays import Array, Integers, Ints
+from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE
 from feat2vec.encode.codecs import Codec, CodecFit, Entries, Tally, codec_fit
 from feat2vec.encode.columns import check_columns, columns_of, present_groups
 from feat2vec.encode.encoded_rows import Encoded, EncoderParts, open_encoded, read_encoder, write_encoder
 from feat2vec.encode.targets import TargetFiles
 from feat2vec.encode.value_tables import GroupEntries, StagedEntries, Values, number_group, open_values, write_rows
-from feat2vec.encode.vocabulary import Vocabulary
+from feat2vec.encode.vocabulary import FIRST, Counts, Vocabulary
 from feat2vec.encode.workspace import DEFAULT_SIZES, MEMORY, PieceSizes, Workspace, new_workspace
 from feat2vec.errors import UserError, listed
 from feat2vec.schema.options import Group, Schema
@@ -193,6 +194,35 @@ class Encoder:
 
         """
         return self.codecs[group].decode(np.asarray(entries))
+
+    def key_counts(self, group: str, entry_counts: Integers | None = None) -> Counts:
+        """How often each key of a group occurs in its own column; a vocabulary that is shared counts all columns.
+
+        Args:
+            group: The name of a group of keys.
+            entry_counts: How often each of the group's entries occurs, [values]; by default in the training rows.
+
+        Returns:
+            The counts in the order of the keys, [keys].
+
+        Raises:
+            KeyError: The encoder has no group of that name.
+
+        """
+        codec, values = self.codecs[group], self.values[group]
+        assert codec.vocabulary is not None
+        if entry_counts is None:
+            if len(self.schema.sharing(group)) == 1:
+                return codec.vocabulary.counts
+            entry_counts = values.counts
+        counts = np.zeros(len(codec.vocabulary))
+        for start in range(0, len(values.entries), ROWS_PER_PIECE):
+            piece = slice(start, start + ROWS_PER_PIECE)
+            entries = np.asarray(values.entries[piece])
+            ids = entries[:, : entries.shape[1] // 2] if getattr(codec, "weighted", False) else entries
+            repeated = np.repeat(np.asarray(entry_counts[piece], np.float64), ids.shape[1])
+            counts += np.bincount(ids.ravel(), repeated, len(counts))
+        return counts[FIRST:].astype(np.int64)
 
     def save(self, folder: str | Path) -> None:
         """Write the encoder as Parquet and JSON, whole or not at all; the folder must be new.

@@ -376,9 +376,7 @@ class ScoreModel(keras.Model):
         """
         return run_extractor(self.extractors[group], entries, training, lambda: self._seed_of_group(group), keyed=keyed)
 
-    def extract_shared(
-        self, entries: Mapping[int, Sequence[Tensor]], *, training: bool
-    ) -> dict[int, list[Extracted]]:
+    def extract_shared(self, entries: Mapping[int, Sequence[Tensor]], *, training: bool) -> dict[int, list[Extracted]]:
         """The vectors of groups with one extractor, which is called once, so that it reads each distinct key once.
 
         Args:

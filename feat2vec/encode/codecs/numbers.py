@@ -320,13 +320,17 @@ def shared_kind(kinds: Mapping[str, Kind | None]) -> Kind | None:
     ('float', 'text')
 
     """
-    columns = {kind: column for column, kind in reversed(kinds.items()) if kind is not None}
-    if len(columns) > 1 and not set(columns) <= set(KINDS_OF_NUMBERS):
-        held = " and ".join(f"{kind}s in {column!r}" for kind, column in reversed(columns.items()))
-        raise UserError(f"columns that share vectors hold keys of one kind; received {held}: cast one, or remove `share`")
-    if len(columns) > 1:
-        return "float"
-    return next(iter(columns), None)
+    columns: dict[Kind, str] = {}  # the first column of each kind
+    for column, kind in kinds.items():
+        if kind is not None:
+            columns.setdefault(kind, column)
+    if len(columns) < 2:
+        return next(iter(columns), None)
+    if not set(columns) <= set(KINDS_OF_NUMBERS):
+        held = " and ".join(f"{kind}s in {column!r}" for kind, column in columns.items())
+        rule = "columns that share vectors hold keys of one kind"
+        raise UserError(f"{rule}; received {held}: cast one, or remove `share`")
+    return "float"
 
 
 def numbers_checked(stage: Stage, column: str, spec: NumbersSpec, kind: Kind | None) -> tuple[Floats, Kind]:

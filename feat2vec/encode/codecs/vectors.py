@@ -88,9 +88,12 @@ class VectorFit:
 
     def finish(self) -> VectorCodec:
         if self.codec is None:
-            sizes = {fit.size: fit.group.columns[0] for fit in reversed(self.fits) if fit.size is not None}
+            sizes: dict[int, str] = {}  # the first column of vectors of each size
+            for fit in self.fits:
+                if fit.size is not None:
+                    sizes.setdefault(fit.size, fit.group.columns[0])
             if len(sizes) > 1:
-                held = " and ".join(f"{size:,} in {column!r}" for size, column in reversed(sizes.items()))
+                held = " and ".join(f"{size:,} in {column!r}" for size, column in sizes.items())
                 raise UserError(f"vectors that are shared have one size; received {held}: remove `share`")
             codec = VectorCodec(next(iter(sizes), 1))
             for fit in self.fits:
