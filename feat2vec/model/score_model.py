@@ -230,13 +230,12 @@ class ScoreModel(keras.Model):
         """
         extracted: dict[int, Extracted] = {}
         for members in self.sharing:
-            if keyed or len(members) == 1:
+            if training and not keyed and len(members) > 1:
+                parts = self.extract_shared({g: [inputs[self.groups[g]]] for g in members}, training=True)
+                extracted.update({g: of_group for g, (of_group,) in parts.items()})
+            else:  # entries of new rows may have a width of their own in each group
                 for g in members:
                     extracted[g] = self.extract_group(g, inputs[self.groups[g]], training=training, keyed=keyed)
-                continue
-            entries = {g: [inputs[self.groups[g]]] for g in members}
-            parts = self.extract_shared(entries, training=training)
-            extracted.update({g: of_group for g, (of_group,) in parts.items()})
         return [extracted[g] for g in range(len(self.groups))]
 
     def vectors(self, group: str, entries: Tensor) -> Extracted:
