@@ -221,7 +221,7 @@ def test_vectors_are_learnt_further_from_new_rows(run: feat2vec.Run) -> None:
     assert tuned.schema.groups["away"].share is None
     np.testing.assert_array_equal(tuned.vectors("away").vectors, run.vectors("home").vectors)
     settings = [*quick["settings"], "groups.home.share=place"]
-    with pytest.raises(UserError, match=r"--set groups\.home\.share: the run's groups share vectors, or not"):
+    with pytest.raises(UserError, match=r"groups\.home\.share: the run's groups share vectors, or not"):
         finetune(run, games(80), "goals", objective="regression", groups=["home", "place"], settings=settings)
 
 

@@ -179,6 +179,14 @@ NOISE_OR_LABELS: dict[str, dict[str, Any]] = {
     "noise": {"objective": "nce", "noise": {"negatives": 2}, "training": {"l2": 0.2}},
     "labels": {**LOGISTIC, "model": {"ranks": [2, 4], "bias": True}, "training": {"l2": 0.2, "l2_linear": 0.1}},
 }
+OTHERS: dict[str, dict[str, Any]] = {
+    "implicit": {**LOGISTIC, "objective": {**LOGISTIC["objective"], "implicit": "two"}, "noise": {"negatives": 2}},
+    "items": {"objective": "nce", "noise": {"negatives": 2, "lists": "items"}, "training": {"l2": 0.2}},
+    "network": {**LOGISTIC, "head": {"type": "mlp", "hidden": [4]}},
+    "together": {**LOGISTIC, "model": {"dim": 3, "bias": True, "together": [["one", "two"]]}},
+    "strict": {**LOGISTIC, "model": {"ranks": [2, 4], "bias": True, "dependents": "strict"}},
+    "truncated": {"objective": "nce", "model": {"ranks": [2, 4], "bias": True, "level_sharing": "truncate"}},
+}
 FAST = [("noise", "bags"), ("noise", "tokens"), ("labels", "keys"), ("labels", "numbers")]
 
 
@@ -188,7 +196,8 @@ FAST = [("noise", "bags"), ("noise", "tokens"), ("labels", "keys"), ("labels", "
         pytest.param(learnt, name, marks=() if (learnt, name) in FAST else pytest.mark.slow)
         for learnt in NOISE_OR_LABELS
         for name in SPECS
-    ],
+    ]
+    + [pytest.param(learnt, "bags", marks=pytest.mark.slow) for learnt in OTHERS],
 )
 def test_the_gradient_of_a_shared_extractor_is_the_sum_of_those_of_its_groups(learnt: str, name: str) -> None:
     """Of every kind of extractor: the loss is that of copies with equal weights, and their gradients add up."""
@@ -198,7 +207,7 @@ def test_the_gradient_of_a_shared_extractor_is_the_sum_of_those_of_its_groups(le
         "place": {"column": "place"},
         "two": {"column": second, "share": "one"},
     }
-    rows = fitted(NOISE_OR_LABELS[learnt], groups)
+    rows = fitted({**NOISE_OR_LABELS, **OTHERS}[learnt], groups)
     model = Feat2Vec.from_encoder(rows.encoder)
     inputs, truth = batch_of(model, rows)
     copies = untied(model, rows)
@@ -289,6 +298,35 @@ def test_what_groups_with_one_table_learn_at_once_is_what_they_learn_one_by_one(
         np.testing.assert_allclose(variable_at_once, variable, rtol=2e-4, atol=2e-5)
     for key, losses in history.items():
         np.testing.assert_allclose(history_at_once[key], losses, rtol=1e-4)
+
+
+@pytest.mark.parametrize("objective", ["contrastive", "negative_sampling"])
+def test_one_encoder_for_a_text_the_one_after_it_and_a_negative(objective: str) -> None:
+    """f(x), f(x+) and f(x-) of Arora et al. (2019) are one's; of words that is the skip-gram with tied vectors."""
+    options = {"type": objective, "correction": False} if objective == "contrastive" else objective
+    groups = {
+        "text": {"column": "now", "extractor": SPECS["tokens"][2]},
+        "after": {"column": "next", "share": "text"},
+    }
+    noise = {"negatives": 3, "targets": ["after"]}
+    rows = fitted({"objective": options, "noise": noise, "model": {"dim": 3}}, groups)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    inputs, ids = batch_of(model, rows)
+
+    def f(entries: Any) -> npt.NDArray[np.float64]:
+        return np.asarray(model.vectors("text", entries).levels[0].free, np.float64)
+
+    assert model.noise is not None
+    (draw,) = model.noise.sample(ids, SEED)
+    negatives = draw.values[0].numpy()  # [rows, 3]
+    drawn = f(np.asarray(rows.values["after"].entries)[negatives.ravel()]).reshape(*negatives.shape, -1)
+    x, x_plus = f(inputs["text"]), f(inputs["after"])
+    positive, negative = (x * x_plus).sum(axis=1), (x[:, None] * drawn).sum(axis=2)
+    if objective == "contrastive":  # log(1 + sum of exp(f(x) . (f(x-) - f(x+))))
+        expected = np.log1p(np.exp(negative - positive[:, None]).sum(axis=1)).mean()
+    else:
+        expected = (np.logaddexp(0, -positive) + np.logaddexp(0, negative).sum(axis=1)).mean()
+    assert float(model.step_loss(inputs, ids, None, SEED, True)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_l2_over_tables_counts_a_shared_table_once() -> None:
