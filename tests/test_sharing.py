@@ -15,6 +15,7 @@ import pytest
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.model.model_file import StoredModel
+from feat2vec.pages.explore.atlas import Atlas
 from feat2vec.run import train as train_with_graph
 from feat2vec.space.completer import Completer
 from feat2vec.training.memory_estimate import estimate
@@ -189,22 +190,31 @@ def test_pages_show_a_shared_table_once(run: feat2vec.Run, tmp_path: Path) -> No
     facts = json.loads(command("report", run.folder, "--out", tmp_path / "report.html", "--json").stdout)
     assert list(facts["groups"]) == ["place", "home", "said", "answer"]
     assert "These are also the vectors of away." in (tmp_path / "report.html").read_text()
-    command("explore", run.folder, "--html", tmp_path / "map.html")
-    page = (tmp_path / "map.html").read_text()
-    assert (
-        '"groups": ["place", "home", "said", "answer"]' in page or '"groups":["place","home","said","answer"]' in page
-    )
-    command("explore", run.folder, "--html", tmp_path / "away.html", "--group", "away")
+    assert Atlas(run).names == ["place", "home", "said", "answer"]
+    assert Atlas(run, ["away"]).names == ["away"]
 
 
 def test_a_row_is_explained_group_by_group(run: feat2vec.Run) -> None:
     explanation = run.explain({"home": "t1", "away": "t10", "place": "p1", "said": "good", "answer": "bad"})
     groups = {name for part in explanation.parts for name in part.groups}
     assert groups == set(SCHEMA["groups"])
-    assert "home" in command("similar", run.folder, "home", "t5").stdout + "home"
+
+
+def test_commands_take_groups_that_share_vectors(run: feat2vec.Run, tmp_path: Path) -> None:
     by_command = [command("similar", run.folder, name, "t5", "--json").stdout for name in ("home", "away")]
-    scores = [[(hit["key"], hit["score"]) for hit in map(json.loads, text.splitlines())] for text in by_command]
-    assert scores[0] == scores[1]
+    hits = [[json.loads(line) for line in text.splitlines()] for text in by_command]
+    assert [hit["group"] for hit in hits[1]] == ["away"] * 10
+    assert [{**hit, "group": "home"} for hit in hits[1]] == hits[0]
+
+    (tmp_path / "games.yaml").write_text((run.folder / "schema.yaml").read_text())
+    pq.write_table(games(20), tmp_path / "games.parquet")
+    assert command("check", tmp_path / "games.yaml", "--data", tmp_path / "games.parquet").stdout
+    resolved = command("check", tmp_path / "games.yaml", "--resolved").stdout
+    assert feat2vec.read_schema(resolved) == run.schema
+    done = command("check", tmp_path / "games.yaml", "--set", "groups.away.share=hom", code=2)
+    assert done.stderr == (
+        "--set groups.away.share=hom: groups.away.share: names 'hom', which is no group; did you mean 'home'?\n"
+    )
 
 
 # --- training again -------------------------------------------------------------------------------------------------

@@ -83,8 +83,8 @@ class GroupFiles(ExportFormat):
             files = self.write_group(folder, group)
             has_keys = request.run.schema.groups[name].extractor.encoding == "items"
             facts_of_groups[name] = {"rows": len(group), "of": "keys" if has_keys else "values", "files": files}
-            if others := others_with_table(request.run.schema, name):
-                facts_of_groups[name]["also_of"] = others
+            if groups_with_table := others_with_table(request.run.schema, name):
+                facts_of_groups[name]["also_of"] = groups_with_table
         self.finish(folder, facts_of_groups)
         return facts_of_groups
 

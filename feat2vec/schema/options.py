@@ -366,7 +366,15 @@ class Schema(Spec):
         return kept
 
     def l2_of(self, group: str) -> float:
-        """The weight of a group's squared vectors in the loss: that of the group that owns them."""
+        """The weight of a group's squared vectors in the loss: that of the group that owns them.
+
+        Args:
+            group: The name of the group.
+
+        Returns:
+            The weight.
+
+        """
         return self.training.l2_of(self.owner(group))
 
     @property
