@@ -27,7 +27,10 @@ from tests.model.test_noise_loss import noise_loss_loop
 
 ROWS = 30
 SEED = tf.constant([3, 5], tf.int64)
-LOGISTIC = {"objective": {"type": "logistic", "target": "won"}, "model": {"dim": 3, "bias": True, "scale": 0.5}}
+LOGISTIC: dict[str, dict[str, Any]] = {
+    "objective": {"type": "logistic", "target": "won"},
+    "model": {"dim": 3, "bias": True, "scale": 0.5},
+}
 
 
 def column(rng: np.random.Generator, keys: str) -> list[str | None]:
