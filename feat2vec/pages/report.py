@@ -264,7 +264,7 @@ def _group_parts(name: str, group: JsonObject) -> list[str]:
     also_of = group["also_of"]
     return [
         f"<h2>{escape(name)}</h2>",
-        *([_note(f"These are also the vectors of {listed(also_of)}.")] if also_of else []),
+        *([charts.note(f"These are also the vectors of {listed(also_of)}.")] if also_of else []),
         charts.lines(f"norms of {name} by count", {"median; 5 to 95 %": median}, "count (log)", x_log=True, band=band),
         charts.table(f"norms of {name}", ["count", "values", *(f"{share:.0%}" for share in SHARES)], rows),
         "<h3>Neighbours</h3>",

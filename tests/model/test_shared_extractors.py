@@ -60,6 +60,7 @@ SPECS: dict[str, tuple[str, str, Any]] = {  # the two columns, and the extractor
     "bags": ("bag", "other", {"multi": True, "combiner": "mean", "gain": 2.0}),
     "bins": ("size", "width", {"bins": 4}),
     "tokens": ("now", "next", {"type": "text_cnn", "token_dim": 3, "filters": 2, "widths": [1, 2]}),
+    "attention": ("now", "next", {"type": "text_attention", "token_dim": 4, "heads": 2, "max_tokens": 4}),
     "numbers": ("size", "width", {"type": "numeric", "hidden": [3]}),
     "vectors": ("image", "picture", "vector"),
 }
@@ -229,6 +230,24 @@ def test_the_gradient_of_a_shared_extractor_is_the_sum_of_those_of_its_groups(le
     assert learns
     for variable, copy in zip(model.extractors[1].trainable_variables, place, strict=True):
         np.testing.assert_allclose(gradients[id(variable)], of_copies[id(copy)], rtol=1e-3, atol=1e-6)
+
+
+def test_a_shared_map_starts_from_the_components_of_both_columns() -> None:
+    columns = {name: np.asarray(TABLE[name].to_pylist()) for name in ("image", "picture")}
+    extractor = {"type": "vector", "start": "pca"}
+    shared = {"one": {"column": "image", "extractor": extractor}, "two": {"column": "picture", "share": "one"}}
+    rows = fitted({"model": {"dim": 2}, "objective": "nce"}, shared)
+    stacked = pa.table({"both": [*columns["image"], *columns["picture"]], "place": ["x", "y"] * ROWS})
+    groups = {"both": {"column": "both", "extractor": extractor}, "place": {"column": "place"}}
+    schema = {"version": 1, "model": {"dim": 2}, "groups": groups}
+    heads = []
+    for encoded in (rows, feat2vec.fit(schema, stacked)):
+        model = Feat2Vec.from_encoder(encoded.encoder)
+        model.learn_from(encoded)
+        heads.append([weight.numpy() for weight in model.extractors[0].heads[0].weights])
+    for weight, expected in zip(*heads, strict=True):
+        assert np.any(weight)
+        np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-7)
 
 
 # --- learning -------------------------------------------------------------------------------------------------------
