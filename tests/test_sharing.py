@@ -219,17 +219,22 @@ def test_commands_take_groups_that_share_vectors(run: feat2vec.Run, tmp_path: Pa
 # --- training again -------------------------------------------------------------------------------------------------
 
 
-def test_vectors_are_learnt_further_from_new_rows(run: feat2vec.Run) -> None:
-    """Fine-tuned groups go on sharing; where the owner is left out, another group owns the vectors."""
-    quick: Any = {"settings": ["training.epochs=1"], "quiet": True}
-    tuned = finetune(run, games(80), "goals", objective="regression", **quick)
+QUICK: dict[str, Any] = {"settings": ["training.epochs=1"], "quiet": True}
+
+
+@pytest.mark.slow
+def test_fine_tuned_groups_go_on_sharing(run: feat2vec.Run) -> None:
+    tuned = finetune(run, games(80), "goals", objective="regression", **QUICK)
     assert tuned.schema.groups["away"].share == "home"
     assert tuned.model.extractors[0] is tuned.model.extractors[2]
     assert all(len(column) == 20 for column in tuned.predict(games(20)).values())
-    tuned = finetune(run, games(80), "goals", objective="regression", groups=["away", "place"], freeze=True, **quick)
+
+
+def test_where_the_owner_is_left_out_another_group_owns_the_vectors(run: feat2vec.Run) -> None:
+    tuned = finetune(run, games(80), "goals", objective="regression", groups=["away", "place"], freeze=True, **QUICK)
     assert tuned.schema.groups["away"].share is None
     np.testing.assert_array_equal(tuned.vectors("away").vectors, run.vectors("home").vectors)
-    settings = [*quick["settings"], "groups.home.share=place"]
+    settings = [*QUICK["settings"], "groups.home.share=place"]
     with pytest.raises(UserError, match=r"groups\.home\.share: the run's groups share vectors, or not"):
         finetune(run, games(80), "goals", objective="regression", groups=["home", "place"], settings=settings)
 

@@ -80,8 +80,16 @@ def entries_of(rows: Encoded, group: str) -> list[Any]:
     return [None if value < 0 else entries[value].tolist() for value in value_ids]
 
 
-@pytest.mark.parametrize("name", SPECS)
-@pytest.mark.parametrize("sizes", [None, SMALL], ids=["whole", "in pieces"])
+IN_PIECES = ("long keys", "short bags", "tokens", "quantiles")
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        *((name, None) for name in SPECS),
+        *(pytest.param(name, SMALL, marks=() if name in IN_PIECES else pytest.mark.slow) for name in SPECS),
+    ],
+)
 def test_two_columns_are_encoded_as_one_below_the_other(name: str, sizes: PieceSizes | None) -> None:
     ours, expected = shared(name, **({} if sizes is None else {"sizes": sizes})), stacked(name)
     codec, expected_codec = ours.encoder.codecs["from"], expected.encoder.codecs["both"]
