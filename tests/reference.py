@@ -7,7 +7,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from fractions import Fraction
@@ -447,6 +447,64 @@ def quasi_triangle_constant(theta: float, delta: float) -> float:
     """C_{theta,delta} of (S7)."""
     below = (1 - theta) * math.log((1 - theta) / (1 - theta / delta))
     return math.log(delta) / (theta * math.log(delta) + below)
+
+
+# --- Shared tables: groups that read one table ----------------------------------------------------------------------
+
+
+class SharedTables(NamedTuple):
+    """A factorization machine whose groups may read one table."""
+
+    table_of_group: Sequence[int]
+    vectors: Sequence[Array]  # of each table, [keys, dim]
+    terms: Sequence[Array]  # of each table, [keys]
+    bias: float
+
+
+def shared_score(row: Sequence[int | None], model: SharedTables) -> float:
+    """bias + sum of w + sum of u . v over the pairs of groups; a row has the number of its key in each group's table.
+
+    The groups of one table are two groups: a key that is in both has its term twice, and meets itself.
+    """
+    total = model.bias
+    found = []
+    for group, key in enumerate(row):
+        if key is not None:
+            table = model.table_of_group[group]
+            total += float(model.terms[table][key])
+            found.append(model.vectors[table][key])
+    for first, vector in enumerate(found):
+        for other in found[first + 1 :]:
+            total += sum(float(x) * float(y) for x, y in zip(vector, other, strict=True))
+    return total
+
+
+def shared_log_loss(
+    rows: Sequence[Sequence[int | None]], labels: Sequence[float], model: SharedTables, l2: float
+) -> float:
+    """The mean log loss, with l2 / 2 times the squared vectors of each occurrence, in whichever group it is."""
+    total = 0.0
+    for row, label in zip(rows, labels, strict=True):
+        s = shared_score(row, model)
+        total += -label * log_sigmoid(s) - (1 - label) * log_sigmoid(-s)
+        for group, key in enumerate(row):
+            if key is not None:
+                total += l2 / 2 * sum(float(x) ** 2 for x in model.vectors[model.table_of_group[group]][key])
+    return total / len(rows)
+
+
+def central_differences(loss: Callable[[], float], numbers: npt.NDArray[Any], step: float = 1e-5) -> Array:
+    """The derivative of a loss by each of some numbers, which are changed and set back."""
+    slopes = np.zeros(numbers.shape)
+    for place in np.ndindex(*numbers.shape):
+        start = numbers[place]
+        losses = []
+        for number in (start + step, start - step):
+            numbers[place] = number
+            losses.append(loss())
+        numbers[place] = start
+        slopes[place] = (losses[0] - losses[1]) / (2 * step)
+    return slopes
 
 
 # --- Two-step noise (seed 000) --------------------------------------------------------------------------------------

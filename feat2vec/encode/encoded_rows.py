@@ -50,7 +50,7 @@ def write_encoder(parts: EncoderParts, folder: Path) -> None:
     ranks = parts.schema.model.levels.ranks
     for name, codec in parts.codecs.items():
         parquet_name = f"{file_name(name)}.parquet"
-        if codec.vocabulary is not None:
+        if codec.vocabulary is not None and parts.schema.owner(name) == name:  # a shared one is written once
             write_parquet(codec.vocabulary.table(ranks), folder / "vocabulary" / parquet_name)
         write_values(parts.values[name], folder / "values" / parquet_name)
     if parts.classes is not None:
@@ -86,9 +86,9 @@ def _read_parts(folder: Path) -> EncoderParts:
         raise ValueError("schema.yaml has other groups than encoder.json")
     if schema.objective.has_classes != (facts["classes"] is not None):
         raise ValueError("schema.yaml has another objective than encoder.json")
-    codecs, values = {}, {}
-    for name, group in schema.groups.items():
-        codecs[name] = _read_codec(folder, name, group, facts["groups"][name])
+    codecs = _read_codecs(folder, schema, facts["groups"])
+    values = {}
+    for name in schema.groups:
         values_path = folder / "values" / f"{file_name(name)}.parquet"
         values[name] = read_values(values_path, codecs[name].dtype, codecs[name].training_width)
         check_entries(codecs[name], values[name].entries)
@@ -96,6 +96,21 @@ def _read_parts(folder: Path) -> EncoderParts:
     if facts["classes"] is not None:
         classes = Vocabulary.from_table(read_vocabulary(folder / "classes.parquet"), 0, facts["classes"])
     return EncoderParts(schema, codecs, values, classes)
+
+
+def _read_codecs(folder: Path, schema: Schema, facts: JsonObject) -> dict[str, Codec]:
+    """The codec of each group, in the schema's order; one that is shared is read once."""
+    of_owners = {name: _read_codec(folder, name, schema.groups[name], facts[name]) for name in schema.owners}
+    codecs = {}
+    for name, group in schema.groups.items():
+        owner = schema.owner(name)
+        if owner == name:
+            codecs[name] = of_owners[owner]
+            continue
+        codecs[name] = of_owners[owner].of_columns(group.columns)
+        if json.loads(json.dumps(codecs[name].facts())) != facts[name]:
+            raise ValueError(f"the groups {name[:60]!r} and {owner[:60]!r} share a codec, and two are written")
+    return codecs
 
 
 def _read_codec(folder: Path, name: str, group: Group, facts: JsonObject) -> Codec:
@@ -185,13 +200,13 @@ class Encoded:
         """How many values and keys the groups have together, and how often each policy was applied to them."""
         values = sum(len(self.values[group].entries) for group in groups)
         vocabularies = [self.encoder.codecs[group].vocabulary for group in groups]
-        keys = [len(vocabulary.keys) for vocabulary in vocabularies if vocabulary is not None]
+        keys_of = {id(vocabulary): len(vocabulary.keys) for vocabulary in vocabularies if vocabulary is not None}
         applied: Counter[str] = Counter()
         for group in groups:
             applied.update(asdict(self.tallies[group]))
         parts = [f"{values:,} values"]
-        if keys:
-            parts.append(f"{sum(keys):,} keys")
+        if keys_of:
+            parts.append(f"{sum(keys_of.values()):,} keys")
         parts += [f"{count:,} {policy}" for policy, count in applied.items() if count]
         return ", ".join(parts)
 

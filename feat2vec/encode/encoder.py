@@ -20,13 +20,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from feat2vec.arrays import Array, Ints
+from feat2vec.arrays import Array, Integers, Ints
+from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE
 from feat2vec.encode.codecs import Codec, CodecFit, Entries, Tally, codec_fit
 from feat2vec.encode.columns import check_columns, columns_of, present_groups
 from feat2vec.encode.encoded_rows import Encoded, EncoderParts, open_encoded, read_encoder, write_encoder
 from feat2vec.encode.targets import TargetFiles
 from feat2vec.encode.value_tables import GroupEntries, StagedEntries, Values, number_group, open_values, write_rows
-from feat2vec.encode.vocabulary import Vocabulary
+from feat2vec.encode.vocabulary import FIRST, Counts, Vocabulary
 from feat2vec.encode.workspace import DEFAULT_SIZES, MEMORY, PieceSizes, Workspace, new_workspace
 from feat2vec.errors import UserError, listed
 from feat2vec.schema.options import Group, Schema
@@ -77,7 +78,7 @@ class Encoder:
             KeyError: The encoder has no group of that name.
 
         """
-        schema = self.schema.model_copy(update={"groups": {name: self.schema.groups[name] for name in groups}})
+        schema = self.schema.model_copy(update={"groups": self.schema.groups_of(groups)})
         codecs = {name: self.codecs[name] for name in groups}
         return replace(self, schema=schema, codecs=codecs, values={name: self.values[name] for name in groups})
 
@@ -194,6 +195,35 @@ class Encoder:
         """
         return self.codecs[group].decode(np.asarray(entries))
 
+    def key_counts(self, group: str, entry_counts: Integers | None = None) -> Counts:
+        """How often each key of a group occurs in its own column; a vocabulary that is shared counts all columns.
+
+        Args:
+            group: The name of a group of keys.
+            entry_counts: How often each of the group's entries occurs, [values]; by default in the training rows.
+
+        Returns:
+            The counts in the order of the keys, [keys].
+
+        Raises:
+            KeyError: The encoder has no group of that name.
+
+        """
+        codec, values = self.codecs[group], self.values[group]
+        assert codec.vocabulary is not None
+        if entry_counts is None:
+            if len(self.schema.sharing(group)) == 1:
+                return codec.vocabulary.counts
+            entry_counts = values.counts
+        counts = np.zeros(len(codec.vocabulary))
+        for start in range(0, len(values.entries), ROWS_PER_PIECE):
+            piece = slice(start, start + ROWS_PER_PIECE)
+            entries = np.asarray(values.entries[piece])
+            ids = entries[:, : entries.shape[1] // 2] if getattr(codec, "weighted", False) else entries
+            repeated = np.repeat(np.asarray(entry_counts[piece], np.float64), ids.shape[1])
+            counts += np.bincount(ids.ravel(), repeated, len(counts))
+        return counts[FIRST:].astype(np.int64)
+
     def save(self, folder: str | Path) -> None:
         """Write the encoder as Parquet and JSON, whole or not at all; the folder must be new.
 
@@ -274,6 +304,9 @@ def fit(
         codec_fits = {
             name: codec_fit(workspace, f"g{i}", group) for i, (name, group) in enumerate(schema.groups.items())
         }
+        for name, codec_fit_of_group in codec_fits.items():
+            if schema.owner(name) != name:
+                codec_fit_of_group.share(codec_fits[schema.owner(name)])
         columns = columns_of(schema.groups.values(), target_files.columns)
         rows = read_stages(stages(table, columns, sizes.stage_bytes), [target_files, *codec_fits.values()])
         target_files.finish()
@@ -358,19 +391,28 @@ def _fit_groups(
 ) -> tuple[dict[str, FittedGroup], dict[str, Sequence[str]]]:
     """Finish the codecs and number their entries, in threads: the groups that can be fitted, and others' problems."""
 
-    def fit_group(name: str) -> FittedGroup | UserError:
-        try:
-            codec = codec_fits[name].finish()
-        except UserError as error:
-            return error
-        tally = Tally()
-        entries = _added_up(codec_fits[name].entries(), tally)
-        group_entries = GroupEntries(name, schema.groups[name], codec, entries, codec.training_width)
-        return FittedGroup(codec, tally, number_group(workspace, group_entries, rows))
+    def fit_groups(names: Sequence[str]) -> Mapping[str, FittedGroup] | UserError:
+        """Fit groups that share a codec, the first of which owns it."""
+        fitted_groups = {}
+        for name in names:
+            try:
+                codec = codec_fits[name].finish()
+            except UserError as error:
+                return error
+            tally = Tally()
+            entries = _added_up(codec_fits[name].entries(), tally)
+            group_entries = GroupEntries(
+                name, schema.groups[name], codec, entries, codec.training_width, is_shared=len(names) > 1
+            )
+            fitted_groups[name] = FittedGroup(codec, tally, number_group(workspace, group_entries, rows))
+        return fitted_groups
 
-    by_work = sorted(codec_fits, key=lambda name: codec_fits[name].work)  # the large sorts last
+    sharing = [[owner, *(name for name in schema.sharing(owner) if name != owner)] for owner in schema.owners]
+    sharing.sort(key=lambda names: sum(codec_fits[name].work for name in names))  # the large sorts last
+    results: dict[str, Mapping[str, FittedGroup] | UserError] = {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = dict(zip(by_work, pool.map(fit_group, by_work), strict=True))
+        for names, fitted_or_error in zip(sharing, pool.map(fit_groups, sharing), strict=True):
+            results.update(dict.fromkeys(names, fitted_or_error))
     fitted: dict[str, FittedGroup] = {}
     problems: dict[str, Sequence[str]] = {}
     for name in schema.groups:
@@ -378,7 +420,7 @@ def _fit_groups(
         if isinstance(result, UserError):
             problems[name] = result.problems
         else:
-            fitted[name] = result
+            fitted[name] = result[name]
     return fitted, problems
 
 

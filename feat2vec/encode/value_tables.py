@@ -304,6 +304,7 @@ class GroupEntries:
     entries: Iterator[Entries]  # of all rows, in their order
     width: int  # of these entries
     training_values: Values | None = None  # which keep their ids, and may be narrower; None for the training rows
+    is_shared: bool = False  # whether another group has the codec, too: then its counts are not those of this group
 
     @property
     def known(self) -> int:
@@ -401,16 +402,23 @@ def _ids_of_single_entries(
     """The value ids of entries that are one id each, in pieces; values have the order of the ids: nothing is sorted.
 
     The training values are all ids from UNSEEN, or from FIRST if no key is unseen, so a value id is an id less the
-    first of them. In other rows the only new entry can be UNSEEN.
+    first of them. In other rows the only new entry can be UNSEEN. Groups that share a vocabulary have the same values,
+    each with its own counts.
     """
     if group.training_values is None:
         has_unseen = vocabulary.unseen > 0
         first_id = UNSEEN if has_unseen else FIRST
         values_file.append(np.arange(first_id, len(vocabulary), dtype=np.int32)[:, None])
         unseen_count = np.array([vocabulary.unseen] if has_unseen else [], np.int64)
-        counts_file.append(np.concatenate([unseen_count, vocabulary.counts]))
+        counts = np.concatenate([unseen_count, vocabulary.counts])
+        if group.is_shared:  # keys of the other groups are values of this one that are not in these rows
+            counts[:] = 0
         for entries in group.entries:
-            yield _with_missing(entries, entries.rows[:, 0] - np.int32(first_id))
+            value_ids = entries.rows[:, 0] - np.int32(first_id)
+            if group.is_shared:
+                np.add.at(counts, value_ids, 1)
+            yield _with_missing(entries, value_ids)
+        counts_file.append(counts)
         return
     training_ids = np.asarray(group.training_values.entries)[:, 0]
     new_value = len(training_ids)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple, get_args
 
 import duckdb
@@ -245,6 +246,8 @@ class SelectedKeys(NamedTuple):
 class VocabularyFit:
     """Counts keys stage by stage, and gives the id of each key of a stage once it is finished.
 
+    Groups that share a vocabulary add their stages to one fit, each in a thread of its own.
+
     Args:
         connection: DuckDB, which spills to disk what is larger than its memory.
         name: The name of the table of keys in DuckDB.
@@ -255,12 +258,17 @@ class VocabularyFit:
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str, held_bytes: int = HELD_KEY_BYTES) -> None:
         self.connection, self.name, self.held_bytes = connection, name, held_bytes
         self.keys: KeysInMemory | KeysInDatabase = KeysInMemory(held_bytes)
+        self.stages = 0  # added so far
+        self.lock = Lock()
 
-    def add(self, keys: pa.StringArray, counts: Counts) -> None:
-        """Count the keys of a stage; their order is remembered for `ids`."""
-        self.keys.add(keys, counts)
-        if isinstance(self.keys, KeysInMemory) and self.keys.distinct.nbytes > self.held_bytes:
-            self.keys = self.keys.moved_to(self.connection, self.name)
+    def add(self, keys: pa.StringArray, counts: Counts) -> int:
+        """Count the keys of a stage; their order is remembered for `ids`, which takes the number that is returned."""
+        with self.lock:
+            self.keys.add(keys, counts)
+            if isinstance(self.keys, KeysInMemory) and self.keys.distinct.nbytes > self.held_bytes:
+                self.keys = self.keys.moved_to(self.connection, self.name)
+            self.stages += 1
+            return self.stages - 1
 
     def spell(self) -> Kind:
         """Find how the keys of a column without a type are spelled, and spell them so.
@@ -285,7 +293,8 @@ class VocabularyFit:
 
     def ids(self, stage: int) -> Ints:
         """The id of each key of a stage, in the order in which `add` received them; 0 for one that never occurs."""
-        return self.keys.ids(stage)
+        with self.lock:
+            return self.keys.ids(stage)
 
 
 class KeysInMemory:

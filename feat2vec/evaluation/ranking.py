@@ -148,8 +148,8 @@ def ranked(
 
 def candidate_counts(run: TrainedRun, target: str) -> Floats:
     """How often training has seen each candidate of a group, [candidates]."""
-    vocabulary = run.fitted.codecs[target].vocabulary if is_keyed(run.vector_source, target) else None
-    counts = run.fitted.values[target].counts if vocabulary is None else vocabulary.counts
+    has_keys = is_keyed(run.vector_source, target)
+    counts = run.fitted.key_counts(target) if has_keys else run.fitted.values[target].counts
     return np.asarray(counts, np.float64)
 
 

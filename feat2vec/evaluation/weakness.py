@@ -11,8 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from feat2vec.arrays import Array, Bools, Floats
-from feat2vec.encode.encoder import Encoder
-from feat2vec.encode.vocabulary import FIRST
 from feat2vec.evaluation import prediction
 from feat2vec.evaluation.baselines import BASELINES, BaselineRequest
 from feat2vec.evaluation.metrics import ScoresOfRows, rank_scores
@@ -113,7 +111,7 @@ def held_out_worths(
             run,
             held_out,
             group,
-            _key_counts(run.fitted, group, seen),
+            run.fitted.key_counts(group, seen).astype(np.float64),
             SCORES_AT_MOST // len(groups),
             (calibrations or {}).get(group),
             kept_rows,
@@ -193,17 +191,6 @@ def _remedy(run: TrainedRun, weak: list[Worth]) -> str:
 
 
 # --- a group ----------------------------------------------------------------------------------------------------------
-
-
-def _key_counts(encoder: Encoder, group: str, entry_counts: Array) -> Floats:
-    """How often each key of a group occurs in rows, given how often each entry does: [keys]."""
-    codec, entries = encoder.codecs[group], encoder.values[group].entries
-    ids = entries[:, : entries.shape[1] // 2] if getattr(codec, "weighted", False) else entries  # [values, items]
-    assert codec.vocabulary is not None
-    counts = np.zeros(len(codec.vocabulary), np.float64)
-    for i in range(ids.shape[1]):
-        counts += np.bincount(ids[:, i], weights=np.asarray(entry_counts, np.float64), minlength=len(counts))
-    return counts[FIRST:]
 
 
 def _has_parts(extractor: ExtractorSpec) -> bool:

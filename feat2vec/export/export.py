@@ -10,7 +10,7 @@ from pathlib import Path
 
 from feat2vec.errors import ROOM
 from feat2vec.export.format_base import ExportFormat, ExportRequest, GroupFacts
-from feat2vec.space.groups_and_levels import level_and_dim, selected_groups
+from feat2vec.space.groups_and_levels import groups_once, level_and_dim, selected_groups
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing import folder_place, new_folder
 from feat2vec.writing.files import JsonObject
@@ -57,7 +57,7 @@ def export(
         run: The run.
         export_format: A format, such as `format_named("parquet")`.
         out: The folder to make.
-        groups: The groups to write; all of them if it is None.
+        groups: The groups to write. None is all of them, where several have one table of vectors the one that owns it.
         level: The level of a model with ranks. By default 1, or the whole space with `level_sharing: truncate`.
         normalise: Whether vectors get length 1.
         force: Whether an earlier export at `out` is replaced.
@@ -69,7 +69,8 @@ def export(
         UserError: A group or a level does not exist, the format cannot hold the vectors, or `out` is taken.
 
     """
-    names, (space, dim) = selected_groups(list(run.fitted.codecs), groups), level_and_dim(run.schema.model, level)
+    all_names = list(run.fitted.codecs) if groups or export_format.takes_rows else groups_once(run.schema)
+    names, (space, dim) = selected_groups(all_names, groups), level_and_dim(run.schema.model, level)
     export_format.check(names, dim)
     unit_length = normalise or export_format.always_unit_length
     request = ExportRequest(run, names, level, unit_length)

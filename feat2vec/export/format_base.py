@@ -41,6 +41,7 @@ class ExportFormat(ABC):
         summary: What it is, in a line of `feat2vec export --help`.
         always_unit_length: Whether vectors have length 1 although nobody asks for it.
         notes: What readers of the files must know; these entries go into the manifest.
+        takes_rows: Whether it takes the columns of rows, so that groups with one table of vectors are all in it.
 
     """
 
@@ -48,6 +49,7 @@ class ExportFormat(ABC):
     summary: ClassVar[str]
     always_unit_length: ClassVar[bool] = False
     notes: ClassVar[Mapping[str, str]] = {}
+    takes_rows: ClassVar[bool] = False
 
     def check(self, groups: Sequence[str], dim: int) -> None:
         """Raise a `UserError` if groups of these names, or vectors of `dim` dimensions, cannot be written."""
@@ -73,6 +75,7 @@ class GroupFiles(ExportFormat):
 
     def write(self, folder: Path, request: ExportRequest) -> dict[str, GroupFacts]:
         from feat2vec.export.exported_group import exported_group
+        from feat2vec.space.groups_and_levels import others_with_table
 
         facts_of_groups: dict[str, GroupFacts] = {}
         for name in request.groups:
@@ -80,6 +83,8 @@ class GroupFiles(ExportFormat):
             files = self.write_group(folder, group)
             has_keys = request.run.schema.groups[name].extractor.encoding == "items"
             facts_of_groups[name] = {"rows": len(group), "of": "keys" if has_keys else "values", "files": files}
+            if groups_with_table := others_with_table(request.run.schema, name):
+                facts_of_groups[name]["also_of"] = groups_with_table
         self.finish(folder, facts_of_groups)
         return facts_of_groups
 

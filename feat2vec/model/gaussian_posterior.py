@@ -92,7 +92,7 @@ class GaussianPosterior:
         training, dim, scale = schema.training, schema.model.dim, schema.model.scale
         self.dim, self.row_count = dim, rows
         self.starts = np.cumsum([0, *sizes])[:-1]  # [groups], where a group's rows begin in the table of curvatures
-        self.precisions = tf.constant([training.l2_of(name) for name in schema.groups], tf.float32)  # of vectors
+        self.precisions = tf.constant([schema.l2_of(name) for name in schema.groups], tf.float32)  # of vectors
         self.learns_linear = not training.l2_linear
         self.counts = tf.Variable(np.concatenate(counts).astype(np.float32), trainable=False)
         start = tf.constant([[scale**2] * dim + [1.0]], tf.float32)

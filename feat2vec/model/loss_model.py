@@ -17,7 +17,7 @@ from feat2vec.model.answer_scale import LARGEST_SQUARE
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.extractors.base import ShapeData
 from feat2vec.model.gaussian_posterior import GaussianPosterior, PosteriorStep
-from feat2vec.model.group_vectors import join_entries, split_rows
+from feat2vec.model.group_vectors import split_rows
 from feat2vec.model.labelled_loss import implicit_losses, labelled_losses, mean_over_labelled
 from feat2vec.model.many_groups import (
     ENTRIES,
@@ -206,7 +206,7 @@ class LossModel(ScoreModel):
     def _penalties(self, row_vectors: Sequence[Extracted], rows: Tensor) -> list[Tensor]:
         """What L2 adds to the loss: a scalar for the vectors, and one for the linear terms."""
         options, penalties = self.schema.training, []
-        weights = [options.l2_of(name) for name in self.groups]
+        weights = [self.schema.l2_of(name) for name in self.groups]
         if options.l2 and options.l2_over == "tables":
             tables = [variable for variable in self.trainable_variables if optimizers.is_by_row(variable)]
             penalties.append(options.l2 / 2 * tf.add_n([tf.reduce_sum(tf.square(table.value)) for table in tables]))
@@ -302,25 +302,31 @@ class LossModel(ScoreModel):
     ) -> BatchVectors:
         """The vectors of the rows, of the groups' drawn value ids, and of the drawn items of lists.
 
-        An extractor is called once for all, so that it reads each distinct key once.
+        An extractor is called once for all, also for all groups that share it, so that it reads each distinct key once.
         """
-        row_vectors, negative_vectors, positive_vectors = [], {}, {}
-        for g, name in enumerate(self.groups):
-            if positive_items and g in positive_items:
-                of_items = self._extract_items(g, inputs[name], negative_values[g], positive_items[g], training)
-                row_vectors.append(of_items[0])
-                negative_vectors[g], positive_vectors[g] = of_items[1:]
+        row_vectors: dict[int, Extracted] = {}
+        negative_vectors: dict[int, Extracted] = {}
+        positive_vectors: dict[int, Extracted] = {}
+        for members in self.sharing:
+            entries: dict[int, list[Tensor]] = {}
+            for g in members:
+                of_rows = inputs[self.groups[g]]
+                if positive_items and g in positive_items:
+                    of_items = self._extract_items(g, of_rows, negative_values[g], positive_items[g], training)
+                    row_vectors[g], negative_vectors[g], positive_vectors[g] = of_items
+                    continue
+                entries[g] = [of_rows]
+                if g in negative_values:
+                    value_ids = tf.reshape(negative_values[g], [-1])
+                    entries[g].append(tf.gather(self.value_tables[g], value_ids + 1))
+            if not entries:
                 continue
-            entries = [inputs[name]]
-            if g in negative_values:
-                value_ids = tf.reshape(negative_values[g], [-1])
-                entries.append(tf.gather(self.value_tables[g], value_ids + 1))
-            vectors = self.extract_group(g, join_entries(entries), training=training)
-            parts = split_rows(vectors, tf.stack([tf.shape(part)[0] for part in entries]))
-            row_vectors.append(parts[0])
-            if g in negative_values:
-                negative_vectors[g] = parts[1]
-        return BatchVectors(row_vectors, negative_vectors, positive_vectors)
+            for g, parts in self.extract_shared(entries, training=training).items():
+                row_vectors[g] = parts[0]
+                if g in negative_values:
+                    negative_vectors[g] = parts[1]
+        in_order = [row_vectors[g] for g in range(len(self.groups))]
+        return BatchVectors(in_order, negative_vectors, positive_vectors)
 
     def _extract_items(
         self, group: int, lists: Tensor, negatives: Tensor, positives: Tensor, training: bool

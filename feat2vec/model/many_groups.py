@@ -34,9 +34,9 @@ ENTRIES = "*"  # the name of all groups' entries, [batch, groups]; no group has 
 class KeysOfLevel(NamedTuple):
     """The distinct keys of a step that reach a level."""
 
-    vectors: Tensor  # [reaching keys, D_k], group by group
-    ids: Sequence[Tensor]  # for each group the rows of its table
-    sizes: Tensor  # [groups], how many
+    vectors: Tensor  # [reaching keys, D_k], table by table
+    ids: Sequence[Tensor]  # for each table its rows
+    sizes: Tensor  # [tables], how many
     active: Tensor | None = None  # [reaching keys], which of the distinct keys they are; None for all
     places: Tensor | None = None  # [keys], where a key is among those that reach the level, from 1; None for all
 
@@ -56,15 +56,25 @@ class Read(NamedTuple):
 
 
 class ManyLookups:
-    """The tables of lookups whose entries are one id each."""
+    """The tables of lookups whose entries are one id each.
+
+    Args:
+        extractors: The lookup of each group. One that groups share has its tables once, which are read once for both.
+        bias: Whether there are linear terms.
+
+    """
 
     def __init__(self, extractors: Sequence[LookupExtractor], bias: bool) -> None:
-        self.tables = [list(tables) for tables in zip(*(extractor.tables for extractor in extractors), strict=True)]
-        self.linear = [extractor.linear for extractor in extractors] if bias else None
+        distinct = list({id(extractor): extractor for extractor in extractors}.values())
+        self.tables = [list(tables) for tables in zip(*(extractor.tables for extractor in distinct), strict=True)]
+        self.linear = [extractor.linear for extractor in distinct] if bias else None
         # The keys of each level are the first ones of the level below, whose table has one row more, of unseen keys.
-        self.sizes = [np.array(sizes, np.int64) for sizes in zip(*(e.shape.sizes for e in extractors), strict=True)]
-        self.ends = np.cumsum(self.sizes[0])
-        self.starts = self.ends - self.sizes[0]
+        self.sizes = [np.array(sizes, np.int64) for sizes in zip(*(e.shape.sizes for e in distinct), strict=True)]
+        self.ends = np.cumsum(self.sizes[0])  # [tables]
+        self.starts = self.ends - self.sizes[0]  # [tables]
+        table_of_extractor = {id(extractor): table for table, extractor in enumerate(distinct)}
+        # [groups], the same where groups share a table
+        self.group_starts = self.starts[[table_of_extractor[id(extractor)] for extractor in extractors]]
 
     @property
     def all_tables(self) -> list[Variable]:
@@ -77,7 +87,7 @@ class ManyLookups:
         An entry that is missing has -1.
         """
         rows = tf.cast(entries, tf.int64) - UNSEEN
-        return tf.where(rows >= 0, rows + tf.gather(self.starts, groups), -1)
+        return tf.where(rows >= 0, rows + tf.gather(self.group_starts, groups), -1)
 
     def read(self, places: Tensor) -> tuple[Read, Tensor]:
         """Read the distinct ones of places [n].
@@ -86,18 +96,18 @@ class ManyLookups:
         """
         present = tf.where(places >= 0)
         keys, slots, counts = tf.unique_with_counts(tf.gather_nd(places, present))
-        order = tf.argsort(keys)  # group by group
+        order = tf.argsort(keys)  # table by table
         keys, counts = tf.gather(keys, order), tf.gather(counts, order)
         slots = tf.gather(tf.math.invert_permutation(order), slots)
-        group = tf.searchsorted(self.ends, keys, side="right")
-        rows = keys - tf.gather(self.starts, group)
-        levels = [self._read_level(0, rows, group)]
+        table = tf.searchsorted(self.ends, keys, side="right")
+        rows = keys - tf.gather(self.starts, table)
+        levels = [self._read_level(0, rows, table)]
         tops = None
         for level in range(1, len(self.tables)):
             numbers = rows - UNSEEN
-            reaches = (numbers >= 0) & (numbers < tf.gather(self.sizes[level], group))  # [keys]
+            reaches = (numbers >= 0) & (numbers < tf.gather(self.sizes[level], table))  # [keys]
             active = tf.where(reaches)[:, 0]
-            keys_of_level = self._read_level(level, tf.gather(numbers, active), tf.gather(group, active))
+            keys_of_level = self._read_level(level, tf.gather(numbers, active), tf.gather(table, active))
             has_level = tf.cast(reaches, tf.int32)
             place = tf.where(reaches, tf.cumsum(has_level), 0)
             levels.append(keys_of_level._replace(active=active, places=place))
@@ -106,10 +116,10 @@ class ManyLookups:
         slot = tf.scatter_nd(present, slots + 1, tf.shape(places, tf.int64))
         return Read(levels, terms, tf.cast(counts, levels[0].vectors.dtype), tops), slot
 
-    def _read_level(self, level: int, rows: Tensor, group: Tensor) -> KeysOfLevel:
-        """Read rows [keys] of the groups' tables at a level, which stand group by group."""
+    def _read_level(self, level: int, rows: Tensor, table: Tensor) -> KeysOfLevel:
+        """Read rows [keys] of the tables at a level, which stand table by table."""
         tables = self.tables[level]
-        sizes = tf.math.bincount(group, minlength=len(tables), maxlength=len(tables))
+        sizes = tf.math.bincount(table, minlength=len(tables), maxlength=len(tables))
         ids = tf.split(rows, sizes, num=len(tables))
         return KeysOfLevel(self._gather(tables, ids), ids, sizes)
 
@@ -356,7 +366,7 @@ def many_groups_penalties(schema: Schema, keys: Read, rows: Tensor) -> list[Tens
     """What L2 adds to the loss of so many rows: a scalar for the vectors, and one for the linear terms."""
     training, rows = schema.training, tf.cast(rows, keys.vectors.dtype)
     penalties = []
-    weights = [training.l2_of(name) for name in schema.groups]
+    weights = [schema.l2_of(name) for name in schema.owners]  # of each table
     if any(weights):
         for level in keys.levels:
             squares = tf.reduce_sum(tf.square(level.vectors), axis=1)  # [reaching keys]

@@ -93,7 +93,7 @@ def _write_tables(model: Feat2Vec, path: Path) -> None:
 
     with h5py.File(path, "r+") as file:
         groups = dict(extractor_groups(file))
-        for extractor in model.extractors:
+        for extractor in model.distinct_extractors():
             for key, variable in extractor.saved_tables().items():
                 group = groups[extractor.name]
                 del group[key]
@@ -179,8 +179,9 @@ def _load_weights(path: Path, model: Feat2Vec, weights: h5py.Group, groups: Sequ
 
     A layer that lacks an array raises, as Keras has it.
     """
-    group_names = {id(extractor): name for name, extractor in zip(model.groups, model.extractors, strict=True)}
+    group_names = dict(zip(map(id, model.distinct_extractors()), model.schema.owners, strict=True))
     owners = {key: f"the group {name!r}" for key, name in group_names.items()}
+    read_groups = {model.schema.owner(name) for name in groups}
     layers: dict[int, _SavedLayer] = {}
     _collect_layers(model, "", BESIDE_GROUPS, owners, frozenset(), layers)
     for key, saved in layers.items():
@@ -189,7 +190,7 @@ def _load_weights(path: Path, model: Feat2Vec, weights: h5py.Group, groups: Sequ
             arrays_of_layer = _group_at(weights, f"{layer_path}/vars".removeprefix("/")) or arrays_of_layer
         arrays = StoredArrays(path, saved.owner, arrays_of_layer or {})
         saved.layer.load_own_variables(arrays)
-        if group_names.get(key) in groups:
+        if group_names.get(key) in read_groups:
             _load_tables(saved.layer, arrays)
 
 
@@ -382,10 +383,12 @@ class StoredModel:
         return codec
 
     def _lookup_arrays(self, file: ModelFile, group: str) -> StoredArrays:
-        return file.lookup_layer(f"group_{self.groups.index(group)}", f"the group {group!r}")
+        owner = self.schema.owner(group)
+        return file.lookup_layer(f"group_{self.groups.index(owner)}", f"the group {owner!r}")
 
     def model_of_group(self, group: str) -> Feat2Vec:
         """A model that has the tables of this group, and no others."""
+        group = self.schema.owner(group)
         if group not in self._models:
             self._models[group] = read_model(self.path, self.encoder, sealed=self.sealed, groups=[group])
         return self._models[group]
@@ -396,7 +399,8 @@ class StoredModel:
 
     def model_without_tables(self, groups: Sequence[str]) -> Feat2Vec:
         """The model with the tables of all groups but these, whose tables hold nothing."""
-        other_groups = [name for name in self.groups if name not in groups]
+        without = {self.schema.owner(name) for name in groups}
+        other_groups = [name for name in self.schema.owners if name not in without]
         return read_model(self.path, self.encoder, sealed=self.sealed, groups=other_groups)
 
     def table(self, group: str, level: int) -> tf.Tensor:

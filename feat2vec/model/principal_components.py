@@ -6,7 +6,7 @@ autoencoder (Baldi and Hornik, 1989). They follow from the covariance, which is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,12 +40,13 @@ class Components(NamedTuple):
     variances: Floats
 
 
-def principal_components(values: Values, most: int) -> Components:
+def principal_components(values: Values, most: int, shared_with: Sequence[Values] = ()) -> Components:
     """Return the principal components of the rows that hold values.
 
     Args:
         values: The distinct entries [values, width], and how many rows have each.
         most: The most components; there are as many as the rows have, if these are fewer.
+        shared_with: The values of further groups that the components are of, too.
 
     Returns:
         The components. They do not depend on how the entries are read in pieces, but for rounding.
@@ -54,12 +55,13 @@ def principal_components(values: Values, most: int) -> Components:
     from scipy.linalg import eigh
 
     width = values.entries.shape[1]
-    rows = max(float(np.sum(values.counts)), 1.0)
+    all_values = [values, *shared_with]
+    rows = max(float(sum(np.sum(of_group.counts) for of_group in all_values)), 1.0)
     mean = np.zeros(width)
-    for entries, counts in _pieces(values):
+    for entries, counts in _pieces(all_values):
         mean += counts @ entries / rows
     covariance = np.zeros((width, width))
-    for entries, counts in _pieces(values):
+    for entries, counts in _pieces(all_values):
         scaled = (entries - mean) * np.sqrt(counts / rows)[:, None]  # [piece, width]
         covariance += scaled.T @ scaled
     first = max(width - most, 0)
@@ -71,13 +73,14 @@ def principal_components(values: Values, most: int) -> Components:
     return Components(mean, axes * np.sign(largest), variances)
 
 
-def _pieces(values: Values) -> Iterator[tuple[Floats, Floats]]:
-    """Entries [piece, width] and counts [piece] in float64."""
-    size = max(NUMBERS_PER_PIECE // values.entries.shape[1], 1)
-    for start in range(0, len(values.entries), size):
-        piece = slice(start, start + size)
-        yield np.asarray(values.entries[piece], np.float64), np.asarray(values.counts[piece], np.float64)
-    release_pages(values.entries)
+def _pieces(all_values: Sequence[Values]) -> Iterator[tuple[Floats, Floats]]:
+    """Entries [piece, width] and counts [piece] in float64, of one group after the other."""
+    for values in all_values:
+        size = max(NUMBERS_PER_PIECE // values.entries.shape[1], 1)
+        for start in range(0, len(values.entries), size):
+            piece = slice(start, start + size)
+            yield np.asarray(values.entries[piece], np.float64), np.asarray(values.counts[piece], np.float64)
+        release_pages(values.entries)
 
 
 def start_from_components(model: ScoreModel, encoded: Encoded) -> None:
@@ -93,7 +96,7 @@ def start_from_components(model: ScoreModel, encoded: Encoded) -> None:
         UserError: A group has too many numbers for their covariance.
 
     """
-    for name, extractor in zip(model.groups, model.extractors, strict=True):
+    for name, extractor in zip(model.schema.owners, model.distinct_extractors(), strict=True):
         if not isinstance(extractor, NumericExtractor) or not extractor.starts_from_components:
             continue
         if any(np.any(weight) for head in extractor.heads for weight in head.get_weights()):
@@ -103,7 +106,8 @@ def start_from_components(model: ScoreModel, encoded: Encoded) -> None:
             message = f"groups.{name}: `start: pca` takes the covariance of at most {MOST_NUMBERS:,} numbers"
             raise UserError(f"{message}; {width:,} are given", "remove it, or give shorter vectors")
         nested, dims = model.schema.model.levels.nested, extractor.dims
-        components = principal_components(encoded.values[name], sum(dims) if nested else max(dims))
+        shared_with = [encoded.values[group] for group in model.schema.sharing(name) if group != name]
+        components = principal_components(encoded.values[name], sum(dims) if nested else max(dims), shared_with)
         _start_heads(extractor, components, nested=nested)
 
 

@@ -25,8 +25,10 @@ from feat2vec.model.extractors import Extracted, Extractor, LookupExtractor, Sha
 from feat2vec.model.extractors.base import ShapeData
 from feat2vec.model.group_vectors import (
     add_groups,
+    join_entries,
     map_level,
     scores_by_key,
+    split_rows,
     stack_key_vectors,
     stack_linear,
     stack_vectors,
@@ -76,11 +78,16 @@ class ScoreModel(keras.Model):
         self.classes = classes
         self.dims = self.schema.model.levels.dims
         model = self.schema.model
-        self.extractors = [
-            build_extractor(group.extractor, self.shapes[name], self.dims, model.bias, f"group_{i}", model.scale)
-            for i, (name, group) in enumerate(self.schema.groups.items())
-        ]
         self.groups = list(self.schema.groups)
+        # The number of the groups of each extractor, more than one where they share it.
+        self.sharing = [[self.groups.index(name) for name in self.schema.sharing(o)] for o in self.schema.owners]
+        of_owners: dict[str, Extractor] = {}
+        for name in self.schema.owners:
+            options, layer_name = self.schema.groups[name].extractor, f"group_{self.groups.index(name)}"
+            of_owners[name] = build_extractor(
+                options, self.shapes[name], self.dims, model.bias, layer_name, model.scale
+            )
+        self.extractors = [of_owners[self.schema.owner(name)] for name in self.groups]  # of each group
         self.partners = [[self.groups.index(name) for name in names] for names in self.schema.partners]
         self.encoder: Encoder | None = None
         self.head: MlpHead | None = None
@@ -95,6 +102,15 @@ class ScoreModel(keras.Model):
                 members=head.members,
                 name="head",
             )
+
+    def distinct_extractors(self) -> list[Extractor]:
+        """Each extractor once. It is no property, as Keras would save and load weights by that name.
+
+        Returns:
+            The layers in the order of `schema.owners`.
+
+        """
+        return [self.extractors[members[0]] for members in self.sharing]
 
     @property
     def has_pairs(self) -> bool:
@@ -115,7 +131,7 @@ class ScoreModel(keras.Model):
 
         """
         del input_shape
-        for extractor in self.extractors:
+        for extractor in self.distinct_extractors():
             extractor.build(None)
         if self.schema.model.bias:
             self.bias = self.add_weight(shape=(), initializer="zeros", name="bias")
@@ -212,9 +228,15 @@ class ScoreModel(keras.Model):
             For each group vectors [batch, D_k] at each level.
 
         """
-        return [
-            self.extract_group(g, inputs[name], training=training, keyed=keyed) for g, name in enumerate(self.groups)
-        ]
+        extracted: dict[int, Extracted] = {}
+        for members in self.sharing:
+            if training and not keyed and len(members) > 1:
+                parts = self.extract_shared({g: [inputs[self.groups[g]]] for g in members}, training=True)
+                extracted.update({g: of_group for g, (of_group,) in parts.items()})
+            else:  # entries of new rows may have a width of their own in each group
+                for g in members:
+                    extracted[g] = self.extract_group(g, inputs[self.groups[g]], training=training, keyed=keyed)
+        return [extracted[g] for g in range(len(self.groups))]
 
     def vectors(self, group: str, entries: Tensor) -> Extracted:
         """The vectors of a group.
@@ -321,7 +343,7 @@ class ScoreModel(keras.Model):
             freeze: Whether the copied weights stay as they are in training.
 
         """
-        for name, extractor in zip(self.groups, self.extractors, strict=True):
+        for name, extractor in zip(self.schema.owners, self.distinct_extractors(), strict=True):
             source_weights = vector_weights(source.extractors[source.groups.index(name)])
             for variable, value in zip(vector_weights(extractor), source_weights, strict=True):
                 copy_to(variable, value)
@@ -331,7 +353,7 @@ class ScoreModel(keras.Model):
         """Count the weights of each group's extractor.
 
         Returns:
-            The number of weights, by group in the schema's order.
+            The number of weights, by group in the schema's order. Those of a shared extractor count in each group.
 
         """
         return [extractor.params() for extractor in self.extractors]
@@ -352,6 +374,23 @@ class ScoreModel(keras.Model):
 
         """
         return run_extractor(self.extractors[group], entries, training, lambda: self._seed_of_group(group), keyed=keyed)
+
+    def extract_shared(self, entries: Mapping[int, Sequence[Tensor]], *, training: bool) -> dict[int, list[Extracted]]:
+        """The vectors of groups with one extractor, which is called once, so that it reads each distinct key once.
+
+        Args:
+            entries: By the number of the group its entries, [rows, width] in parts.
+            training: Whether what training drops is dropped.
+
+        Returns:
+            For each group the vectors of each part. What the L2 penalty counts stays with the first part of the first
+            group.
+
+        """
+        of_groups = [part for parts in entries.values() for part in parts]
+        vectors = self.extract_group(min(entries), join_entries(of_groups), training=training)
+        split = iter(split_rows(vectors, tf.stack([tf.shape(part)[0] for part in of_groups])))
+        return {g: [next(split) for _ in parts] for g, parts in entries.items()}
 
     def _seed_of_group(self, group: int) -> Tensor:
         """What decides what a group's extractor drops in a step, [2]."""

@@ -27,8 +27,8 @@ def least_weights(encoder: Encoder) -> int:
     """The least number of weights that a model of this encoder has. Those of a plugin's extractors are not known."""
     schema, dims = encoder.schema, encoder.schema.model.levels.dims
     total = 0
-    for name, codec in encoder.codecs.items():
-        options = schema.groups[name].extractor
+    for name in schema.owners:
+        options, codec = schema.groups[name].extractor, encoder.codecs[name]
         if type(options) in BUILT_IN:
             total += group_weights(options, codec, schema, dims)[0]
     if schema.objective.has_classes and encoder.classes is not None:

@@ -12,6 +12,7 @@ from feat2vec.pages import charts
 from feat2vec.pages.clusters import Clusters, clusters_of, require_sklearn
 from feat2vec.pages.explore_options import POINTS_PER_MAP
 from feat2vec.pages.topics import Topics, groups_with_topics
+from feat2vec.space.groups_and_levels import groups_once
 from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing.files import JsonObject
@@ -26,7 +27,7 @@ def latent_facts(run: TrainedRun) -> JsonObject:
     except UserError as error:
         return {"missing": str(error)}
     clusters: dict[str, list[JsonObject]] = {}
-    for name in run.schema.groups:
+    for name in groups_once(run.schema):
         clusters_of_group = _clusters(run, name)
         if clusters_of_group is not None:
             sizes = np.bincount(clusters_of_group.codes, minlength=len(clusters_of_group.names))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from feat2vec.errors import UserError
+from feat2vec.errors import UserError, listed
 from feat2vec.evaluation import prediction
 from feat2vec.evaluation.beside import better_of, evaluate_beside, table_rows
 from feat2vec.evaluation.bounds import bounds_of_vectors, labelled_vectors
@@ -23,6 +23,7 @@ from feat2vec.pages.bound_parts import class_parts, level_parts, plain
 from feat2vec.pages.completions import completion_facts, completion_parts
 from feat2vec.pages.latent import latent_facts, latent_parts
 from feat2vec.space.geometry import candidates, is_keyed
+from feat2vec.space.groups_and_levels import groups_once, others_with_table
 from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing import file_place, write_text
@@ -91,7 +92,7 @@ def facts_of(
         "seed": run.manifest["seed"],
         "metrics": dict(run.metrics),
         "history": run.history,
-        "groups": {name: _group_facts(run, name) for name in run.schema.groups},
+        "groups": {name: _group_facts(run, name) for name in groups_once(run.schema)},
     }
     facts["latent"] = latent_facts(run)
     completion = completion_facts(run)
@@ -111,7 +112,7 @@ def facts_of(
         facts["levels"] = plain(level_bounds(run, data))
     if other_run is not None:
         overlaps = {}
-        for name in run.schema.groups:
+        for name in groups_once(run.schema):
             if is_keyed(run.model, name) and name in other_run.schema.groups:
                 overlaps[name] = stability(run, other_run, name)._asdict()
         if not overlaps:
@@ -129,6 +130,7 @@ def _group_facts(run: TrainedRun, name: str) -> Facts:
     count = len(counts_of(model, encoder, name))
     return {
         "values": count,
+        "also_of": others_with_table(run.schema, name),
         "parameters": model.params()[model.groups.index(name)],
         "norms": [record._asdict() for record in norms(model, encoder, name)],
         "isotropy": isotropy(vectors)._asdict() if (vectors != 0).any(axis=1).sum() > 1 else None,
@@ -259,8 +261,10 @@ def _group_parts(name: str, group: JsonObject) -> list[str]:
     for value in group["neighbours"]:
         nearest = ", ".join(f"{hit['key']} ({hit['score']:.3f})" for hit in value["near"])
         neighbour_rows.append((value["key"], value["count"], nearest))
+    also_of = group["also_of"]
     return [
         f"<h2>{escape(name)}</h2>",
+        *([charts.note(f"These are also the vectors of {listed(also_of)}.")] if also_of else []),
         charts.lines(f"norms of {name} by count", {"median; 5 to 95 %": median}, "count (log)", x_log=True, band=band),
         charts.table(f"norms of {name}", ["count", "values", *(f"{share:.0%}" for share in SHARES)], rows),
         "<h3>Neighbours</h3>",

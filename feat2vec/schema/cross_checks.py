@@ -47,6 +47,9 @@ def schema_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
         )
     if not findings.sound("groups", inside=False):
         return
+    for name in schema.groups:
+        if name in groups_data and findings.sound("groups", name, "share"):
+            yield from _share_conflicts(schema, findings, name, group_names)
     if findings.sound("noise", "joint"):
         yield from _set_conflicts(("noise", "joint"), schema.noise.joint, group_names, "joint noise", "is drawn")
     if findings.sound("training", "l2_groups"):
@@ -66,7 +69,9 @@ def _group_conflicts(schema: Schema, name: str, group: Group, group_data: Mappin
     """Check a group's columns against its extractor and the target."""
     group_path = ("groups", name)
     columns_path = (*group_path, "column" if "column" in group_data else "columns")
-    for path, message in group.extractor.conflicts(group.columns):
+    # That of the group whose vectors are shared is told there.
+    has_own_extractor = group.share is None or "extractor" in group_data
+    for path, message in group.extractor.conflicts(group.columns) if has_own_extractor else ():
         yield ((*group_path, "extractor", *path) if path else columns_path), message
     for column in dict.fromkeys(group.columns):
         if group.columns.count(column) > 1:
@@ -77,6 +82,42 @@ def _group_conflicts(schema: Schema, name: str, group: Group, group_data: Mappin
     if target is not None and target == getattr(group.extractor, "weights", None):
         weights_path = (*group_path, "extractor", "weights")
         yield weights_path, f"the column {target!r} is also the target; name another column"
+
+
+def _share_conflicts(schema: Schema, findings: Findings, name: str, group_names: Sequence[str]) -> Iterator[Problem]:
+    """Check the group whose vectors a group shares, and that both have the same columns' kind and extractor."""
+    path, group = ("groups", name, "share"), schema.groups[name]
+    if group.share is None:
+        return
+    if group.share == name:
+        yield path, "names the group itself; name another group, or remove it"
+        return
+    if group.share not in group_names:
+        yield path, f"names {group.share!r}, which is no group{suggest(group.share, group_names)}"
+        return
+    origin = schema.groups.get(group.share)
+    if origin is None or not findings.sound("groups", group.share):
+        return
+    if origin.share is not None:
+        remedy = f"write `share: {origin.share}`" if origin.share != name else "remove one of the two"
+        yield path, f"names {group.share!r}, which shares {origin.share!r} itself; {remedy}"
+        return
+    if not findings.sound("groups", name):
+        return
+    extractor_path = ("groups", name, "extractor")
+    if group.extractor.type != origin.extractor.type:
+        of_origin = f"{group.share!r}, whose vectors it shares, has {origin.extractor.type}"
+        yield extractor_path, f"is {group.extractor.type}, and {of_origin}; remove the extractor"
+        return
+    theirs = origin.extractor.model_dump()
+    for key, value in group.extractor.model_dump().items():
+        is_same = (value is None) == (theirs[key] is None) if key == "weights" else value == theirs[key]
+        if not is_same:
+            difference = f"differs from that of {group.share!r}, whose vectors it shares"
+            yield (*extractor_path, key), f"{difference}; write the same, or remove the extractor"
+    if len(group.columns) != len(origin.columns):
+        counts = f"{len(group.columns)} of its own and {len(origin.columns)} of {group.share!r}"
+        yield ("groups", name, "columns"), f"shares vectors of as many columns, received {counts}"
 
 
 def _model_conflicts(model: ModelSpec, findings: Findings) -> Iterator[Problem]:
@@ -139,6 +180,8 @@ def _posterior_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem
         yield path, "gaussian cannot be combined with a network; remove one of them"
     for name, group in schema.groups.items():
         if findings.sound("groups", name):
+            if group.share is not None:
+                yield ("groups", name, "share"), "cannot be combined with `posterior: gaussian`; remove one of them"
             yield from _posterior_conflicts_of_group(name, group)
     if not findings.sound("training"):
         return
@@ -147,7 +190,7 @@ def _posterior_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem
     is_excluded = {"l2_over": training.l2_over == "tables", "interaction_dropout": training.interaction_dropout > 0}
     for key in (key for key, is_given in is_excluded.items() if is_given):
         yield ("training", key), "cannot be combined with `posterior: gaussian`; remove one of them"
-    without_prior = [name for name in schema.groups if not training.l2_of(name)]
+    without_prior = [name for name, group in schema.groups.items() if group.share is None and not training.l2_of(name)]
     if without_prior and findings.sound("groups"):
         yield ("training", "l2"), f"`posterior: gaussian` needs a precision above 0, for {without_prior[0]!r}, too"
 
@@ -169,6 +212,9 @@ def _l2_conflicts(schema: Schema, findings: Findings, group_names: Sequence[str]
     for name in weights:
         if name not in group_names:
             yield (*path, name), f"names {name!r}, which is no group{suggest(name, group_names)}"
+        elif name in schema.groups and schema.groups[name].share is not None:
+            owner = schema.groups[name].share
+            yield (*path, name), f"names {name!r}, which has the vectors of {owner!r}; name {owner!r}"
     if weights and schema.training.l2_over == "tables" and findings.sound("training", "l2_over"):
         yield path, "cannot be combined with `l2_over: tables`, which weighs all weights alike; remove one of them"
 

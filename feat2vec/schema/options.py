@@ -7,7 +7,7 @@ YAML; `Schema` is the whole file. The options of extractors are in `extractor_op
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -19,6 +19,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     Tag,
+    model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
@@ -102,6 +103,10 @@ class Group(Spec):
         BeforeValidator(_to_sequence),
     ]
     extractor: Annotated[ExtractorSpec, _Registered(EXTRACTORS), _ShortForm("lookup")] = Lookup()
+    # The group whose vocabulary and vectors these columns have: one table, or network, and one linear term of a key in
+    # whichever column it stands. The extractor is that group's and need not be given; `weights` may name a column of
+    # its own. What tells the columns apart, such as the advantage of a home team, is a group of its own.
+    share: Text | None = None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, source: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -297,6 +302,81 @@ class Schema(Spec):
     head: Annotated[Head, _ShortForm("fm")] = Fm()
     training: Training = Training()
 
+    @model_validator(mode="after")
+    def _give_shared_extractors(self) -> Schema:
+        """Give a group that shares another one's vectors, and has no extractor, the extractor of that group."""
+        for name, group in list(self.groups.items()):
+            origin = None if group.share is None else self.groups.get(group.share)
+            if origin is not None and "extractor" not in group.model_fields_set:
+                self.groups[name] = group.model_copy(update={"extractor": origin.extractor})
+        return self
+
+    def owner(self, group: str) -> str:
+        """The group whose vocabulary and vectors a group has: the one that it shares, or itself.
+
+        Args:
+            group: The name of the group.
+
+        Returns:
+            The name of a group that shares no other one's vectors.
+
+        """
+        share = self.groups[group].share
+        return group if share is None else share
+
+    @property
+    def owners(self) -> list[str]:
+        """The groups that have a vocabulary and vectors of their own, in the order in which a group first has them."""
+        return list(dict.fromkeys(self.owner(name) for name in self.groups))
+
+    def sharing(self, group: str) -> list[str]:
+        """The groups that have the vectors of this one, in the schema's order: itself, and those it is shared with.
+
+        Args:
+            group: The name of the group.
+
+        Returns:
+            The names of all groups with the same owner.
+
+        """
+        owner = self.owner(group)
+        return [name for name in self.groups if self.owner(name) == owner]
+
+    def groups_of(self, names: Sequence[str]) -> dict[str, Group]:
+        """Some of the groups; where one shares the vectors of a group that is left out, the first such one owns them.
+
+        Args:
+            names: The names of the groups.
+
+        Returns:
+            The groups by name, in this order.
+
+        Raises:
+            KeyError: The schema has no group of that name.
+
+        """
+        kept: dict[str, Group] = {}
+        new_owners: dict[str, str] = {}  # by the owner in this schema
+        for name in names:
+            group, owner = self.groups[name], self.owner(name)
+            if owner not in names:
+                new_owner = new_owners.setdefault(owner, name)
+                group = group.model_copy(update={"share": None if new_owner == name else new_owner})
+            kept[name] = group
+        return kept
+
+    def l2_of(self, group: str) -> float:
+        """The weight of a group's squared vectors in the loss: that of the group that owns them.
+
+        Args:
+            group: The name of the group.
+
+        Returns:
+            The weight.
+
+        """
+        return self.training.l2_of(self.owner(group))
+
     @property
     def target(self) -> str | None:
         """The column that a supervised objective predicts; None for other objectives."""
@@ -337,6 +417,9 @@ class Schema(Spec):
         unused_keys = ("ranks", "level_sharing", "dependents") if self.model.ranks is None else ("dim",)
         for key in unused_keys:
             del data["model"][key]
+        for group_data in data["groups"].values():
+            if group_data["share"] is None:  # most groups: a schema without sharing has the text that it always had
+                del group_data["share"]
         text = dump_document(data)
         RESOLVED_TEXTS.remember(self, text)
         return text

@@ -98,7 +98,7 @@ def mean_items(encoder: Encoder, group: str) -> float:
     codec = encoder.codecs[group]
     if not is_list(encoder, group) or not isinstance(codec, ItemsCodec):
         return 1.0
-    return max(float(np.sum(codec.vocabulary.counts)) / max(int(np.sum(encoder.values[group].counts)), 1), 1e-3)
+    return max(float(np.sum(encoder.key_counts(group))) / max(int(np.sum(encoder.values[group].counts)), 1), 1e-3)
 
 
 def is_list(encoder: Encoder, group: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.levels import Levels
-from feat2vec.schema.options import ModelSpec
+from feat2vec.schema.options import ModelSpec, Schema
 
 if TYPE_CHECKING:
     from feat2vec.model.pair_scores import Level, Tensor
@@ -38,6 +38,25 @@ def selected_groups(names: Sequence[str], groups: Sequence[str] | None) -> list[
             near = suggest(name, names) or f"; the groups are {listed(names)}"
             raise UserError(f"groups: there is no group {name!r}{near}")
     return [name for name in names if name in groups]
+
+
+def groups_once(schema: Schema) -> list[str]:
+    """The groups of a schema without those whose keys have the table of another group.
+
+    Of groups that share a network each has values, and so vectors, of its own.
+    """
+    return [
+        name
+        for name, group in schema.groups.items()
+        if schema.owner(name) == name or group.extractor.encoding != "items"
+    ]
+
+
+def others_with_table(schema: Schema, group: str) -> list[str]:
+    """The other groups whose keys have the same table as a group's."""
+    if schema.groups[group].extractor.encoding != "items":
+        return []
+    return [name for name in schema.sharing(group) if name != group]
 
 
 def level_and_dim(model: ModelSpec, level: int | None) -> tuple[int, int]:

@@ -122,11 +122,9 @@ def read_hidden_group(
 
     """
     if model.is_lookup(group):
-        vocabulary = encoder.codecs[group].vocabulary
-        assert vocabulary is not None
         vectors = _as_scored(model, candidates(model, encoder, group))
         linear = linear_terms(model, encoder, group).astype(np.float64)
-        return HiddenGroup(encoder, group, vectors, vocabulary.counts, linear)
+        return HiddenGroup(encoder, group, vectors, encoder.key_counts(group), linear)
     values, codec = encoder.values[group], encoder.codecs[group]
     entries, counts = values.entries, np.asarray(values.counts, np.int64)
     if isinstance(codec, NumbersCodec) and most_numbers is not None and len(entries) > most_numbers:

@@ -65,10 +65,16 @@ class GroupVectors(keras.layers.Layer):
         self.level, self.dim = level_and_dim(spec.model, level)
         self.names = input_names(list(self.shapes))
         dims = self.levels.dims[: self.level]
-        self.extractors = [
-            build_extractor(spec.groups[name].extractor, _up_to(shape, self.level), dims, bias=False, name=f"group_{i}")
-            for i, (name, shape) in enumerate(self.shapes.items())
-        ]
+        groups = spec.groups_of(list(self.shapes))
+        of_owners: dict[str, Extractor] = {}
+        for i, (name, shape) in enumerate(self.shapes.items()):
+            if groups[name].share is None:
+                extractor = groups[name].extractor
+                of_owners[name] = build_extractor(
+                    extractor, _up_to(shape, self.level), dims, bias=False, name=f"group_{i}"
+                )
+        # Of each group; one that groups share stands here more than once.
+        self.extractors = [of_owners[group.share or name] for name, group in groups.items()]
         self.seeds = keras.random.SeedGenerator(spec.training.seed)
         self.supports_jit = False  # XLA has no row-sparse updates
 
@@ -76,7 +82,8 @@ class GroupVectors(keras.layers.Layer):
         """Make the weights."""
         del input_shape
         for extractor in self.extractors:
-            extractor.build(None)
+            if not extractor.built:
+                extractor.build(None)
         self.built = True
         self._set_trainable(self.trainable)  # an assignment of what it is would do nothing
 

@@ -93,7 +93,10 @@ class Mixture(Predictor):
 
 def _joined(first: Encoder, second: Encoder, names: Mapping[str, str]) -> Encoder:
     """An encoder of the groups of both; those of the second one have other names."""
-    groups = {names[name]: group for name, group in second.schema.groups.items()}
+    groups = {}
+    for name, group in second.schema.groups.items():
+        share = None if group.share is None else names[group.share]
+        groups[names[name]] = group.model_copy(update={"share": share})
     schema = first.schema.model_copy(update={"groups": {**first.schema.groups, **groups}})
     codecs = {names[name]: codec for name, codec in second.codecs.items()}
     values = {names[name]: of_group for name, of_group in second.values.items()}

@@ -171,14 +171,13 @@ def _chosen_groups(first: Schema, target: str, groups: Sequence[str] | None) -> 
             hint = suggest(name, first.groups) or f"; the groups are {listed(first.groups)}"
             raise UserError(f"--groups: the run has no group {name!r}{hint}")
     data: JsonObject = parse_document(first.resolved()).data
-    chosen = {}
-    for name, group in first.groups.items():
-        if name not in names or target in _columns(group):
-            continue
-        chosen[name] = data["groups"][name]
+    kept = [name for name, group in first.groups.items() if name in names and target not in _columns(group)]
+    chosen: dict[str, object] = {}
+    for name, group in first.groups_of(kept).items():
         # It makes noise harder to tell from rows, but labels are learnt better from all items.
-        if "item_dropout" in chosen[name]["extractor"]:
-            chosen[name]["extractor"]["item_dropout"] = 0.0
+        if "item_dropout" in data["groups"][name]["extractor"]:
+            data["groups"][name]["extractor"]["item_dropout"] = 0.0
+        chosen[name] = {**data["groups"][name], "share": group.share}
     if not chosen:
         if groups is None:
             raise UserError(f"--target: every group holds {target!r} itself; train another run")
@@ -206,7 +205,9 @@ def _refuse_other_vectors(first: Schema, schema: Schema) -> None:
         if before != now:
             problems.append(f"--set model.{key}: the run's vectors have {before}; received {now}")
     for name, group in schema.groups.items():
-        if name not in first.groups or not _has_same_vectors(first.groups[name], group):
+        if name in first.groups and set(schema.sharing(name)) != set(first.sharing(name)) & set(schema.groups):
+            problems.append(f"--set groups.{name}.share: the run's groups share vectors, or not; leave that as it is")
+        elif name not in first.groups or not _has_same_vectors(first.groups[name], group):
             problems.append(
                 f"--set groups.{name}: the run's vectors are of another kind; "
                 f"only {' and '.join(CHANGEABLE_OPTIONS)} may change"

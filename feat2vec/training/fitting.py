@@ -238,7 +238,7 @@ class Fitting:
         """What metrics.json says of the training."""
         last_epoch = self.progress.history[-1]
         return {
-            "parameters": sum(self.model.params()) + _weights_outside_groups(self.model),
+            "parameters": _weights_of_groups(self.model) + _weights_outside_groups(self.model),
             "rows": self.progress.row_count,
             "epochs": self.progress.epoch,
             "kept_epoch": self.kept_epoch,
@@ -253,6 +253,11 @@ def _new_model(rows: Encoded, start: WarmStart | None) -> Feat2Vec:
     if start is not None:
         model.start_from(start.run.model, freeze=start.freeze)
     return model
+
+
+def _weights_of_groups(model: Feat2Vec) -> int:
+    """The number of weights of the groups' extractors; those that groups share count once."""
+    return sum(extractor.params() for extractor in model.distinct_extractors())
 
 
 def _weights_outside_groups(model: Feat2Vec) -> int:

@@ -54,7 +54,7 @@ class LossCheck(keras.callbacks.Callback):
         """The group with the largest absolute weight, and that weight; NaN counts as infinite."""
         largest = {
             name: float(np.max([_largest_absolute(weight) for weight in extractor.weights]))  # NaN if one is
-            for name, extractor in zip(self.model.groups, self.model.extractors, strict=True)
+            for name, extractor in zip(self.model.schema.owners, self.model.distinct_extractors(), strict=True)
         }
         group = max(largest, key=lambda name: largest[name] if math.isfinite(largest[name]) else math.inf)
         return group, largest[group]

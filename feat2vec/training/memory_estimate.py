@@ -107,8 +107,9 @@ def check_room(uses: Sequence[MemoryUse], *, free: int | None, resident: int) ->
 def estimate(encoded: Encoded) -> Iterator[MemoryUse]:
     """What training on encoded rows will hold, its large parts one by one."""
     encoder, schema = encoded.encoder, encoded.encoder.schema
+    for name in schema.owners:
+        yield _group(name, encoder.codecs[name], schema)
     for name, codec in encoder.codecs.items():
-        yield _group(name, codec, schema)
         if isinstance(schema.groups[name].extractor, TextAttention):
             yield _attention(name, codec, encoded)
     if schema.objective.has_classes and encoder.classes is not None:
@@ -187,9 +188,9 @@ def _negatives(encoded: Encoded) -> MemoryUse:
 
 
 def _keys_and_values(encoded: Encoded) -> MemoryUse:
-    size = 0
+    size, schema = 0, encoded.encoder.schema
     for name, values in encoded.values.items():
-        vocabulary = encoded.encoder.codecs[name].vocabulary
+        vocabulary = encoded.encoder.codecs[name].vocabulary if schema.owner(name) == name else None
         keys = 0 if vocabulary is None else vocabulary.keys.nbytes + vocabulary.counts.nbytes
         size += int(VALUES_FACTOR * (keys + values.entries.nbytes + BYTES_PER_VALUE * len(values.entries)))
     return MemoryUse("keys and values", size, "keep fewer keys by max_size")

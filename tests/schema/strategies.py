@@ -157,6 +157,9 @@ TRAINING = mapping(
 def schemas(draw: st.DrawFn) -> dict[str, Any]:
     """A schema's data, valid by construction."""
     groups = draw(st.dictionaries(NAMES, GROUPS, min_size=2, max_size=5))
+    owner = draw(st.none() | st.sampled_from(list(groups)))
+    if owner is not None and f"{owner} too" not in groups:
+        groups[f"{owner} too"] = {"columns": next(read_columns({owner: groups[owner]})), "share": owner}
     joint = draw(st.lists(st.sampled_from(list(groups)), unique=True, max_size=4))
     noise = mapping(
         {},

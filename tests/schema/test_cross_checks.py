@@ -219,6 +219,82 @@ def test_problems_of_several_parts(text: str, expected: list[str]) -> None:
     assert problems(f"{text}\n") == [f"schema:{message}" for message in expected]
 
 
+SHARES = """
+a: {column: a}
+b: {column: b, share: b}
+    ! b.share: names the group itself; name another group, or remove it
+
+name: {column: a}
+b: {column: b, share: nam}
+    ! b.share: names 'nam', which is no group; did you mean 'name'?
+
+a: {column: a, share: b}
+b: {column: b, share: c}
+c: {column: c}
+    ! a.share: names 'b', which shares 'c' itself; write `share: c`
+
+a: {column: a, share: b}
+b: {column: b, share: a}
+    ! a.share: names 'b', which shares 'a' itself; remove one of the two
+    ! b.share: names 'a', which shares 'b' itself; remove one of the two
+
+a: {column: a}
+b: {column: b, share: a, extractor: text_cnn}
+    ! b.extractor: is text_cnn, and 'a', whose vectors it shares, has lookup; remove the extractor
+
+a: {column: a, extractor: {multi: true, max_items: 3}}
+b: {column: b, share: a, extractor: {max_items: 3}}
+    ! b.extractor.multi: differs from that of 'a', whose vectors it shares; write the same, or remove the extractor
+
+a: {column: a, extractor: {multi: true, weights: w}}
+b: {column: b, share: a, extractor: {multi: true}}
+    ! b.extractor.weights: differs from that of 'a', whose vectors it shares; write the same, or remove the extractor
+
+a: {columns: [a, c], extractor: numeric}
+b: {column: b, share: a}
+    ! b.columns: shares vectors of as many columns, received 1 of its own and 2 of 'a'
+
+a: {column: a, extractor: {bins: 3, multi: true}}
+b: {column: b, share: a}
+    ! a.extractor.bins: bins are for a column of single numbers; remove `multi`
+
+a: {column: a, extractor: {bins: 0}}
+b: {column: b, share: a}
+    ! a.extractor.bins: must be at least 2, received 0
+
+a: {column: a, extractor: {bins: 0}}
+b: {column: b, share: a, extractor: numeric}
+    ! a.extractor.bins: must be at least 2, received 0
+
+a: {column: a}
+b: {column: b, share: 3}
+    ! b.share: expected text, received 3, a whole number; put it in quotes: "3"
+"""
+
+
+@pytest.mark.parametrize(("text", "expected"), cases(SHARES), ids=count())
+def test_problems_of_a_group_that_shares_vectors(text: str, expected: list[str]) -> None:
+    """Each is told once, where it is."""
+    lines = text.split("\n")
+    line_of_group = {line.partition(":")[0]: i for i, line in enumerate(lines, start=3)}
+    schema = "version: 1\ngroups:\n" + "".join(f"  {line}\n" for line in lines)
+    located = [f"schema:{line_of_group[message.partition('.')[0]]}: groups.{message}" for message in expected]
+    assert problems(schema) == located
+
+
+def test_weights_of_items_may_be_a_column_of_each_group_that_shares_vectors() -> None:
+    lists = [f"{{multi: true, weights: {column}}}" for column in ("w", "v")]
+    text = f"a: {{column: a, extractor: {lists[0]}}}, b: {{column: b, share: a, extractor: {lists[1]}}}"
+    assert list(read(f"version: 1\ngroups: {{{text}}}\n").columns()) == ["a", "w", "b", "v"]
+
+
+def test_the_l2_of_shared_vectors_is_that_of_their_owner() -> None:
+    text = "version: 1\ngroups: {a: {column: a}, b: {column: b, share: a}}\ntraining: {l2_groups: {b: 1}}\n"
+    assert problems(text) == [
+        "schema:3: training.l2_groups.b: names 'b', which has the vectors of 'a'; name 'a'",
+    ]
+
+
 def test_one_group_is_enough_for_an_objective_with_a_target() -> None:
     assert read("version: 1\ngroups: {a: {column: a}}\nobjective: {type: logistic, target: y}\n").target == "y"
 
@@ -282,6 +358,7 @@ ALONE = "cannot be combined with `posterior: gaussian`; remove one of them"
             "groups.c.extractor: numeric has no `posterior: gaussian`; use lookup",
         ),
         ("groups", {"c": {"column": "c", "extractor": {"gain": 2}}}, f"groups.c.extractor.gain: {ALONE}"),
+        ("groups", {"c": {"column": "c", "share": "a"}}, f"groups.c.share: {ALONE}"),
         (
             "groups",
             {"c": {"column": "c", "extractor": {"item_dropout": 0.1, "multi": True}}},

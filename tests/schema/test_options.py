@@ -65,7 +65,9 @@ def test_every_default() -> None:
             "dependents": "joint",
             "level_sharing": "separate",
         },
-        "groups": {name: {"columns": [name], "extractor": EXTRACTOR_DEFAULTS["lookup"]} for name in "ab"},
+        "groups": {
+            name: {"columns": [name], "extractor": EXTRACTOR_DEFAULTS["lookup"], "share": None} for name in "ab"
+        },
         "noise": {
             "alpha_groups": 0.25,
             "alpha_values": 0.75,
@@ -216,6 +218,56 @@ def test_resolved_leaves_out_what_does_not_apply() -> None:
     ranked = read(f"{BASE}model: {{ranks: [4, 8]}}\n").resolved()
     assert "  ranks: [4, 8]\n" in ranked
     assert "dim" not in yaml.safe_load(ranked)["model"]
+
+
+SHARING = """
+version: 1
+groups:
+  medium: {column: medium}
+  away: {column: away, share: home}
+  home: {column: home, extractor: {multi: true, combiner: mean}}
+  guest: {column: guest, share: home}
+training: {l2: 1, l2_groups: {home: 5}}
+"""
+
+
+def test_a_group_that_shares_vectors_has_the_extractor_of_their_owner() -> None:
+    schema = read(SHARING)
+    home = schema.groups["home"].extractor
+    assert isinstance(home, Lookup)
+    assert home.combiner == "mean"
+    assert schema.groups["away"].extractor == schema.groups["guest"].extractor == home
+    assert [schema.owner(name) for name in schema.groups] == ["medium", "home", "home", "home"]
+    assert schema.owners == ["medium", "home"]
+    assert schema.sharing("guest") == schema.sharing("home") == ["away", "home", "guest"]
+    assert [schema.l2_of(name) for name in schema.groups] == [1, 5, 5, 5]
+
+
+def test_sharing_is_written_where_there_is_some() -> None:
+    """A schema without sharing has the text that it had before there was any."""
+    assert "share" not in yaml.safe_load(read(BASE).resolved())["groups"]["a"]
+    text = read(SHARING).resolved()
+    groups = yaml.safe_load(text)["groups"]
+    assert [group.get("share") for group in groups.values()] == [None, "home", None, "home"]
+    assert read(text) == read(SHARING)
+    assert read(text).resolved() == text
+
+
+@pytest.mark.parametrize(
+    ("names", "shares"),
+    [
+        (["home", "away"], {"home": None, "away": "home"}),
+        (["guest", "away"], {"guest": None, "away": "guest"}),
+        (["medium", "away"], {"medium": None, "away": None}),
+    ],
+)
+def test_of_groups_whose_owner_is_left_out_the_first_owns_the_vectors(
+    names: list[str], shares: dict[str, str | None]
+) -> None:
+    schema = read(SHARING)
+    groups = schema.groups_of(names)
+    assert {name: group.share for name, group in groups.items()} == shares
+    assert [group.columns for group in groups.values()] == [schema.groups[name].columns for name in names]
 
 
 @pytest.mark.parametrize(

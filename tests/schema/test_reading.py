@@ -212,7 +212,7 @@ def test_json_schema_is_json_and_names_everything() -> None:
     assert list(JSON_SCHEMA["properties"]) == list(Schema.model_fields)
     assert JSON_SCHEMA["required"] == ["version", "groups"]
     group = JSON_SCHEMA["$defs"]["Group"]
-    assert list(group["properties"]) == ["column", "columns", "extractor"]
+    assert list(group["properties"]) == ["column", "columns", "extractor", "share"]
     for name in EXTRACTORS:
         assert f'"const": "{name}"' in text
         assert name in group["properties"]["extractor"]["anyOf"][0]["enum"]

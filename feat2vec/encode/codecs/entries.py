@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -75,6 +75,9 @@ class Codec(Protocol):
     def check(self, entries: Array) -> None:
         """Raise a ValueError for entries that the codec cannot give: such as ids without a key."""
 
+    def of_columns(self, columns: Sequence[str]) -> Codec:
+        """The same codec for the columns of another group, which shares it."""
+
 
 class CodecFit(Protocol):
     """Fits a codec: `stage` sees the training rows once, `entries` gives them back encoded."""
@@ -83,11 +86,14 @@ class CodecFit(Protocol):
     def work(self) -> int:
         """How many numbers are staged: about in proportion to the time that `finish` and `entries` take."""
 
+    def share(self, owner: CodecFit) -> None:
+        """Let the fit of another group, of the same kind, fit the codec for the rows of both, before any stage."""
+
     def stage(self, stage: Stage) -> None:
         """Keep what is needed of a stage's rows."""
 
     def finish(self) -> Codec:
-        """The codec, fitted to all stages."""
+        """The codec, fitted to all stages; those that share it are fitted by their owner, which is finished first."""
 
     def entries(self) -> Iterator[Entries]:
         """The entries of the staged rows in their order, once `finish` has run."""

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array, Floats, Ints
 from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE, ArrayFile, SpilledArray, is_finite
-from feat2vec.encode.codecs.entries import Entries, Facts, Tally
-from feat2vec.encode.codecs.numbers import ColumnFeed, quantiles
+from feat2vec.encode.codecs.entries import CodecFit, Entries, Facts, Tally
+from feat2vec.encode.codecs.numbers import ColumnFeed, quantiles, shared_kind
 from feat2vec.encode.vocabulary import PADDING, UNSEEN, Counts, Vocabulary, VocabularyFit, is_count
 from feat2vec.encode.workspace import Workspace
 from feat2vec.schema.extractor_options import ExtractorSpec, ItemsSpec, TokensSpec
@@ -233,6 +233,10 @@ class ItemsCodec:
         if self.weighted and not is_finite(np.ascontiguousarray(entries[:, self.items :]).view(np.float32)):
             raise ValueError("entries hold weights that are not finite")
 
+    def of_columns(self, columns: Sequence[str]) -> ItemsCodec:
+        del columns
+        return self
+
 
 # --- fitting --------------------------------------------------------------------------------------------------------
 
@@ -242,6 +246,7 @@ class StagedItems:
     """A stage's items on disk, without their keys."""
 
     rows: int
+    number: int  # of the stage in the fit of the vocabulary
     truncated_rows: int
     lengths: SpilledArray | None  # None where each row has one item
     codes: SpilledArray
@@ -280,8 +285,14 @@ class ItemsFit:
         self.staged: list[StagedItems] = []
         self.most_items = 1  # of a row so far
         self.kind: Kind | None = None  # None for text without a type, as of a CSV
+        self.fits = [self]  # this one, and those that share its codec
         self.codec: ItemsCodec | None = None
         self.work = self.rows = 0
+
+    def share(self, owner: CodecFit) -> None:
+        assert isinstance(owner, ItemsFit)
+        owner.fits.append(self)
+        self.vocabulary_fit = owner.vocabulary_fit
 
     def stage(self, stage: Stage) -> None:
         self.add(parse_items(stage, self.group))
@@ -292,7 +303,7 @@ class ItemsFit:
         """Stage the items of some rows."""
         self.work += len(items.codes) + len(items.keys)
         self.rows += len(items.lengths)
-        self.vocabulary_fit.add(items.keys, _occurrences(items.codes, len(items.keys)))
+        number = self.vocabulary_fit.add(items.keys, _occurrences(items.codes, len(items.keys)))
         self.most_items = max(self.most_items, int(items.lengths.max(initial=0)))
         has_one_item_a_row = items.lengths.size == items.codes.size and bool((items.lengths == 1).all())
         lengths = None
@@ -300,7 +311,7 @@ class ItemsFit:
             lengths = self._spilled("lengths", items.lengths.astype(np.min_scalar_type(self.most_items)))
         codes = self._spilled("codes", items.codes.astype(np.min_scalar_type(len(items.keys))))
         weights = None if items.weights is None else self._spilled("weights", items.weights)
-        self.staged.append(StagedItems(len(items.lengths), items.truncated, lengths, codes, weights))
+        self.staged.append(StagedItems(len(items.lengths), number, items.truncated, lengths, codes, weights))
 
     def _spilled(self, part: str, array: Array) -> SpilledArray:
         return SpilledArray(array, self.workspace.staging / f"{self.name}_{part}_{len(self.staged)}")
@@ -309,29 +320,38 @@ class ItemsFit:
         self, edges: tuple[float, ...] = (), kind: Kind | None = None, means: tuple[float, ...] = ()
     ) -> ItemsCodec:
         """The codec; `edges`, `kind` and `means` are those of bins."""
+        if self.codec is None:
+            codec = self._fitted(edges, kind, means)
+            for fit in self.fits:
+                fit.codec = codec
+        assert self.codec is not None
+        return self.codec
+
+    def _fitted(self, edges: tuple[float, ...], kind: Kind | None, means: tuple[float, ...]) -> ItemsCodec:
         spec = self.group.extractor
         assert isinstance(spec, (ItemsSpec, TokensSpec))
-        is_untyped = self.kind is None and isinstance(spec, ItemsSpec) and not edges
-        spelling = self.vocabulary_fit.spell() if is_untyped else self.kind or "text"
+        kind_of_keys = shared_kind({fit.group.columns[0]: fit.kind for fit in self.fits})
+        is_untyped = kind_of_keys is None and isinstance(spec, ItemsSpec) and not edges
+        spelling = self.vocabulary_fit.spell() if is_untyped else kind_of_keys or "text"
         max_share = spec.max_share if isinstance(spec, ItemsSpec) else 1.0
+        rows = sum(fit.rows for fit in self.fits)
         # rounded before it is cut, as 0.29 * 100 is below 29 in floats
-        max_count = int(round(max_share * self.rows, 6)) if max_share < 1 else None
+        max_count = int(round(max_share * rows, 6)) if max_share < 1 else None
         vocabulary = self.vocabulary_fit.finish(spec.min_count, spec.max_size, spelling, max_count)
         is_bag = isinstance(spec, ItemsSpec) and spec.bag
+        most_items = max(fit.most_items for fit in self.fits)
         if isinstance(spec, ItemsSpec) and is_bag and not spec.parts:
-            self.most_items = min(self.most_items, spec.max_items)
+            most_items = min(most_items, spec.max_items)
         weighted = isinstance(spec, ItemsSpec) and spec.weights is not None
         # New rows may have more items than training rows in a bag. The layer of a text, or of a bag with weights, is
         # built for one width.
-        max_items = spec.max_items if isinstance(spec, ItemsSpec) and is_bag and not weighted else self.most_items
-        width = max(max_items, self.most_items)
-        self.codec = ItemsCodec(vocabulary, self.most_items, width, weighted, edges, kind, means)
-        return self.codec
+        max_items = spec.max_items if isinstance(spec, ItemsSpec) and is_bag and not weighted else most_items
+        return ItemsCodec(vocabulary, most_items, max(max_items, most_items), weighted, edges, kind, means)
 
     def entries(self) -> Iterator[Entries]:
         assert self.codec is not None
-        for stage, staged in enumerate(self.staged):
-            ids_of_keys = self.vocabulary_fit.ids(stage)
+        for staged in self.staged:
+            ids_of_keys = self.vocabulary_fit.ids(staged.number)
             for items in staged.take(self.workspace.sizes.rows_per_block):
                 yield self.codec.pack(items, ids_of_keys, self.group)
 
@@ -345,6 +365,12 @@ class BinsFit:
         self.numbers_file = ArrayFile(path, np.float64, 1, workspace.sizes.rows_per_piece)
         self.items_fit = ItemsFit(workspace, name, group)
         self.kind: Kind | None = None
+        self.fits = [self]  # this one, and those that share its codec
+
+    def share(self, owner: CodecFit) -> None:
+        assert isinstance(owner, BinsFit)
+        owner.fits.append(self)
+        self.items_fit.share(owner.items_fit)
 
     @property
     def work(self) -> int:
@@ -357,22 +383,27 @@ class BinsFit:
         self.numbers_file.append(numbers[:, None])
 
     def finish(self) -> ItemsCodec:
+        if self.items_fit.codec is not None:
+            return self.items_fit.codec
         assert isinstance(self.group.extractor, ItemsSpec)
-        self.numbers_file.close()
-        numbers = ColumnFeed(self.numbers_file, 0)
+        kind = shared_kind({fit.group.columns[0]: fit.kind for fit in self.fits})
+        for fit in self.fits:
+            fit.numbers_file.close()
+        numbers = ColumnFeed([fit.numbers_file for fit in self.fits], 0)
         bins = self.group.extractor.bins or 1
         inner_quantiles = quantiles(self.workspace.connection, numbers, bins + 1)[1:-1]
         edges = tuple((np.unique(inner_quantiles) + 0.0).tolist())  # + 0.0: no edge is -0
         sums, counts = np.zeros(len(edges) + 1), np.zeros(len(edges) + 1)
-        for piece in numbers():
-            self.items_fit.add(binned(piece, edges))
-            present = piece[~np.isnan(piece)]
-            bins_of_piece = bins_of(present, edges)
-            sums += np.bincount(bins_of_piece, present / MEAN_UNIT, len(sums))
-            counts += np.bincount(bins_of_piece, minlength=len(sums))
+        for fit in self.fits:
+            for piece in ColumnFeed([fit.numbers_file], 0)():
+                fit.items_fit.add(binned(piece, edges))
+                present = piece[~np.isnan(piece)]
+                bins_of_piece = bins_of(present, edges)
+                sums += np.bincount(bins_of_piece, present / MEAN_UNIT, len(sums))
+                counts += np.bincount(bins_of_piece, minlength=len(sums))
         with np.errstate(invalid="ignore"):
             means = sums / counts * MEAN_UNIT  # of an empty bin NaN
-        return self.items_fit.finish(edges, self.kind, tuple(means.tolist()))
+        return self.items_fit.finish(edges, kind, tuple(means.tolist()))
 
     def entries(self) -> Iterator[Entries]:
         return self.items_fit.entries()

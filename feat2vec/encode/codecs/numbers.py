@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Literal, get_args
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array, Floats
 from feat2vec.encode.arrays_on_disk import ArrayFile, is_finite
-from feat2vec.encode.codecs.entries import Entries, Facts, Tally
+from feat2vec.encode.codecs.entries import CodecFit, Entries, Facts, Tally
 from feat2vec.encode.workspace import Workspace
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import PLAIN_NUMBER, NumbersSpec
@@ -25,6 +25,7 @@ from feat2vec.table.written_dates import written_dates
 from feat2vec.table.written_numbers import written_numbers
 
 Scale = Literal["standard", "minmax", "log1p", "quantile", "none"]
+KINDS_OF_NUMBERS: tuple[Kind, ...] = ("number", "float", "float32")
 KNOTS = 1001  # quantiles that the `quantile` scale keeps
 
 
@@ -90,15 +91,19 @@ class ColumnScale:
         return scaled
 
 
-class ColumnFeed:
-    """A column's numbers, to be read in pieces as often as needed."""
+Numbers = Callable[[], Iterator[Floats]]  # numbers, to be read in pieces as often as needed
 
-    def __init__(self, file: ArrayFile, column: int) -> None:
-        self.file, self.column = file, column
+
+class ColumnFeed:
+    """The numbers of a column, one file after the other, to be read in pieces as often as needed."""
+
+    def __init__(self, files: Sequence[ArrayFile], column: int) -> None:
+        self.files, self.column = files, column
 
     def __call__(self) -> Iterator[Floats]:
-        for piece in self.file.pieces():
-            yield piece[:, self.column]
+        for file in self.files:
+            for piece in file.pieces():
+                yield piece[:, self.column]
 
 
 @dataclass
@@ -123,7 +128,7 @@ class Moments:
 
 
 def fit_scale(
-    connection: duckdb.DuckDBPyConnection, column: str, kind: Kind, scale: Scale, numbers: ColumnFeed, indicator: bool
+    connection: duckdb.DuckDBPyConnection, column: str, kind: Kind, scale: Scale, numbers: Numbers, indicator: bool
 ) -> ColumnScale:
     """Fit a column's scale to its training numbers, which may be larger than memory.
 
@@ -159,7 +164,7 @@ def fit_scale(
     return ColumnScale(column, kind, scale, knots, mean, indicator)
 
 
-def quantiles(connection: duckdb.DuckDBPyConnection, numbers: ColumnFeed, knots: int) -> tuple[float, ...]:
+def quantiles(connection: duckdb.DuckDBPyConnection, numbers: Numbers, knots: int) -> tuple[float, ...]:
     """The numbers' exact quantiles 0, 1/(knots-1), ..., 1; none if there are no numbers."""
     count = sum(int((~np.isnan(piece)).sum()) for piece in numbers())
     if not count:
@@ -177,7 +182,7 @@ def quantiles(connection: duckdb.DuckDBPyConnection, numbers: ColumnFeed, knots:
     return tuple((lower + (upper - lower) * (remainders / (knots - 1))).tolist())
 
 
-def _sorted_numbers(connection: duckdb.DuckDBPyConnection, numbers: ColumnFeed) -> Iterator[Floats]:
+def _sorted_numbers(connection: duckdb.DuckDBPyConnection, numbers: Numbers) -> Iterator[Floats]:
     """The numbers that are not missing in ascending order, in pieces. DuckDB sorts, and spills to disk."""
 
     def batches(pieces: Iterable[Floats]) -> Iterator[pa.RecordBatch]:
@@ -279,6 +284,10 @@ class NumbersCodec:
         if not is_finite(entries):
             raise ValueError("entries hold numbers that are not finite")
 
+    def of_columns(self, columns: Sequence[str]) -> NumbersCodec:
+        scales = [replace(scale, column=column) for scale, column in zip(self.columns, columns, strict=True)]
+        return replace(self, columns=tuple(scales))
+
 
 def _date(days: float) -> datetime:
     if days >= LAST_DAY + 1:  # the float32 of an entry may be days away from the date
@@ -294,6 +303,34 @@ def date_text(days: float) -> str:
     """
     date = _date(round(days * 86_400) / 86_400)
     return str(date).removesuffix(" 00:00:00")[:19]
+
+
+def shared_kind(kinds: Mapping[str, Kind | None]) -> Kind | None:
+    """The kind of what several columns share; None if none of them has one.
+
+    Numbers of several types have the kind with which the most others are compared.
+
+    Args:
+        kinds: The kind of each column, None for one that has not shown any.
+
+    Raises:
+        UserError: If some columns hold numbers and others text, or dates.
+
+    >>> shared_kind({"from": "number", "to": "float"}), shared_kind({"from": None, "to": "text"})
+    ('float', 'text')
+
+    """
+    columns: dict[Kind, str] = {}  # the first column of each kind
+    for column, kind in kinds.items():
+        if kind is not None:
+            columns.setdefault(kind, column)
+    if len(columns) < 2:
+        return next(iter(columns), None)
+    if not set(columns) <= set(KINDS_OF_NUMBERS):
+        held = " and ".join(f"{kind}s in {column!r}" for kind, column in columns.items())
+        rule = "columns that share vectors hold keys of one kind"
+        raise UserError(f"{rule}; received {held}: cast one, or remove `share`")
+    return "float"
 
 
 def numbers_checked(stage: Stage, column: str, spec: NumbersSpec, kind: Kind | None) -> tuple[Floats, Kind]:
@@ -323,7 +360,12 @@ class NumbersFit:
         self.numbers_file = ArrayFile(path, np.float64, len(group.columns), rows_per_piece)
         self.kinds: list[Kind | None] = [None] * len(group.columns)
         self.has_gaps = np.zeros(len(group.columns), np.bool_)  # missing in a row where another column is not
+        self.fits = [self]  # this one, and those that share its codec
         self.codec: NumbersCodec | None = None
+
+    def share(self, owner: CodecFit) -> None:
+        assert isinstance(owner, NumbersFit)
+        owner.fits.append(self)
 
     @property
     def work(self) -> int:
@@ -343,13 +385,20 @@ class NumbersFit:
         self.numbers_file.append(rows)
 
     def finish(self) -> NumbersCodec:
-        self.numbers_file.close()
-        scales = []
-        for i, column in enumerate(self.group.columns):
-            numbers, kind = ColumnFeed(self.numbers_file, i), self.kinds[i] or "number"
-            has_gaps = bool(self.has_gaps[i])
-            scales.append(fit_scale(self.connection, column, kind, self.spec.scale, numbers, has_gaps))
-        self.codec = NumbersCodec(tuple(scales), self.spec.nan)
+        if self.codec is None:
+            files = [fit.numbers_file for fit in self.fits]
+            for file in files:
+                file.close()
+            scales = []
+            for i, column in enumerate(self.group.columns):
+                kind = shared_kind({fit.group.columns[i]: fit.kinds[i] for fit in self.fits}) or "number"
+                has_gaps = any(bool(fit.has_gaps[i]) for fit in self.fits)
+                numbers = ColumnFeed(files, i)
+                scales.append(fit_scale(self.connection, column, kind, self.spec.scale, numbers, has_gaps))
+            codec = NumbersCodec(tuple(scales), self.spec.nan)
+            for fit in self.fits:
+                fit.codec = codec.of_columns(fit.group.columns)
+        assert self.codec is not None
         return self.codec
 
     def entries(self) -> Iterator[Entries]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array
 from feat2vec.encode.arrays_on_disk import SpilledArray, is_finite
-from feat2vec.encode.codecs.entries import Entries, Facts, Present, Tally
+from feat2vec.encode.codecs.entries import CodecFit, Entries, Facts, Present, Tally
 from feat2vec.encode.vocabulary import is_count
 from feat2vec.encode.workspace import Workspace
+from feat2vec.errors import UserError
 from feat2vec.schema.options import Group
 from feat2vec.table.numbers import vectors_of
 from feat2vec.table.table import Stage
@@ -58,6 +59,10 @@ class VectorCodec:
         if not is_finite(entries):
             raise ValueError("entries hold numbers that are not finite")
 
+    def of_columns(self, columns: Sequence[str]) -> VectorCodec:
+        del columns
+        return self
+
 
 class VectorFit:
     """Fits a VectorCodec: the vectors are staged."""
@@ -67,6 +72,12 @@ class VectorFit:
         self.staged: list[tuple[SpilledArray, SpilledArray]] = []  # of each stage: present, vectors
         self.work = 0
         self.size: int | None = None  # of a vector; None before a stage has one
+        self.fits = [self]  # this one, and those that share its codec
+        self.codec: VectorCodec | None = None
+
+    def share(self, owner: CodecFit) -> None:
+        assert isinstance(owner, VectorFit)
+        owner.fits.append(self)
 
     def stage(self, stage: Stage) -> None:
         present, vectors = vectors_of(stage, self.group.columns[0], self.size)
@@ -76,12 +87,25 @@ class VectorFit:
         self.staged.append((SpilledArray(present, path), SpilledArray(vectors, path.with_suffix(".rows"))))
 
     def finish(self) -> VectorCodec:
-        return VectorCodec(self.size or 1)
+        if self.codec is None:
+            sizes: dict[int, str] = {}  # the first column of vectors of each size
+            for fit in self.fits:
+                if fit.size is not None:
+                    sizes.setdefault(fit.size, fit.group.columns[0])
+            if len(sizes) > 1:
+                held = " and ".join(f"{size:,} in {column!r}" for size, column in sizes.items())
+                raise UserError(f"vectors that are shared have one size; received {held}: remove `share`")
+            codec = VectorCodec(next(iter(sizes), 1))
+            for fit in self.fits:
+                fit.codec = codec
+        assert self.codec is not None
+        return self.codec
 
     def entries(self) -> Iterator[Entries]:
+        assert self.codec is not None
         for present, vectors in self.staged:
             # a stage without vectors did not know their size
-            yield _entries(present.take(), vectors.take().reshape(-1, self.size or 1))
+            yield _entries(present.take(), vectors.take().reshape(-1, self.codec.width))
 
 
 def _entries(present: Present, vectors: Array) -> Entries:

@@ -22,6 +22,7 @@ class SavedModel(ExportFormat):
     name = "saved_model"
     summary = "raw strings and numbers in, vectors out: TensorFlow, without feat2vec"
     notes: ClassVar[Mapping[str, str]] = {"signature": "serving_default"}
+    takes_rows: ClassVar[bool] = True
 
     max_key_bytes: int = MAX_KEY_BYTES
 

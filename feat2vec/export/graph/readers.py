@@ -75,7 +75,7 @@ FORM_OF_KIND = {
 class ItemsReader(Reader):
     """The ids of a group's items, padded with 0."""
 
-    def __init__(self, codec: ItemsCodec, group: Group) -> None:
+    def __init__(self, codec: ItemsCodec, group: Group, keys: GraphVocabulary | None = None) -> None:
         super().__init__()
         spec = group.extractor
         assert isinstance(spec, (ItemsSpec, TokensSpec))
@@ -85,7 +85,7 @@ class ItemsReader(Reader):
         self.split = items.split
         self.max_given_items = _max_given_items(items)
         self.words = WordSplitter() if self.split == "words" and not self.parts else None
-        self.keys = GraphVocabulary(
+        self.keys = keys or GraphVocabulary(
             codec.vocabulary, as_text=bool(self.parts or self.split), form="NFD" if self.words is not None else None
         )
         self.inputs = [self._values_input(group.columns[0], items)]
@@ -255,7 +255,7 @@ def _interpolated(numbers: Tensor, knots: Array, levels: Array) -> Tensor:
     return tf.where(numbers >= knots[-1], levels[-1], inside)
 
 
-def reader_of(name: str, codec: Codec, group: Group, *, max_key_bytes: int) -> Reader:
+def reader_of(name: str, codec: Codec, group: Group, *, max_key_bytes: int, owner: Reader | None = None) -> Reader:
     """What reads a group's columns inside a graph.
 
     Args:
@@ -263,6 +263,7 @@ def reader_of(name: str, codec: Codec, group: Group, *, max_key_bytes: int) -> R
         codec: The fitted codec that encodes the group.
         group: The group's options.
         max_key_bytes: Groups with more bytes of keys are refused.
+        owner: The reader of a group with the same vocabulary, whose hash tables serve this one, too.
 
     Raises:
         UserError: The group has too many keys, or a codec that no graph can imitate.
@@ -275,7 +276,7 @@ def reader_of(name: str, codec: Codec, group: Group, *, max_key_bytes: int) -> R
             raise UserError(f"the group {name!r} has {size}, more than a saved model holds; export the other groups")
         if codec.edges or getattr(group.extractor, "bins", None):
             return BinsReader(codec, group)
-        return ItemsReader(codec, group)
+        return ItemsReader(codec, group, owner.keys if isinstance(owner, ItemsReader) else None)
     if isinstance(codec, NumbersCodec):
         return NumbersReader(codec)
     if isinstance(codec, VectorCodec):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from feat2vec.encode.encoder import Encoder
 from feat2vec.export.format_base import ExportRequest, GroupFacts
 from feat2vec.export.graph.readers import InputColumn, Reader, reader_of
 from feat2vec.model.large_variables import tables_aside
@@ -84,10 +85,7 @@ def _write_without_tables(
     """Write a SavedModel; returns facts about groups, and what reads the tables that its checkpoint lacks, by key."""
     encoder, groups = request.run.fitted, list(request.groups)
     with tables_aside():  # hash tables, which nothing here looks into, stay empty
-        readers = {
-            name: reader_of(name, encoder.codecs[name], encoder.schema.groups[name], max_key_bytes=max_key_bytes)
-            for name in groups
-        }
+        readers = _readers(encoder, groups, max_key_bytes=max_key_bytes)
     inputs = _signature_inputs(readers)
     _, *output_names = distinct_names([ROW, *groups])
     outputs = dict(zip(groups, output_names, strict=True))
@@ -125,6 +123,17 @@ def _write_without_tables(
             table.value.is_initialized = _no  # TensorFlow leaves the value of such a variable out of the checkpoint
     save(module, folder)
     return _group_facts(inputs, outputs), tables
+
+
+def _readers(encoder: Encoder, groups: Sequence[str], *, max_key_bytes: int) -> dict[str, Reader]:
+    """What reads the columns of each group; the keys of groups that share a vocabulary are held once."""
+    readers: dict[str, Reader] = {}
+    of_owners: dict[str, Reader] = {}
+    for name in groups:
+        owner, codec, group = encoder.schema.owner(name), encoder.codecs[name], encoder.schema.groups[name]
+        readers[name] = reader_of(name, codec, group, max_key_bytes=max_key_bytes, owner=of_owners.get(owner))
+        of_owners.setdefault(owner, readers[name])
+    return readers
 
 
 def _no(name: str | None = None) -> bool:

@@ -21,7 +21,7 @@ from feat2vec.pages.explore.latent_colours import LatentColours, topics_of_rows
 from feat2vec.pages.explore.maps import LEAST_VECTORS, Map, draw
 from feat2vec.pages.explore_options import MAP_KINDS, POINTS_PER_MAP, MapKind
 from feat2vec.space.geometry import is_keyed
-from feat2vec.space.groups_and_levels import ROW
+from feat2vec.space.groups_and_levels import ROW, groups_once
 from feat2vec.space.run_vectors import vectors_of_group, vectors_of_rows
 from feat2vec.space.vectors import Vectors
 from feat2vec.table.table import Table, open_table
@@ -83,8 +83,8 @@ class Atlas:
         self.run, self.kind, self.limit, self.seed = run, kind, limit, seed
         self.table: Table | None = None if data is None else open_table(data)
         self._data = data
-        group_names = list(run.schema.groups)
-        self.rows = self.table is not None and ROW not in group_names
+        group_names = list(run.schema.groups) if groups else groups_once(run.schema)
+        self.rows = self.table is not None and ROW not in run.schema.groups
         self.names = _chosen([*([ROW] if self.rows else []), *group_names], groups, data)
         self.columns = [] if self.table is None else colours.colourable(self.table)
         self.latent = LatentColours(run, seed)
