@@ -40,7 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
         "head": {"type": "mlp", "hidden": [4]},
     },
 }
-FAST = ("count and linear", "no linear terms")
+FAST = ("count and linear",)
 BY_CASE = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in CASES]
 )
@@ -120,7 +120,7 @@ def test_scores_losses_and_gradients_are_those_of_zeros_in_place_of_vectors(name
 
 
 @pytest.mark.usefixtures("no_graphs")
-@pytest.mark.parametrize("name", ["count and linear", "ranks"])
+@pytest.mark.parametrize("name", ["count and linear", pytest.param("ranks", marks=pytest.mark.slow)])
 def test_vectors_by_key_are_those_of_rows(name: str) -> None:
     model, whole, rows = two_models(name)
     inputs = one_batch(whole, rows)[0]
