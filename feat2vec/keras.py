@@ -18,7 +18,7 @@ from feat2vec.model.extractors import (
 )
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.mlp import MlpHead
-from feat2vec.model.optimizers import SparseAdagrad, SparseAdam
+from feat2vec.model.optimizers import SparseAdagrad, SparseAdam, SparseFtrl, SparseSgd
 from feat2vec.space.keras_models import GroupVectors
 
 __all__ = [
@@ -29,6 +29,8 @@ __all__ = [
     "NumericExtractor",
     "SparseAdagrad",
     "SparseAdam",
+    "SparseFtrl",
+    "SparseSgd",
     "TextAttentionExtractor",
     "TextCnnExtractor",
     "VectorExtractor",

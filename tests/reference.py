@@ -964,3 +964,63 @@ def reconstruction_error(rows: Sequence[Array], kernel: Array) -> float:
     centred = np.array([row - mean for row in rows])
     decoder = np.linalg.lstsq(centred @ kernel, centred, rcond=None)[0]  # [k, width]
     return float(np.square(centred - centred @ kernel @ decoder).sum() / len(rows))
+
+
+# --- optimizers -----------------------------------------------------------------------------------------------------
+
+
+def ftrl_proximal(
+    gradients: Sequence[float], alpha: float, beta: float, l1: float, l2: float, start: float = 0.0
+) -> list[float]:
+    """A coordinate after each gradient: algorithm 1 of McMahan et al. (2013), line by line.
+
+    A start other than zero is the centre of the first proximal term, beta / alpha (w - start)^2 / 2, which the paper
+    has at zero.
+    """
+    z, n, w = -beta / alpha * start, 0.0, start
+    path: list[float] = []
+    for g in gradients:
+        sigma = (math.sqrt(n + g**2) - math.sqrt(n)) / alpha
+        z += g - sigma * w
+        n += g**2
+        w = 0.0 if abs(z) <= l1 else -(z - math.copysign(l1, z)) / ((beta + math.sqrt(n)) / alpha + l2)
+        path.append(w)
+    return path
+
+
+def ftrl_by_its_objective(
+    gradients: Sequence[float], alphas: Sequence[float], beta: float, l1: float, l2: float, start: float = 0.0
+) -> list[float]:
+    """The same from what it minimizes: g_1 w + ... + g_t w + sum_s sigma_s (w - w_s)^2 / 2 + l1 |w| + l2 w^2 / 2.
+
+    The strengths sigma_s add up to (beta + sqrt(n_t)) / alpha_t, whatever the learning rates are.
+    """
+    centres, strengths, n = [start], [beta / alphas[0]], 0.0
+    path: list[float] = []
+    for t, (g, alpha) in enumerate(zip(gradients, alphas, strict=True)):
+        n += g**2
+        centres.append(path[-1] if path else start)
+        strengths.append((beta + math.sqrt(n)) / alpha - sum(strengths))
+        slope = sum(gradients[: t + 1]) - sum(s * c for s, c in zip(strengths, centres, strict=True))
+        shrunk = max(abs(slope) - l1, 0.0)
+        path.append(-math.copysign(shrunk, slope) / (sum(strengths) + l2))
+    return path
+
+
+def heavy_ball(slope: Callable[[float], float], start: float, rate: float, momentum: float, steps: int) -> list[float]:
+    """theta_{k+1} = theta_k - eta l'(theta_k) + beta (theta_k - theta_{k-1})."""
+    before, now, path = start, start, []
+    for _ in range(steps):
+        before, now = now, now - rate * slope(now) + momentum * (now - before)
+        path.append(now)
+    return path
+
+
+def nesterov(slope: Callable[[float], float], start: float, rate: float, momentum: float, steps: int) -> list[float]:
+    """theta' = theta_k + beta (theta_k - theta_{k-1}); theta_{k+1} = theta' - eta l'(theta'). The path of theta'."""
+    before, now, path = start, start, []
+    for _ in range(steps):
+        ahead = now + momentum * (now - before)
+        before, now = now, ahead - rate * slope(ahead)
+        path.append(now + momentum * (now - before))
+    return path

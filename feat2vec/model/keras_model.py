@@ -104,7 +104,8 @@ class Feat2Vec(LossModel):
         """
         if optimizer is None:
             options = self.schema.training.optimizer
-            optimizer = optimizers.named(options.type, options.learning_rate, self.schema.training.batch_size)
+            rows = self.schema.training.batch_size
+            optimizer = optimizers.named(options.type, options.learning_rate, rows, **options.arguments)
         super().compile(optimizer=optimizer, **{**kwargs, "jit_compile": False})
 
     def compile_from_config(self, config: Mapping[str, object]) -> None:

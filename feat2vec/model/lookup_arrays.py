@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from feat2vec.arrays import Array, Bools, Float32s, Int64s, Ints
-from feat2vec.encode.vocabulary import FIRST, PADDING
+from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.schema.levels import Levels
 
@@ -21,8 +21,8 @@ class KeyRows(NamedTuple):
 
     Args:
         ids: Their ids [keys], ascending.
-        sizes: |F_k|, the number of keys of the whole group that reach each level; the unseen key is one of F_1.
-        tables: Their vectors at each level, [keys, D_1] and [keys that reach level k, D_k]; the unseen key has level 1.
+        sizes: The number of keys of the whole group that have a vector at each level; the unseen key has level 1.
+        tables: Their vectors at each level, [keys that reach level k, D_k].
         linear: Their linear terms [keys], zero without bias.
 
     """
@@ -34,8 +34,11 @@ class KeyRows(NamedTuple):
 
     @property
     def tops(self) -> Ints:
-        """The highest level of each key, counted from 0: the keys of a higher level are the first of a vocabulary."""
-        tops = np.zeros(len(self.ids), np.int32)
+        """The highest level of each key, counted from 0, -1 without a vector.
+
+        The keys of a higher level are the first of a vocabulary.
+        """
+        tops = np.where(self.ids < UNSEEN + self.sizes[0], 0, -1).astype(np.int32)
         for size in self.sizes[1:]:
             tops += (self.ids >= FIRST) & (self.ids < FIRST + size)
         return tops

@@ -395,7 +395,7 @@ class LossModel(ScoreModel):
         if len(self.groups) < self.min_many_groups or schema.training.l2_over == "tables":
             return False
         if schema.target is None:
-            if len(self.dims) > 1:
+            if len(self.dims) > 1 or schema.model.activation is not None:
                 return False
             of_units = len(self.groups) * noise.negatives if noise.sharing == "batch" else 0
             size = (schema.training.batch_size + of_units) * self.dims[-1] * BYTES_OF_WEIGHT

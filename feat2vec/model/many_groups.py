@@ -31,12 +31,18 @@ MIN_LABELLED_GROUPS = 2  # of rows with labels, whose steps are so short that ea
 ENTRIES = "*"  # the name of all groups' entries, [batch, groups]; no group has it
 
 
+class TableRows(NamedTuple):
+    """Rows of tables, table by table."""
+
+    ids: Sequence[Tensor]  # for each table its rows
+    sizes: Tensor  # [tables], how many
+
+
 class KeysOfLevel(NamedTuple):
     """The distinct keys of a step that reach a level."""
 
     vectors: Tensor  # [reaching keys, D_k], table by table
-    ids: Sequence[Tensor]  # for each table its rows
-    sizes: Tensor  # [tables], how many
+    rows: TableRows  # [reaching keys]
     active: Tensor | None = None  # [reaching keys], which of the distinct keys they are; None for all
     places: Tensor | None = None  # [keys], where a key is among those that reach the level, from 1; None for all
 
@@ -46,8 +52,10 @@ class Read(NamedTuple):
 
     levels: Sequence[KeysOfLevel]
     terms: Tensor  # [keys, 1], None without bias
+    rows: TableRows  # [keys], of the tables of linear terms
     counts: Tensor  # [keys], how often each occurs
-    tops: Tensor | None = None  # [keys], the highest level that a key reaches, from 0; None where there is one level
+    # [keys], the highest level that a key reaches, from 0, and -1 for no vector; None where all keys have one level
+    tops: Tensor | None = None
 
     @property
     def vectors(self) -> Tensor:
@@ -70,6 +78,9 @@ class ManyLookups:
         self.linear = [extractor.linear for extractor in distinct] if bias else None
         # The keys of each level are the first ones of the level below, whose table has one row more, of unseen keys.
         self.sizes = [np.array(sizes, np.int64) for sizes in zip(*(e.shape.sizes for e in distinct), strict=True)]
+        self.actives = np.array([extractor.shape.table_sizes[0] for extractor in distinct], np.int64)
+        self.leaves_keys_out = any(extractor.leaves_keys_out for extractor in distinct)
+        self.needs_terms = any(extractor.shape.needs_term for extractor in distinct)
         self.ends = np.cumsum(self.sizes[0])  # [tables]
         self.starts = self.ends - self.sizes[0]  # [tables]
         table_of_extractor = {id(extractor): table for table, extractor in enumerate(distinct)}
@@ -101,49 +112,69 @@ class ManyLookups:
         slots = tf.gather(tf.math.invert_permutation(order), slots)
         table = tf.searchsorted(self.ends, keys, side="right")
         rows = keys - tf.gather(self.starts, table)
-        levels = [self._read_level(0, rows, table)]
-        tops = None
+        rows_of_keys = self._rows_of_tables(rows, table)
+        terms = None if self.linear is None else _gather(self.linear, rows_of_keys)
+        has_vector = self._have_vectors(rows, table, terms) if self.leaves_keys_out else None
+        levels: list[KeysOfLevel] = []
+        tops = None if has_vector is None else tf.cast(has_vector, tf.int32) - 1
+        if has_vector is None:
+            levels.append(KeysOfLevel(_gather(self.tables[0], rows_of_keys), rows_of_keys))
+        else:
+            levels.append(self._read_reaching(0, rows, table, has_vector))
         for level in range(1, len(self.tables)):
             numbers = rows - UNSEEN
             reaches = (numbers >= 0) & (numbers < tf.gather(self.sizes[level], table))  # [keys]
-            active = tf.where(reaches)[:, 0]
-            keys_of_level = self._read_level(level, tf.gather(numbers, active), tf.gather(table, active))
+            if has_vector is not None:
+                reaches &= has_vector
+            levels.append(self._read_reaching(level, numbers, table, reaches))
             has_level = tf.cast(reaches, tf.int32)
-            place = tf.where(reaches, tf.cumsum(has_level), 0)
-            levels.append(keys_of_level._replace(active=active, places=place))
             tops = has_level if tops is None else tops + has_level
-        terms = None if self.linear is None else self._gather(self.linear, levels[0].ids)
+        counts = tf.cast(counts, levels[0].vectors.dtype)
         slot = tf.scatter_nd(present, slots + 1, tf.shape(places, tf.int64))
-        return Read(levels, terms, tf.cast(counts, levels[0].vectors.dtype), tops), slot
+        return Read(levels, terms, rows_of_keys, counts, tops), slot
 
-    def _read_level(self, level: int, rows: Tensor, table: Tensor) -> KeysOfLevel:
-        """Read rows [keys] of the tables at a level, which stand table by table."""
-        tables = self.tables[level]
-        sizes = tf.math.bincount(table, minlength=len(tables), maxlength=len(tables))
-        ids = tf.split(rows, sizes, num=len(tables))
-        return KeysOfLevel(self._gather(tables, ids), ids, sizes)
+    def _have_vectors(self, rows: Tensor, table: Tensor, terms: Tensor | None) -> Tensor:
+        """Return whether keys have a vector, [keys], by their rows, tables and linear terms [keys, 1]."""
+        has_vector = rows < tf.gather(self.actives, table)
+        return has_vector if terms is None or not self.needs_terms else has_vector & (terms[:, 0] != 0)
 
-    def _gather(self, tables: Sequence[Variable], ids: Sequence[Tensor]) -> Tensor:
-        rows_of_each = [tf.gather(table.value, rows) for table, rows in zip(tables, ids, strict=True)]
-        return tf.concat(rows_of_each, axis=0)
+    def _read_reaching(self, level: int, rows: Tensor, table: Tensor, reaches: Tensor) -> KeysOfLevel:
+        """Read those of the rows [keys] of the tables at a level that reach it; they stand table by table."""
+        active = tf.where(reaches)[:, 0]
+        rows_of_level = self._rows_of_tables(tf.gather(rows, active), tf.gather(table, active))
+        places = tf.where(reaches, tf.cumsum(tf.cast(reaches, tf.int32)), 0)
+        return KeysOfLevel(_gather(self.tables[level], rows_of_level), rows_of_level, active, places)
+
+    def _rows_of_tables(self, rows: Tensor, table: Tensor) -> TableRows:
+        """Return rows [keys], which stand table by table, as those of each table."""
+        tables = len(self.starts)
+        sizes = tf.math.bincount(table, minlength=tables, maxlength=tables)
+        return TableRows(tf.split(rows, sizes, num=tables), sizes)
 
     def gradients(
         self, read: Read, vectors: Sequence[Tensor | None], terms: Tensor | None
     ) -> list[tuple[Rows, Variable]]:
         """Return (gradient, table) for each table, from the gradients of each level's vectors and of the terms."""
         parts = [
-            (gradient, level, tables) for gradient, level, tables in zip(vectors, read.levels, self.tables, strict=True)
+            (gradient, level.rows, tables)
+            for gradient, level, tables in zip(vectors, read.levels, self.tables, strict=True)
         ]
         if self.linear is not None:
-            parts.append((terms, read.levels[0], self.linear))
+            parts.append((terms, read.rows, self.linear))
         pairs: list[tuple[Rows, Variable]] = []
-        for gradient, keys, tables in parts:
+        for gradient, rows, tables in parts:
             if gradient is None:
                 continue
-            of_tables = tf.split(gradient, keys.sizes, num=len(tables))
-            for ids, values, table in zip(keys.ids, of_tables, tables, strict=True):
+            of_tables = tf.split(gradient, rows.sizes, num=len(tables))
+            for ids, values, table in zip(rows.ids, of_tables, tables, strict=True):
                 pairs.append((Rows(ids, values), table))
         return pairs
+
+
+def _gather(tables: Sequence[Variable], rows: TableRows) -> Tensor:
+    """Read rows of each table, [keys, ...]."""
+    rows_of_each = [tf.gather(table.value, ids) for table, ids in zip(tables, rows.ids, strict=True)]
+    return tf.concat(rows_of_each, axis=0)
 
 
 def are_plain(extractors: Sequence[Extractor]) -> bool:
@@ -253,7 +284,7 @@ def row_scores(
     if batch.keys.terms is not None:
         terms = tf.gather(batch.keys.terms[:, 0], key_of)
         linear += tf.math.unsorted_segment_sum(terms, row_of, rows)
-    if len(batch.keys.levels) == 1 and not schema.model.together:
+    if batch.keys.tops is None and not schema.model.together:
         levels = [LevelByKey(batch.keys.vectors, Occurrences(key_of, row_of))]
     else:
         levels = [_level_of_rows(schema, batch, level) for level in range(len(batch.keys.levels))]
@@ -370,7 +401,7 @@ def many_groups_penalties(schema: Schema, keys: Read, rows: Tensor) -> list[Tens
     if any(weights):
         for level in keys.levels:
             squares = tf.reduce_sum(tf.square(level.vectors), axis=1)  # [reaching keys]
-            of_keys = tf.repeat(tf.constant(weights, squares.dtype), level.sizes)  # [reaching keys]
+            of_keys = tf.repeat(tf.constant(weights, squares.dtype), level.rows.sizes)  # [reaching keys]
             counts = keys.counts if level.active is None else tf.gather(keys.counts, level.active)
             penalties.append(tf.reduce_sum(squares * counts * of_keys) / 2 / rows)
     if training.l2_linear and keys.terms is not None:

@@ -28,7 +28,7 @@ from feat2vec.encode.vocabulary import FIRST, UNSEEN
 from feat2vec.errors import RESTORE, UserError
 from feat2vec.model.answer_scale import AnswerScale
 from feat2vec.model.lookup_arrays import BagSums, KeyRows, bag_sums, distinct_ids, item_weights, places_of_items
-from feat2vec.model.sizes import key_sizes, least_weights
+from feat2vec.model.sizes import key_sizes, least_weights, table_sizes
 from feat2vec.model.weights_file import (
     WEIGHTS,
     Lookup,
@@ -314,7 +314,8 @@ class StoredModel:
         with self._open() as file:
             arrays = self._lookup_arrays(file, group)
             tables = [arrays.table(str(level), shape) for level, shape in enumerate(shapes)]
-            linear = arrays.table(str(len(tables)), (shapes[0][0], 1))[:, 0] if self.schema.model.bias else None
+            terms_shape = (self._number_of_terms(group), 1)
+            linear = arrays.table(str(len(tables)), terms_shape)[:, 0] if self.schema.model.bias else None
         return Lookup(tables, linear)
 
     def has_lookups(self, groups: Iterable[str]) -> bool:
@@ -369,13 +370,18 @@ class StoredModel:
         sizes = tuple(size for size, _ in shapes)
         linear = np.zeros(len(ids), np.float32)
         if self.schema.model.bias:
-            linear = arrays.table_rows(str(len(shapes)), (sizes[0], 1), ids - UNSEEN)[:, 0]
+            terms_shape = (self._number_of_terms(group), 1)
+            linear = arrays.table_rows(str(len(shapes)), terms_shape, ids - UNSEEN)[:, 0]
         return KeyRows(ids, sizes, tables, linear)
 
     def _table_shapes(self, group: str) -> list[tuple[int, int]]:
         """The shape of a lookup's table at each level."""
-        sizes = key_sizes(self._items_codec(group), self.schema)
+        sizes = table_sizes(self._items_codec(group), self.schema)
         return list(zip(sizes, self.schema.model.levels.dims, strict=True))
+
+    def _number_of_terms(self, group: str) -> int:
+        """The number of a lookup's linear terms: of all keys, and of the unseen one."""
+        return key_sizes(self._items_codec(group), self.schema)[0]
 
     def _items_codec(self, group: str) -> ItemsCodec:
         codec = self.encoder.codecs[group]

@@ -37,7 +37,7 @@ from feat2vec.model.large_variables import are_aside, copy_to
 from feat2vec.model.mlp import SEED_STRIDE, MlpHead
 from feat2vec.model.optimizers.base import Variable
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
-from feat2vec.model.sizes import key_sizes
+from feat2vec.model.sizes import key_sizes, table_sizes
 from feat2vec.model.weights_file import Lookup
 from feat2vec.schema.options import Mlp, Schema
 from feat2vec.schema.reading import schema_of
@@ -72,9 +72,7 @@ class ScoreModel(keras.Model):
         super().__init__(**{"name": "feat2vec", **kwargs})
         # The text may come from a file. Plugins that it names have to be imported already, by the user's own schema.
         self.schema: Schema = schema_of(schema)
-        self.shapes = {
-            name: Shape(int(width), tuple(sizes), bool(weighted)) for name, (width, sizes, weighted) in shapes.items()
-        }
+        self.shapes = {name: Shape.from_data(shape) for name, shape in shapes.items()}
         self.classes = classes
         self.dims = self.schema.model.levels.dims
         model = self.schema.model
@@ -559,7 +557,7 @@ class ScoreModel(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """What `from_config` needs; the encoder travels as an asset."""
-        shapes = {name: list(shape) for name, shape in self.shapes.items()}
+        shapes = {name: shape.data() for name, shape in self.shapes.items()}
         return {"schema": self.schema.resolved(), "shapes": shapes, "classes": self.classes}
 
     def get_build_config(self) -> dict[str, Any]:
@@ -659,7 +657,12 @@ def shapes_of(encoder: Encoder) -> dict[str, Shape]:
         if not isinstance(codec, ItemsCodec):
             shapes[name] = Shape(codec.width)
             continue
-        shapes[name] = Shape(codec.width, key_sizes(codec, encoder.schema), codec.weighted)
+        shape = Shape(codec.width, key_sizes(codec, encoder.schema), codec.weighted)
+        activation = encoder.schema.model.activation
+        if activation is not None and encoder.schema.groups[name].extractor.encoding == "items":
+            active = table_sizes(codec, encoder.schema)[0]
+            shape = shape._replace(active=None if active == shape.sizes[0] else active, needs_term=activation.linear)
+        shapes[name] = shape
     return shapes
 
 

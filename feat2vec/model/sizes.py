@@ -11,16 +11,30 @@ from feat2vec.schema.extractor_options import ExtractorSpec, Lookup, Numeric, Te
 from feat2vec.schema.options import Mlp, Schema
 
 BYTES_OF_WEIGHT = 4
-SLOTS = {"adagrad": 1, "adam": 2}  # numbers that an optimizer keeps for each weight
 BUILT_IN = (Lookup, TextCnn, TextAttention, Numeric, Vector)  # the options of extractors whose weights are known
 
 
 def key_sizes(codec: ItemsCodec, schema: Schema) -> tuple[int, ...]:
-    """The number of keys that reach each level; the first level also counts the unseen key."""
+    """The number of keys that reach each level; the first level also counts the unseen key.
+
+    Every key reaches the first level, also one that has no vector there (see `table_sizes`).
+    """
     levels = schema.model.levels
     top_levels = levels.of_counts(codec.vocabulary.counts)  # [keys]
     first, *higher = (int((top_levels >= level).sum()) for level in range(1, len(levels) + 1))
-    return (first + 1, *higher)
+    most = keys_with_vector(codec, schema)
+    return (first + 1, *(min(size, most) for size in higher))
+
+
+def keys_with_vector(codec: ItemsCodec, schema: Schema) -> int:
+    """How many keys have a vector: the first ones of the vocabulary, by `model.activation`; all of them without it."""
+    counts, activation = codec.vocabulary.counts, schema.model.activation
+    return len(counts) if activation is None else int((counts >= activation.count).sum())
+
+
+def table_sizes(codec: ItemsCodec, schema: Schema) -> tuple[int, ...]:
+    """The number of rows of a lookup's table of vectors at each level; the first also has the unseen key's row."""
+    return (keys_with_vector(codec, schema) + 1, *key_sizes(codec, schema)[1:])
 
 
 def least_weights(encoder: Encoder) -> int:
@@ -50,7 +64,7 @@ def group_weights(spec: ExtractorSpec, codec: Codec, schema: Schema, dims: Seque
     """
     shown_dims = " + ".join(f"{dim:,}" for dim in dims)
     if isinstance(codec, ItemsCodec) and spec.encoding == "items":
-        sizes = key_sizes(codec, schema)
+        sizes = table_sizes(codec, schema)
         count = sum(size * dim for size, dim in zip(sizes, dims, strict=True))
         return count, f"{sizes[0]:,} keys of {shown_dims} numbers", "max_size, to keep fewer keys"
     if isinstance(codec, ItemsCodec) and isinstance(spec, TextAttention):

@@ -15,6 +15,7 @@ from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.schema.objectives import OBJECTIVES
 from feat2vec.schema.options import Group, Mlp, ModelSpec, Schema
+from feat2vec.schema.sparse_checks import sparsity_conflicts
 from feat2vec.schema.validation import Findings, Problem
 
 
@@ -36,6 +37,7 @@ def schema_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
     yield from _model_conflicts(schema.model, findings)
     yield from _target_column_conflicts(schema, findings)
     yield from _head_conflicts(schema, findings)
+    yield from sparsity_conflicts(schema, findings)
     if schema.model.members > 1 and findings.sound("model"):
         yield from _member_conflicts(schema, findings)
     if schema.model.posterior == "gaussian" and findings.sound("model"):

@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from feat2vec.schema.activation import Activation
 from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import (
     EXTRACTORS,
@@ -41,6 +42,7 @@ from feat2vec.schema.extractor_options import (
 from feat2vec.schema.levels import Levels
 from feat2vec.schema.objectives import OBJECTIVES, Nce, ObjectiveSpec
 from feat2vec.schema.objectives.base import OBJECTIVE_HOLDERS
+from feat2vec.schema.optimizer_options import Adagrad, OptimizerOptions
 from feat2vec.schema.resolved_texts import ResolvedTexts
 from feat2vec.schema.validation import Spec
 from feat2vec.schema.yaml_text import dump_document
@@ -143,6 +145,7 @@ class ModelSpec(Spec):
     # joint: also from the top level's loss, as in the code of its authors.
     dependents: Literal["joint", "strict"] = "joint"
     level_sharing: Literal["separate", "truncate"] = "separate"  # see `levels.py`
+    activation: Activation | None = None  # which keys have a vector; all of them without it. See `activation.py`.
 
     @property
     def levels(self) -> Levels:
@@ -210,14 +213,6 @@ class Mlp(Spec):
 Head = Annotated[Fm | Mlp, Field(discriminator="type")]
 
 
-class OptimizerSpec(Spec):
-    """An optimizer that updates only the rows that a step reads."""
-
-    type: Literal["adagrad", "adam"] = "adagrad"
-    learning_rate: Annotated[float, Field(gt=0)] = 0.1
-    decay: Literal["linear", "none"] = "linear"  # linear: the learning rate falls to 0 over the run
-
-
 BLOCK_ROWS = 1 << 20  # rows that training reads and shuffles at a time
 
 
@@ -226,7 +221,7 @@ class Training(Spec):
 
     epochs: Count = 20
     batch_size: Count = 2048
-    optimizer: Annotated[OptimizerSpec, _ShortForm("adagrad")] = OptimizerSpec()
+    optimizer: Annotated[OptimizerOptions, _ShortForm("adagrad")] = Adagrad()
     # The weight of the squared vectors in the loss. With `posterior: gaussian`, the precision of the prior of a value's
     # coordinates, which counts once a value and not once an occurrence.
     l2: NotNegative = 0.0
@@ -420,6 +415,8 @@ class Schema(Spec):
         for group_data in data["groups"].values():
             if group_data["share"] is None:  # most groups: a schema without sharing has the text that it always had
                 del group_data["share"]
+        if self.model.activation is None:
+            del data["model"]["activation"]
         text = dump_document(data)
         RESOLVED_TEXTS.remember(self, text)
         return text

@@ -147,11 +147,26 @@ class GroupQueries:
 def candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
     """The keys of a lookup group in the order of their ids, or the training values of another group."""
     if model.is_lookup(group):
-        unseen_and_keys, *higher_tables = model.lookup(group).tables
-        tables = [unseen_and_keys[1:], *higher_tables]
+        tables = _tables_of_keys(model, encoder, group)
         gain = getattr(model.schema.groups[group].extractor, "gain", 1.0)
         return Candidates(tables if gain == 1 else [table * np.float32(gain) for table in tables])
     return candidates_of_entries(model, group, encoder.values[group].entries)
+
+
+def _tables_of_keys(model: Model, encoder: Encoder, group: str) -> list[Float32s]:
+    """The vectors of a lookup's keys at each level; zeros for keys that have none, in tables that are copied then."""
+    lookup, activation = model.lookup(group), model.schema.model.activation
+    unseen_and_keys, *higher_tables = lookup.tables
+    tables = [unseen_and_keys[1:], *higher_tables]
+    vocabulary = encoder.codecs[group].vocabulary
+    if activation is None or vocabulary is None:
+        return tables
+    without_vector = len(vocabulary.keys) - len(tables[0])
+    tables[0] = np.concatenate([tables[0], np.zeros((without_vector, tables[0].shape[1]), np.float32)])
+    if activation.linear and lookup.linear is not None:
+        is_zero = lookup.linear[1:] == 0  # [keys]
+        tables = [np.where(is_zero[: len(table), None], np.float32(0), table) for table in tables]
+    return tables
 
 
 def candidates_of_entries(model: Model, group: str, entries: Array) -> Candidates:

@@ -57,9 +57,7 @@ class GroupVectors(keras.layers.Layer):
     def __init__(self, schema: str, shapes: Mapping[str, ShapeData], level: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.schema = schema
-        self.shapes = {
-            name: Shape(int(width), tuple(sizes), bool(weighted)) for name, (width, sizes, weighted) in shapes.items()
-        }
+        self.shapes = {name: Shape.from_data(shape) for name, shape in shapes.items()}
         spec: Schema = schema_of(schema)
         self.levels = spec.model.levels
         self.level, self.dim = level_and_dim(spec.model, level)

@@ -66,6 +66,7 @@ def schema_of(
     data["model"]["together"] = [] if has_classes else _chosen_sets(first, list(data["groups"]))
     data["model"]["bias"] = not has_classes  # classes have biases of their own, and no linear terms
     data["model"]["posterior"] = "point"
+    _keep_vectors_active(data["model"])
     data["objective"] = {"type": chosen_objective, "target": target}
     data["head"], data["training"] = _head_and_training(first, head, _labelled_rows(table, target), chosen_objective)
     schema = read_schema(data, settings=settings)
@@ -191,6 +192,15 @@ def _chosen_sets(first: Schema, groups: Sequence[str]) -> list[list[str]]:
     return [names for names in sets if 1 < len(names) < len(groups)]
 
 
+def _keep_vectors_active(model: JsonObject) -> None:
+    """Let the same keys have vectors as in the first run, also while their linear terms, which are new, are zero."""
+    activation = model.get("activation")
+    if activation is not None:
+        activation["linear"] = False
+        if activation["count"] == 1:
+            del model["activation"]
+
+
 def _columns(group: Group) -> tuple[str, ...]:
     """The columns that a group reads, with that of its items' weights."""
     weights = getattr(group.extractor, "weights", None)
@@ -204,6 +214,9 @@ def _refuse_other_vectors(first: Schema, schema: Schema) -> None:
         before, now = getattr(first.model, key), getattr(schema.model, key)
         if before != now:
             problems.append(f"--set model.{key}: the run's vectors have {before}; received {now}")
+    before, now = (1 if model.activation is None else model.activation.count for model in (first.model, schema.model))
+    if before != now:
+        problems.append(f"--set model.activation: the run's keys with a vector have {before} rows; received {now}")
     for name, group in schema.groups.items():
         if name in first.groups and set(schema.sharing(name)) != set(first.sharing(name)) & set(schema.groups):
             problems.append(f"--set groups.{name}.share: the run's groups share vectors, or not; leave that as it is")

@@ -14,6 +14,7 @@ import tensorflow as tf
 from feat2vec.encode.encoder import Encoded
 from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.model.remaining import leave_out_vectors
 from feat2vec.model.score_model import vector_weights
 from feat2vec.sampling.batches import Batches
 from feat2vec.training.averaging import EpochAveraging
@@ -113,7 +114,7 @@ class Fitting:
                 options.learning_rate, steps * self.epochs_of_rate, end_learning_rate=0.0, power=1.0
             )
         rows_per_step = self.batches.row_count // steps
-        optimizer = optimizers.named(options.type, learning_rate, rows_per_step)
+        optimizer = optimizers.named(options.type, learning_rate, rows_per_step, **options.arguments)
         if self.starts_elsewhere:
             started_weights = [weight for extractor in self.model.extractors for weight in vector_weights(extractor)]
             optimizer.learn_later(started_weights, round(HEAD_ALONE * steps * self.options.epochs), STARTED_RATE)
@@ -182,6 +183,7 @@ class Fitting:
             self.checkpointing.close()
             self.reporter.close()
         self.patience.restore_best_weights()
+        leave_out_vectors(self.model)
         self._release_slots()
 
     def _validation_data(self) -> tf.data.Dataset | None:

@@ -21,6 +21,7 @@ from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.workspace import MEMORY
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.model.remaining import leaves_weights_out, remaining
 from feat2vec.schema.options import Schema
 from feat2vec.table.table import Table
 from feat2vec.training.calibration import calibrate, take_temperature
@@ -159,6 +160,10 @@ class Learning:
         learnt_rows = self.rows if split is None or is_refitted else split.learnt
         if is_refitted:
             self._refit(learnt)
+        if leaves_weights_out(learnt.model):
+            counts = remaining(learnt.model)
+            learnt.metrics |= counts.metrics()
+            learnt.lines.append(str(counts))
         hashes = hashes_of_encoded(learnt_rows)
         learnt.files[TRAINED_ROWS] = trained_rows(hashes, valueless=groups_without_values(learnt_rows)).as_file()
         for line in learnt.lines:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from feat2vec.encode.codecs import Codec, ItemsCodec
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError
-from feat2vec.model.sizes import BYTES_OF_WEIGHT, SLOTS, group_weights, key_sizes, layer_weights
+from feat2vec.model.sizes import BYTES_OF_WEIGHT, group_weights, layer_weights, table_sizes
 from feat2vec.schema.extractor_options import TextAttention
 from feat2vec.schema.options import BLOCK_ROWS, Mlp, Schema
 
@@ -126,7 +126,7 @@ def estimate(encoded: Encoded) -> Iterator[MemoryUse]:
 def _copies_of_weights(schema: Schema) -> int:
     """How many numbers training holds for each weight: itself, its slots, its average, its variance."""
     has_variances = schema.model.posterior == "gaussian"
-    return 1 + SLOTS[schema.training.optimizer.type] + (schema.training.averaging > 0) + has_variances
+    return 1 + schema.training.optimizer.slots + (schema.training.averaging > 0) + has_variances
 
 
 def _smaller_model(schema: Schema) -> str:
@@ -139,7 +139,7 @@ def _group(name: str, codec: Codec, schema: Schema) -> MemoryUse:
     weights, parts_in_words, options = group_weights(spec, codec, schema, schema.model.levels.dims)
     size = BYTES_OF_WEIGHT * weights * _copies_of_weights(schema)
     if schema.training.optimizer.type == "adam" and isinstance(codec, ItemsCodec):
-        table_rows = key_sizes(codec, schema) if spec.encoding == "items" else [len(codec.vocabulary)]
+        table_rows = table_sizes(codec, schema) if spec.encoding == "items" else [len(codec.vocabulary)]
         size += BYTES_PER_STEP_COUNT * sum(table_rows)
     remedy = f"{_smaller_model(schema)}, or groups.{name}.extractor.{options}"
     return MemoryUse(f"the group {name!r}, {parts_in_words},", size, remedy)

@@ -40,6 +40,8 @@ CASES: dict[str, dict[str, Any]] = {
     "no bias": {"model": {"dim": 5, "bias": False}, "objective": "contrastive"},
     "ranks": {"model": {"ranks": [2, 3, 5], "bias": True}},
     "truncate": {"model": {"ranks": [2, 3, 5], "level_sharing": "truncate", "bias": True}},
+    "activation": {"model": {"dim": 5, "bias": True, "activation": {"count": 8}}},
+    "activation, ranks": {"model": {"ranks": [2, 5], "activation": {"count": 8}}, "objective": "contrastive"},
     "together": {"model": {"ranks": [2, 5], "bias": True, "together": [["tags", "words"]]}, **REGRESSION},
 }
 

@@ -58,7 +58,32 @@ CASES: dict[str, dict[str, Any]] = {
         "model": {"dim": 4, "members": 2, "together": [["a", "c", "d"]]},
     },
     "regression": {"objective": {"type": "regression", "target": "hit"}, "model": {"dim": 3}},
-}
+    **{
+        f"activation, {name}": {
+            "objective": {"type": "logistic", "target": "hit"},
+            "model": {"bias": True, "dim": 4, "activation": {"count": 8}, **model},
+            "training": {**L2, "interaction_dropout": 0.2},
+        }
+        for name, model in (
+            ("count", {}),
+            ("linear", {"activation": {"count": 8, "linear": True}}),
+            ("linear alone", {"activation": {"count": 1, "linear": True}}),
+            ("members", {"members": 2}),
+            ("together", {"together": [["a", "c"]]}),
+        )
+    },
+    **{
+        f"activation, ranks, {sharing}": {
+            "objective": {"type": "logistic", "target": "hit"},
+            "model": {
+                "bias": True, "ranks": [2, 5], "level_sharing": sharing, "activation": {"count": 10, "linear": True}
+            },
+            "training": L2,
+        }
+        for sharing in ("separate", "truncate")
+    },
+}  # fmt: skip
+FAST = ("nce", "members", "ranks, together")
 
 
 def encoded(case: dict[str, Any], groups: str = "abcd", **training: Any) -> Encoded:
@@ -89,7 +114,7 @@ def trained(rows: Encoded, groups_at_once: bool) -> tuple[list[Any], dict[str, l
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=() if n in ("nce", "members", "ranks, together") else pytest.mark.slow) for n in CASES],
+    [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in CASES],
 )
 def test_what_is_learnt_at_once_is_what_is_learnt_one_by_one(name: str) -> None:
     rows = encoded(CASES[name], optimizer="adam" if name == "regression" else "adagrad")
@@ -99,6 +124,37 @@ def test_what_is_learnt_at_once_is_what_is_learnt_one_by_one(name: str) -> None:
         np.testing.assert_allclose(variable_at_once, variable, rtol=2e-4, atol=2e-5)
     for key, losses in history.items():
         np.testing.assert_allclose(history_at_once[key], losses, rtol=1e-4)
+
+
+@pytest.mark.usefixtures("no_graphs")
+@pytest.mark.parametrize("name", ["activation, linear", "activation, ranks, separate"])
+def test_keys_without_a_vector_are_left_out_at_once_as_one_by_one(name: str) -> None:
+    rows = encoded(CASES[name], batch_size=60)
+    model = Feat2Vec.from_encoder(rows.encoder)
+    model.min_many_groups = 4
+    rng = np.random.default_rng(5)
+    for weight in model.trainable_variables:
+        is_terms = len(weight.shape) == 2 and weight.shape[1] == 1
+        weight.assign(rng.normal(size=weight.shape) * (rng.random(weight.shape) < 0.7 if is_terms else 1))
+    model.learn_from(rows)
+    ways = []
+    for groups_at_once in (False, True):
+        batches = model.batches(rows, shuffle=False, groups_at_once=groups_at_once)
+        inputs, truth, *weights = next(iter(batches.dataset()))
+        assert (ENTRIES in inputs) == groups_at_once
+        loss, pairs = model.loss_and_gradients(inputs, truth, weights[0] if weights else None, tf.constant([0, 1]))
+        dense = {variable.path: np.zeros(variable.shape, np.float32) for _, variable in pairs}
+        for gradient, variable in pairs:
+            if isinstance(gradient, tf.IndexedSlices):
+                np.add.at(dense[variable.path], gradient.indices.numpy(), gradient.values.numpy())
+            else:
+                dense[variable.path] += gradient.numpy()
+        ways.append((loss, dense))
+    (loss, gradients), (loss_at_once, gradients_at_once) = ways
+    np.testing.assert_allclose(loss_at_once, loss, rtol=1e-5)
+    assert set(gradients_at_once) == set(gradients)
+    for path, gradient in gradients.items():
+        np.testing.assert_allclose(gradients_at_once[path], gradient, rtol=1e-4, atol=1e-5)
 
 
 def test_only_plain_lookups_are_many() -> None:
@@ -159,7 +215,7 @@ def test_distinct_rows_of_several_tables_are_read_group_by_group() -> None:
     many = ManyLookups(model.extractors, bias=True)
     entries, groups = np.array([6, 0, 2, 6, 1, 3], np.int32), np.array([2, 0, 1, 2, 0, 0], np.int32)
     read, slots = many.read(many.places(entries, groups))
-    assert [ids.numpy().tolist() for ids in read.levels[0].ids] == [[0, 2], [1], [5]]
+    assert [ids.numpy().tolist() for ids in read.levels[0].rows.ids] == [[0, 2], [1], [5]]
     assert read.counts.numpy().tolist() == [1, 1, 1, 2]
     tables = [extractor.tables[0].numpy() for extractor in model.extractors]
     expected = [tables[g][e - 1] if e else np.zeros(3) for e, g in zip(entries, groups, strict=True)]

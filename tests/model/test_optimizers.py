@@ -18,14 +18,33 @@ from feat2vec.model.optimizers import (
     OPTIMIZERS,
     SparseAdagrad,
     SparseAdam,
+    SparseFtrl,
+    SparseSgd,
     adagrad_rows,
     adam_rows,
     by_row,
+    ftrl_rows,
+    linear_terms,
+    sgd_rows,
     sum_duplicates,
 )
+from tests import reference
 
 ROWS, DIM = 13, 5
-DENSE = {"adagrad": keras.optimizers.Adagrad, "adam": keras.optimizers.Adam}
+# The dense formulas: Keras', and that of the paper, which `ftrl` has for dense gradients.
+DENSE: dict[str, Any] = {
+    "adagrad": keras.optimizers.Adagrad,
+    "adam": keras.optimizers.Adam,
+    "ftrl": SparseFtrl,
+    "sgd": keras.optimizers.SGD,
+}
+# With these each optimizer has all of its slots.
+WHOLE: dict[str, dict[str, Any]] = {
+    "adagrad": {},
+    "adam": {},
+    "ftrl": {"l1": 0.5, "l2": 0.25},
+    "sgd": {"momentum": 0.75, "nesterov": True},
+}
 BOTH = pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 Batch = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -104,10 +123,34 @@ def reference_adam(
     return x
 
 
+def reference_ftrl(x: np.ndarray, data: list[Batch], lr: float, beta: float, l1: float, l2: float) -> np.ndarray:
+    x = x.astype(np.float64)
+    gradients: dict[tuple[int, int], list[float]] = {}
+    for ids, values, _ in data:
+        for i, g in distinct(ids, values).items():
+            for k in range(DIM):
+                gradients.setdefault((i, k), []).append(float(g[k]))
+    for (i, k), of_coordinate in gradients.items():
+        x[i, k] = reference.ftrl_proximal(of_coordinate, lr, beta, l1, l2, start=float(x[i, k]))[-1]
+    return x
+
+
+def reference_sgd(x: np.ndarray, data: list[Batch], lr: float, momentum: float, nesterov: bool) -> np.ndarray:
+    x = x.astype(np.float64)
+    v = np.zeros_like(x)
+    for ids, values, _ in data:
+        for i, g in distinct(ids, values).items():
+            v[i] = momentum * v[i] - lr * g
+            x[i] += momentum * v[i] - lr * g if nesterov else v[i]
+    return x
+
+
 # Keras rounds these to float32 for float64 tables too, so they are exact in float32
 REFERENCE = {
     "adagrad": (reference_adagrad, {"initial_accumulator_value": 0.25, "epsilon": 1e-3}),
     "adam": (reference_adam, {"beta_1": 0.75, "beta_2": 0.96875, "epsilon": 1e-3}),
+    "ftrl": (reference_ftrl, {"beta": 0.5, "l1": 0.75, "l2": 0.25}),
+    "sgd": (reference_sgd, {"momentum": 0.75, "nesterov": True}),
 }
 
 
@@ -201,8 +244,8 @@ def test_distinct_rows_have_the_gradient_of_a_gather() -> None:
 @BOTH
 def test_every_row_touched_is_keras_bit_for_bit(name: str) -> None:
     data = batches(60, everywhere=True)
-    sparse = run(OPTIMIZERS[name](0.1), tables(), data)
-    dense = run(DENSE[name](0.1), tables(), data, dense=True)
+    sparse = run(OPTIMIZERS[name](0.1, **WHOLE[name]), tables(), data)
+    dense = run(DENSE[name](0.1, **WHOLE[name]), tables(), data, dense=True)
     for ours, theirs in zip(sparse, dense, strict=True):
         assert ours.tobytes() == theirs.tobytes()
 
@@ -211,8 +254,8 @@ def test_every_row_touched_is_keras_bit_for_bit(name: str) -> None:
 def test_float64_is_keras(name: str) -> None:
     # The bits differ where Keras' pow of a scalar and ours of a vector do: 2 ulp of beta_2^t, over 1 - beta_2^t
     data = batches(60, everywhere=True, dtype="float64")
-    sparse = run(OPTIMIZERS[name](0.1), tables("float64"), data)
-    dense = run(DENSE[name](0.1), tables("float64"), data, dense=True)
+    sparse = run(OPTIMIZERS[name](0.1, **WHOLE[name]), tables("float64"), data)
+    dense = run(DENSE[name](0.1, **WHOLE[name]), tables("float64"), data, dense=True)
     for ours, theirs in zip(sparse, dense, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
 
@@ -220,8 +263,8 @@ def test_float64_is_keras(name: str) -> None:
 @BOTH
 def test_a_graph_gives_the_bits_of_eager_rows_and_of_keras_dense_graph(name: str) -> None:
     data = batches(20, everywhere=True)
-    eager = run(OPTIMIZERS[name](0.1), tables(), data)
-    ours, theirs = (run_in_a_graph(kind[name](0.1), data, kind is DENSE) for kind in (OPTIMIZERS, DENSE))
+    eager = run(OPTIMIZERS[name](0.1, **WHOLE[name]), tables(), data)
+    ours, theirs = (run_in_a_graph(kind[name](0.1, **WHOLE[name]), data, kind is DENSE) for kind in (OPTIMIZERS, DENSE))
     assert ours[0].tobytes() == eager[0].tobytes()
     assert ours[1].tobytes() == theirs[1].tobytes()
     # graphs rewrite Keras' x / sqrt(y) to x * rsqrt(y): 1 ulp of each step
@@ -286,6 +329,8 @@ def test_learning_rate_schedules(name: str) -> None:
 ARGUMENTS = {
     "adagrad": [{"initial_accumulator_value": 2.0}, {"epsilon": 0.5}],
     "adam": [{"beta_1": 0.5}, {"beta_2": 0.7}, {"epsilon": 0.5}],
+    "ftrl": [{"beta": 2.0}, {"l1": 0.5}, {"l2": 0.5}],
+    "sgd": [{"momentum": 0.5}],
 }
 SHARED = [
     {"learning_rate": 0.7},
@@ -346,9 +391,9 @@ def test_admission(name: str) -> None:
 
 @BOTH
 def test_a_row_of_zeros_with_gradients_of_zeros_stays_zero(name: str) -> None:
-    start = {"initial_accumulator_value": 0.0} if name == "adagrad" else {}
+    start = {"initial_accumulator_value": 0.0, "epsilon": 0.0} if name == "adagrad" else WHOLE[name]
     table = tf.Variable(tf.zeros([3, 2]))
-    optimizer = OPTIMIZERS[name](0.1, epsilon=0.0 if name == "adagrad" else 1e-7, **start)
+    optimizer = OPTIMIZERS[name](0.1, **start)
     for _ in range(3):
         optimizer.apply([tf.IndexedSlices(tf.constant([[0.0, 0.0], [1.0, 2.0]]), tf.constant([0, 1]))], [table])
     assert table.numpy()[[0, 2]].tobytes() == bytes(2 * 2 * 4)
@@ -387,14 +432,18 @@ def test_shards_give_the_numbers_of_one_table(name: str, clip: dict[str, float])
 @BOTH
 def test_the_pure_functions_are_the_optimizers_step(name: str) -> None:
     data = batches(6, everywhere=False)
-    expected = run(OPTIMIZERS[name](0.1), tables(), data)[0]
+    expected = run(OPTIMIZERS[name](0.1, **WHOLE[name]), tables(), data)[0]
     table = tf.Variable(tables()[0].numpy())
-    slots = [tf.Variable(tf.fill([ROWS, DIM], 0.1))]
-    if name == "adam":
-        slots = [tf.Variable(tf.zeros([ROWS, DIM])) for _ in range(2)] + [tf.Variable(tf.zeros([ROWS], tf.int64))]
+    zeros = [tf.Variable(tf.zeros([ROWS, DIM])) for _ in range(2)]
+    updates: dict[str, tuple[Any, list[tf.Variable]]] = {
+        "adagrad": (adagrad_rows, [tf.Variable(tf.fill([ROWS, DIM], 0.1))]),
+        "adam": (adam_rows, [*zeros, tf.Variable(tf.zeros([ROWS], tf.int64))]),
+        "ftrl": (ftrl_rows, zeros),
+        "sgd": (sgd_rows, zeros[:1]),
+    }
+    update, slots = updates[name]
     for ids, values, _ in data:
-        update: Any = adam_rows if name == "adam" else adagrad_rows
-        update(table, *slots, slices(ids, values), 0.1)
+        update(table, *slots, slices(ids, values), 0.1, **WHOLE[name])
     assert table.numpy().tobytes() == expected.tobytes()
 
 
@@ -403,7 +452,7 @@ def test_the_pure_functions_are_the_optimizers_step(name: str) -> None:
 def test_no_operation_reads_a_table_or_a_slot_whole(name: str, clip: dict[str, float]) -> None:
     vocabulary = 100_003
     table = keras.Variable(tf.zeros([vocabulary, 2]))
-    optimizer = OPTIMIZERS[name](0.1, **clip)
+    optimizer = OPTIMIZERS[name](0.1, **clip, **WHOLE[name])
     optimizer.build([table])
 
     @tf.function(input_signature=[tf.TensorSpec([40], tf.int32)])
@@ -418,7 +467,7 @@ def test_no_operation_reads_a_table_or_a_slot_whole(name: str, clip: dict[str, f
     large_handles = {
         id(inner) for outer, inner in graph.captures for v in large if outer is v.value.handle or outer is v.handle
     }
-    assert len(large_handles) == len(large) == (2 if name == "adagrad" else 4)
+    assert len(large_handles) == len(large) == {"adagrad": 2, "adam": 4, "ftrl": 3, "sgd": 2}[name]
     assert large_handles <= handles
     used = {op.type for op in graph.get_operations() for x in op.inputs if id(x) in large_handles}
     assert used <= {"ResourceGather", "ResourceScatterUpdate", "VariableShape"}
@@ -518,9 +567,8 @@ def test_a_constraint_holds_for_a_dense_gradient() -> None:
         ({"use_ema": True}, "takes no `use_ema`: .*give a schema training.averaging. Received: use_ema=True"),
         ({"gradient_accumulation_steps": 2}, "takes no `gradient_accumulation_steps`: .*use a larger batch. Received"),
         ({"loss_scale_factor": 2.0}, "takes no `loss_scale_factor`: .*train in float32.* Received"),
-        ({"epsilon": -1.0}, "`epsilon` must be at least 0. Received: -1.0"),
         ({"clipnorm": 1.0, "clipvalue": 1.0}, "Only one of `clipnorm`, `clipvalue` and `global_clipnorm`"),
-        ({"momentum": 0.9}, "not recognized: {'momentum': 0.9}"),
+        ({"rho": 0.9}, "not recognized: {'rho': 0.9}"),
     ],
 )
 def test_refused_arguments(name: str, arguments: dict[str, Any], message: str) -> None:
@@ -534,8 +582,22 @@ def test_other_bad_arguments() -> None:
     for beta in ("beta_1", "beta_2"):
         with pytest.raises(ValueError, match=f"`{beta}` must be at least 0 and below 1. Received: 1.0"):
             SparseAdam(**{beta: 1.0})
-    with pytest.raises(ValueError, match=re.escape("optimizer.type: use one of adagrad, adam. Received: 'sgd'")):
-        optimizers.named("sgd", 0.1)
+    for kind in (SparseAdagrad, SparseAdam):
+        with pytest.raises(ValueError, match=r"`epsilon` must be at least 0. Received: -1.0"):
+            kind(epsilon=-1.0)
+    with pytest.raises(ValueError, match=r"SparseSgd: `momentum` must be at least 0 and below 1. Received: 1.0"):
+        SparseSgd(momentum=1.0)
+    with pytest.raises(ValueError, match=r"SparseSgd: `nesterov` needs a `momentum` above 0. Received: 0.0"):
+        SparseSgd(nesterov=True)
+    for argument, bound in (("beta", "above 0"), ("l1", "at least 0"), ("l2", "at least 0"), ("row_scale", "above 0")):
+        wrong: dict[str, Any] = {argument: -1.0}
+        with pytest.raises(ValueError, match=f"SparseFtrl: `{argument}` must be {bound}. Received: -1.0"):
+            SparseFtrl(**wrong)
+    with pytest.raises(ValueError, match=r"`penalize` is one of all, tables, linear. Received: 'none'"):
+        SparseFtrl(penalize="none")
+    known = "optimizer.type: use one of adagrad, adam, ftrl, sgd. Received: 'rmsprop'"
+    with pytest.raises(ValueError, match=re.escape(known)):
+        optimizers.named("rmsprop", 0.1)
 
 
 def test_bad_calls() -> None:
@@ -592,7 +654,7 @@ def test_the_package_imports_nothing_else_of_feat2vec() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("optimizer", [SparseAdagrad, SparseAdam])
+@pytest.mark.parametrize("optimizer", [SparseAdagrad, SparseAdam, SparseFtrl, SparseSgd])
 def test_variables_that_learn_later_stay_and_then_learn_at_their_share(optimizer: Any) -> None:
     """A table and a dense variable; others learn as without it."""
     moves = []
@@ -614,3 +676,117 @@ def test_variables_that_learn_later_stay_and_then_learn_at_their_share(optimizer
         np.testing.assert_allclose(slow[i], plain[i] * (0.25 if i < 2 else 1), rtol=1e-4, atol=1e-7)
         assert (late[i][1] > 0).all()
         assert (late[i][1] < plain[i][1]).all() == (i < 2)
+
+
+# --- ftrl and sgd ---------------------------------------------------------------------------------------------------
+
+
+def path_of(optimizer: Any, gradients: list[float], start: float) -> list[float]:
+    """A coordinate after each of its gradients, which touch the second row of a table of two."""
+    table, path = tf.Variable([[7.0], [start]], dtype=tf.float64), []
+    for g in gradients:
+        optimizer.apply([tf.IndexedSlices(tf.constant([[g]], tf.float64), tf.constant([1]))], [table])
+        path.append(float(table.numpy()[1, 0]))
+    assert float(table.numpy()[0, 0]) == 7.0
+    return path
+
+
+@pytest.mark.parametrize("start", [0.0, 0.125])
+@pytest.mark.parametrize("l1", [0.0, 0.5, 3.0])
+def test_ftrl_follows_the_paper_and_what_it_minimizes(l1: float, start: float) -> None:
+    gradients = np.random.default_rng(3).normal(0.1, 1, 40).tolist()
+    expected = reference.ftrl_proximal(gradients, 0.25, 0.5, l1, 0.125, start)
+    by_objective = reference.ftrl_by_its_objective(gradients, [0.25] * 40, 0.5, l1, 0.125, start)
+    np.testing.assert_allclose(by_objective, expected, atol=1e-12)
+    path = path_of(SparseFtrl(0.25, 0.5, l1, 0.125), gradients, start)
+    np.testing.assert_allclose(path, expected, atol=1e-12)
+    assert [w == 0 for w in path] == [w == 0 for w in expected]
+    assert any(w == 0 for w in path) == (l1 > 0)
+
+
+def test_ftrl_with_a_learning_rate_that_falls_minimizes_what_it_should() -> None:
+    gradients = np.random.default_rng(4).normal(size=30).tolist()
+    schedule = keras.optimizers.schedules.PolynomialDecay(0.5, 32, 0.0)
+    rates = [float(schedule(step)) for step in range(30)]
+    expected = reference.ftrl_by_its_objective(gradients, rates, 1.0, 0.5, 0.25, start=-0.5)
+    np.testing.assert_allclose(path_of(SparseFtrl(schedule, 1.0, 0.5, 0.25), gradients, -0.5), expected, atol=1e-6)
+
+
+def test_ftrl_from_zero_is_that_of_keras() -> None:
+    data, (_, kernel) = batches(30, everywhere=True), tables()
+    ours, theirs = ([tf.Variable(tf.zeros([ROWS, DIM])), tf.Variable(tf.zeros(kernel.shape))] for _ in range(2))
+    run(SparseFtrl(0.1, beta=0.5, l1=0.5, l2=0.25), ours, data)
+    keras_ftrl = keras.optimizers.Ftrl(
+        0.1, -0.5, 0.0, l1_regularization_strength=0.5, l2_regularization_strength=0.125, beta=0.5
+    )  # whose l2 counts w^2 fully
+    run(keras_ftrl, theirs, data, dense=True)
+    for variable, expected in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(variable.numpy(), expected.numpy(), atol=2e-6)
+        assert 0 < np.mean(variable.numpy() == 0) < 1
+
+
+def test_a_row_that_is_not_touched_is_where_dense_ftrl_leaves_it() -> None:
+    """A gradient of zero moves nothing, but for what the penalties do at the first one."""
+    data = batches(20, everywhere=False, dtype="float64")
+    first = [(np.arange(ROWS), np.zeros((ROWS, DIM)), data[0][2]), *data]
+    sparse = run(SparseFtrl(0.1, l1=0.3, l2=0.2), tables("float64"), first)
+    dense = run(SparseFtrl(0.1, l1=0.3, l2=0.2), tables("float64"), first, dense=True)
+    for ours, theirs in zip(sparse, dense, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_ftrl_penalizes_what_it_is_asked_to() -> None:
+    def moved(penalize: str) -> list[bool]:
+        """Whether linear terms, vectors and a dense weight leave zero although l1 is larger than their gradients."""
+        terms, vectors = linear_terms(by_row(tf.Variable([[0.0]]))), by_row(tf.Variable([[0.0]]))
+        variables = [terms, vectors, tf.Variable([[0.0]])]
+        rows = tf.IndexedSlices(tf.ones([1, 1]), tf.constant([0]))
+        SparseFtrl(0.5, l1=2.0, penalize=penalize).apply([rows, rows, tf.ones([1, 1])], variables)
+        return [float(variable.numpy()[0, 0]) != 0 for variable in variables]
+
+    assert moved("linear") == [False, True, True]
+    assert moved("tables") == [False, False, True]
+    assert moved("all") == [False, False, False]
+
+
+def test_tables_of_one_kind_are_updated_at_once_only_with_the_same_penalties() -> None:
+    variables = [by_row(tf.Variable([[0.0], [0.0]])) for _ in range(6)]
+    for variable in variables[::2]:
+        linear_terms(variable)
+    optimizer = SparseFtrl(0.5, l1=2.0, penalize="linear")
+    optimizer.min_tables = 3
+    rows = tf.IndexedSlices(tf.ones([1, 1]), tf.constant([1]))
+    optimizer.apply([rows] * 6, variables)
+    assert [float(variable.numpy()[1, 0]) != 0 for variable in variables] == [False, True] * 3
+
+
+@pytest.mark.parametrize("batch_size", [1, 64])
+def test_named_ftrl_on_a_mean_is_ftrl_on_the_sum(batch_size: int) -> None:
+    data = batches(6, everywhere=False)
+    means = [(ids, values / np.float32(batch_size), kernel) for ids, values, kernel in data]
+    penalties: dict[str, Any] = {"l1": 0.5, "l2": 0.25}
+    got = run(optimizers.named("ftrl", 0.25, batch_size, **penalties), [by_row(table) for table in tables()][:2], means)
+    expected = run(SparseFtrl(0.25, **penalties), tables(), data)
+    np.testing.assert_allclose(got[0], expected[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("nesterov", "method"), [(False, reference.heavy_ball), (True, reference.nesterov)])
+def test_momentum_is_the_heavy_ball_or_nesterovs_method(nesterov: bool, method: Any) -> None:
+    """With Nesterov's, the weight is the point that is looked ahead to."""
+
+    def slope(x: float) -> float:
+        return 3.0 * x - 1.0
+
+    table, path = tf.Variable([[2.0]], dtype=tf.float64), []
+    optimizer = SparseSgd(0.125, momentum=0.75, nesterov=nesterov)
+    for _ in range(30):
+        gradient = slope(float(table.numpy()[0, 0]))
+        optimizer.apply([tf.IndexedSlices(tf.constant([[gradient]], tf.float64), tf.constant([0]))], [table])
+        path.append(float(table.numpy()[0, 0]))
+    np.testing.assert_allclose(path, method(slope, 2.0, 0.125, 0.75, 30), atol=1e-12)
+
+
+def test_sgd_without_momentum_has_no_slots() -> None:
+    optimizer = SparseSgd(0.5)
+    optimizer.build([tf.Variable([[1.0]])])
+    assert [variable.name for variable in optimizer.variables] == ["iteration", "learning_rate"]

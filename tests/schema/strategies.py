@@ -131,11 +131,17 @@ OBJECTIVES = st.one_of(
 )
 
 
-OPTIMIZERS = st.sampled_from(["adam", "adagrad"]) | mapping(
-    {},
-    type=st.sampled_from(["adam", "adagrad"]),
-    learning_rate=POSITIVE,
-    decay=st.sampled_from(["linear", "none"]),
+RATE = {"learning_rate": POSITIVE, "decay": st.sampled_from(["linear", "none"])}
+OPTIMIZERS = st.one_of(
+    st.sampled_from(["adam", "adagrad", "ftrl", "sgd"]),
+    mapping({}, type=st.sampled_from(["adam", "adagrad"]), **RATE),
+    mapping({"type": st.just("sgd"), "momentum": st.floats(0.1, 0.9)}, nesterov=st.booleans(), **RATE),
+    mapping(
+        {"type": st.just("ftrl"), "l1": POSITIVE, "penalize": st.just("tables")},
+        beta=POSITIVE,
+        l2=NOT_NEGATIVE,
+        **RATE,
+    ),
 )
 
 

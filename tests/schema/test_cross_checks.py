@@ -161,6 +161,22 @@ noise: {joint: [[a, b]], targets: {b: 2}}
 noise: {joint: [[a, b]], targets: [b]}
     ! noise.targets[0]: names 'b' without 'a', which is drawn with it; name both or neither
 
+model: {activation: {count: 5, linear: true}}
+    ! model.activation.linear: asks for linear terms, and the model has none; add `bias: true`
+
+model: {activation: {count: 1}}
+    ! model.activation.count: 1 gives a vector to every key; give more, or `linear: true`
+
+training: {optimizer: {type: ftrl, l1: 1}}
+    ! training.optimizer.l1: is of linear terms, and the model has none; add `bias: true` to the model, \
+or `penalize: tables` for vectors
+
+training: {optimizer: {type: ftrl, penalize: tables}}
+    ! training.optimizer.penalize: says what l1 and l2 are of; give one of them, or remove it
+
+training: {optimizer: {type: sgd, nesterov: true}}
+    ! training.optimizer.nesterov: is a form of momentum; add `momentum: 0.9`
+
 head: mlp
     ! head: mlp is for objectives with a target; noise is told by the pairs of groups alone
 
@@ -399,3 +415,17 @@ def test_classes_that_both_weigh_nothing_are_a_mistake(given: dict[str, float], 
             read_schema(schema)
     else:
         read_schema(schema)
+
+
+def test_activation_and_penalties_are_of_keys_whose_weights_are_numbers() -> None:
+    numbers = "version: 1\ngroups: {a: {column: a, extractor: numeric}}\nobjective: {type: regression, target: y}\n"
+    assert problems(f"{numbers}model: {{activation: {{}}}}\n") == [
+        "schema:4: model.activation: is of the keys of lookups, and no group is one; remove it"
+    ]
+    penalty = "model: {bias: true}\ntraining: {optimizer: {type: ftrl, l1: 1}}\n"
+    assert problems(numbers + penalty) == [
+        "schema:5: training.optimizer.l1: is of the linear terms of keys, and no group is a lookup; remove it"
+    ]
+    keys = "version: 1\ngroups: {a: {column: a}}\nobjective: {type: regression, target: y}\n"
+    normal = "model: {bias: true, posterior: gaussian, activation: {}}\ntraining: {l2: 1.0, optimizer: adam}\n"
+    assert problems(keys + normal) == [f"schema:4: model.activation: {ALONE}"]

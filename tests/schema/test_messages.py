@@ -61,7 +61,7 @@ trainin: {}
         "schema:16: model.level_sharing: expected 'separate' or 'truncate', received x",
         'schema:18: noise.joint[1][1]: expected text, received no, a boolean; put it in quotes: "no"',
         "schema:19: objective.target: unknown key for the type 'nce'; glove, logistic, regression, softmax have it",
-        "schema:21: training.optimizer: expected 'adagrad' or 'adam', received adm; did you mean 'adam'?",
+        "schema:21: training.optimizer: unknown type 'adm'; did you mean 'adam'?",
         "schema:22: training.epochs: must be at least 1, received 0",
         "schema:23: trainin: unknown key; did you mean 'training'?",
     ]
@@ -478,10 +478,25 @@ training: {seed: 99999999999999999999}
     ! training.seed: must be less than 2147483648, received 99999999999999999999
 
 training: {optimizer: adm}
-    ! training.optimizer: expected 'adagrad' or 'adam', received adm; did you mean 'adam'?
+    ! training.optimizer: unknown type 'adm'; did you mean 'adam'?
 
-training: {optimizer: {type: sgd}}
-    ! training.optimizer.type: expected 'adagrad' or 'adam', received sgd
+training: {optimizer: {type: rmsprop}}
+    ! training.optimizer.type: unknown type 'rmsprop'; known here: adagrad, adam, ftrl, sgd
+
+training: {optimizer: {type: adam, l1: 0.1}}
+    ! training.optimizer.l1: unknown key for the type 'adam'; ftrl has it
+
+training: {optimizer: {type: ftrl, l1: -1}}
+    ! training.optimizer.l1: must be at least 0, received -1
+
+training: {optimizer: {type: sgd, momentum: 1}}
+    ! training.optimizer.momentum: must be less than 1, received 1
+
+model: {activation: 10}
+    ! model.activation: expected keys and values, received 10
+
+model: {activation: {count: 0}}
+    ! model.activation.count: must be at least 1, received 0
 
 training: {optimizer: {adam: 1}}
     ! training.optimizer.adam: unknown key; known here: type, learning_rate, decay

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from feat2vec.schema.extractor_options import Lookup, Numeric, TextCnn, Vector
 from feat2vec.schema.objectives import Nce
-from feat2vec.schema.options import Group, ModelSpec, Noise, OptimizerSpec, Schema, Training
+from feat2vec.schema.optimizer_options import Adagrad
+from feat2vec.schema.options import Group, ModelSpec, Noise, Schema, Training
 from feat2vec.schema.reading import read_schema
 from tests.schema.strategies import QUICK, schemas
 from tests.schema.texts import BASE, EXAMPLE, EXTRACTOR_DEFAULTS, read
@@ -37,7 +38,7 @@ def test_the_example_of_the_design() -> None:
         training=Training(
             epochs=20,
             batch_size=2048,
-            optimizer=OptimizerSpec(type="adagrad", learning_rate=0.1),
+            optimizer=Adagrad(learning_rate=0.1),
             l2=0.0,
             group_dropout=0.0,
             seed=0,
@@ -64,6 +65,7 @@ def test_every_default() -> None:
             "posterior": "point",
             "dependents": "joint",
             "level_sharing": "separate",
+            "activation": None,
         },
         "groups": {
             name: {"columns": [name], "extractor": EXTRACTOR_DEFAULTS["lookup"], "share": None} for name in "ab"
@@ -215,6 +217,7 @@ def test_resolved_is_read_back_equal(data: dict[str, Any]) -> None:
 def test_resolved_leaves_out_what_does_not_apply() -> None:
     assert "ranks" not in read(BASE).resolved()
     assert "level_sharing" not in read(BASE).resolved()
+    assert "activation" not in read(BASE).resolved()  # so that a schema resolves to the text of before
     ranked = read(f"{BASE}model: {{ranks: [4, 8]}}\n").resolved()
     assert "  ranks: [4, 8]\n" in ranked
     assert "dim" not in yaml.safe_load(ranked)["model"]

@@ -30,6 +30,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "fm": {"dim": 8},
     "rafm": {"ranks": [3, 8]},
     "difacto": {"ranks": [3, 8], "level_sharing": "truncate"},
+    "activated": {"dim": 8, "bias": True, "activation": {"count": 20, "linear": True}},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.sizes import BYTES_OF_WEIGHT, least_weights
+from feat2vec.schema.reading import read_schema
 from feat2vec.training.memory_estimate import (
     BASE_BYTES,
     check_room,
@@ -53,6 +55,7 @@ CASES: dict[str, dict[str, Any]] = {
     "fm": {"model": {"dim": 40}},
     "rafm": {"model": {"ranks": [4, 16, 64]}},
     "truncate": {"model": {"ranks": [4, 16, 64], "level_sharing": "truncate"}},
+    "activation": {"model": {"dim": 40, "bias": True, "activation": {"count": 11}}},
     "softmax": {"model": {"dim": 40}, "objective": {"type": "softmax", "target": "kind"}},
     "mlp": {"model": {"dim": 40}, "objective": {"type": "softmax", "target": "kind"}, "head": {"type": "mlp"}},
 }
@@ -62,8 +65,14 @@ def tables_of(model: Feat2Vec) -> list[Any]:
     return [weight for extractor in model.extractors for weight in extractor.saved_tables().values()]
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(("optimizer", "copies"), [("adagrad", 2), ("adam", 3)])
+@pytest.mark.parametrize(
+    ("case", "optimizer", "copies"),
+    [
+        *((case, optimizer, copies) for case in CASES for optimizer, copies in (("adagrad", 2), ("adam", 3))),
+        ("activation", "ftrl", 2),
+        ("activation", "sgd", 1),
+    ],
+)
 def test_the_estimate_is_little_less_than_the_weights_and_slots(case: str, optimizer: str, copies: int) -> None:
     rows = encoded(**CASES[case], training={"optimizer": optimizer})
     weights = ("the group", "the head", "6 classes")
@@ -80,6 +89,27 @@ def test_a_model_has_at_least_the_least_weights(case: str) -> None:
     encoder = encoded(**CASES[case]).encoder
     weight_count = sum(int(np.prod(weight.shape)) for weight in Feat2Vec.from_encoder(encoder).weights)
     assert (0.1 if case == "mlp" else 0.9) * weight_count <= least_weights(encoder) <= weight_count
+
+
+def test_the_slots_of_vectors_are_those_that_the_estimate_counts() -> None:
+    rows = encoded(**CASES["activation"])
+    options: list[tuple[Any, int]] = [
+        ("adagrad", 1),
+        ("adam", 2),
+        ("sgd", 0),
+        ({"type": "sgd", "momentum": 0.9}, 1),
+        ({"type": "ftrl", "l1": 1.0}, 1),  # and another one of linear terms
+        ({"type": "ftrl", "l1": 1.0, "penalize": "tables"}, 2),
+    ]
+    for optimizer, slots in options:
+        data = {"version": 1, "groups": GROUPS, **CASES["activation"], "training": {"optimizer": optimizer}}
+        model = Feat2Vec.from_encoder(replace(rows.encoder, schema=read_schema(data)))
+        assert model.schema.training.optimizer.slots == slots
+        model.compile()
+        model.optimizer.build(model.trainable_variables)
+        table = model.extractors[0].tables[0]
+        assert table.shape[0] < model.extractors[0].linear.shape[0]  # some keys have no vector, and no slots
+        assert [variable.shape for variable in model.optimizer.variables].count(table.shape) == slots
 
 
 def test_what_has_no_room_is_refused_with_what_is_largest() -> None:

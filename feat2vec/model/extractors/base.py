@@ -44,16 +44,50 @@ class Shape(NamedTuple):
         width: how many numbers an entry has.
         sizes: |F_k|, the number of keys that reach level k, for each level; the unseen key is one of F_1.
         weighted: whether the second half of an entry is the weights of the items in the first.
+        active: how many of F_1, the first ones, have a vector; None for all.
+        needs_term: whether a key has no vector while its linear term is zero.
 
     Example:
-        >>> feat2vec.extractors.Shape(width=1, sizes=(4,))
-        Shape(width=1, sizes=(4,), weighted=False)
+        >>> feat2vec.extractors.Shape(width=1, sizes=(4,)).table_sizes
+        (4,)
 
     """
 
     width: int
     sizes: tuple[int, ...] = ()
     weighted: bool = False
+    active: int | None = None
+    needs_term: bool = False
+
+    @property
+    def table_sizes(self) -> tuple[int, ...]:
+        """The rows of the table of vectors at each level."""
+        return self.sizes if self.active is None else (self.active, *self.sizes[1:])
+
+    @classmethod
+    def from_data(cls, data: ShapeData) -> Shape:
+        """Return the shape that a file holds.
+
+        Args:
+            data: The fields in their order; the last two may be missing.
+
+        Returns:
+            The shape.
+
+        """
+        width, sizes, weighted, *activation = data
+        active, needs_term = activation or (None, False)
+        return cls(int(width), tuple(sizes), bool(weighted), None if active is None else int(active), bool(needs_term))
+
+    def data(self) -> list[object]:
+        """Return what a file holds of the shape.
+
+        Returns:
+            The fields in their order, without the last two where every key has a vector.
+
+        """
+        fields = [self.width, list(self.sizes), self.weighted]
+        return fields if self.active is None and not self.needs_term else [*fields, self.active, self.needs_term]
 
 
 class Extracted(NamedTuple):
@@ -114,7 +148,7 @@ class Extractor(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.spec, self.dims, self.bias, self.scale = dict(spec), tuple(dims), bias, scale
-        self.shape = Shape(int(shape[0]), tuple(shape[1]), bool(shape[2]))
+        self.shape = Shape.from_data(shape)
 
     def call(self, entries: Tensor, training: bool = False, seed: Tensor | None = None) -> Extracted:
         """Return the vectors of entries.
@@ -157,9 +191,7 @@ class Extractor(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments."""
-        width, sizes, weighted = self.shape
-        shape = [width, list(sizes), weighted]
-        arguments = {"spec": dict(self.spec), "shape": shape, "dims": list(self.dims), "bias": self.bias}
+        arguments = {"spec": dict(self.spec), "shape": self.shape.data(), "dims": list(self.dims), "bias": self.bias}
         return {**super().get_config(), **arguments, "scale": self.scale}
 
     def needed(self, seed: Tensor | None) -> Tensor:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from feat2vec.custom_gradients import custom_gradient
 from feat2vec.model.extractors.base import UNSEEN, Extracted, Extractor, layer
-from feat2vec.model.optimizers import by_row
+from feat2vec.model.optimizers import by_row, linear_terms
 from feat2vec.model.pair_scores import Level, Tensor
 from feat2vec.model.pair_scores_by_key import KeyVectors, key_vectors_of
 
@@ -89,7 +89,7 @@ def count_squares(vectors: Tensor, counts: Tensor) -> tuple[Tensor, Callable[[Te
 
 
 class Tops(NamedTuple):
-    """The highest level that a key reaches, counted from 0."""
+    """The highest level that a key reaches, counted from 0; -1 for a key that has no vector."""
 
     of_keys: Tensor  # [keys], of the distinct keys
     of_items: Tensor  # [items]
@@ -113,6 +113,8 @@ class LookupExtractor(Extractor):
 
     A table is read once a call, at its distinct keys: so what the optimizer gets is summed by key already.
 
+    With `Shape.active` and `Shape.needs_term` some keys have a linear term alone: their vectors are not read.
+
     Example:
         >>> spec = {**feat2vec.specs.Lookup(multi=True).model_dump(), "combiner": "mean"}
         >>> shape = feat2vec.extractors.Shape(width=2, sizes=(5,))
@@ -129,18 +131,27 @@ class LookupExtractor(Extractor):
         del input_shape
         self.tables = [
             self.add_table(size, dim, f"table_{level}", unseen=level == 1, scale=self.scale)
-            for level, (size, dim) in enumerate(zip(self.shape.sizes, self.dims, strict=True), start=1)
+            for level, (size, dim) in enumerate(zip(self.shape.table_sizes, self.dims, strict=True), start=1)
         ]
         if self.bias:
-            size = self.shape.sizes[0]
-            self.linear = by_row(self.add_weight(shape=(size, 1), initializer="zeros", name="linear", autocast=False))
+            terms = self.add_weight((self.shape.sizes[0], 1), initializer="zeros", name="linear", autocast=False)
+            self.linear = linear_terms(by_row(terms))
         super().build(None)
+
+    @property
+    def leaves_keys_out(self) -> bool:
+        """Whether some keys have no vector."""
+        return self.shape.active is not None or self._needs_term
+
+    @property
+    def _needs_term(self) -> bool:
+        return self.shape.needs_term and self.bias
 
     def call(self, entries: Tensor, training: bool = False, seed: Tensor | None = None) -> Extracted:
         """Return the vectors of bags: ids [batch, width], or ids and then weights if the group is weighted."""
         bags = self._bags(entries, training, seed)
-        linear, linear_square = self._linear_terms(bags)
-        tops = self._tops(bags)
+        terms, linear, linear_square = self._linear_terms(bags)
+        tops = self._tops(bags, terms)
         levels, squares = [], []
         for level in range(len(self.tables)):
             keys, vectors = self._read(level, bags, tops)
@@ -156,8 +167,8 @@ class LookupExtractor(Extractor):
         """
         with tf.name_scope(self.name):  # as Keras does in `__call__`
             bags = self._bags(entries, training, seed)
-            linear, linear_square = self._linear_terms(bags)
-            tops = self._tops(bags)
+            terms, linear, linear_square = self._linear_terms(bags)
+            tops = self._tops(bags, terms)
             is_bag = bags.items.weights is not None or entries.shape[1] != 1
             key_vectors, squares = [], []
             for level in range(len(self.tables)):
@@ -221,23 +232,26 @@ class LookupExtractor(Extractor):
         items = Items(key_of_item, bag_of_item, weights)
         return Bags(keys, tf.cast(counts, self.compute_dtype), items, scale, tf.shape(entries)[0])
 
-    def _linear_terms(self, bags: Bags) -> tuple[Tensor | None, Tensor]:
-        """Return the linear terms [batch], None without bias, and the sum of their squares over the occurrences."""
+    def _linear_terms(self, bags: Bags) -> tuple[Tensor | None, Tensor | None, Tensor]:
+        """Return the linear terms [keys, 1] and their sums [batch], None without bias, and the sum of their squares.
+
+        The squares are those of all occurrences.
+        """
         if not self.bias:
-            return None, 0.0
+            return None, None, 0.0
         terms = self.gather_distinct(self.linear, bags.ids - UNSEEN)  # [keys, 1]
         square = count_squares(terms, bags.counts)
-        return bags.sum(terms)[:, 0], square
+        return terms, bags.sum(terms)[:, 0], square
 
     def _read(self, level: int, bags: Bags, tops: Tops | None) -> tuple[LevelKeys, Tensor]:
         """Return the keys that reach a level, and their vectors [reaching keys, D_k]."""
         keys = LevelKeys(bags.ids - UNSEEN, bags.counts, None)
-        if level > 0 and tops is not None:
+        if tops is not None and (level > 0 or self.leaves_keys_out):
             reaches = tops.of_keys >= level
             active = tf.where(reaches)[:, 0]
             places = tf.cumsum(tf.cast(reaches, tf.int32)) - 1
-            # one row less than at level 1, as there is none for unseen keys
-            keys = LevelKeys(tf.gather(keys.rows - 1, active), tf.gather(bags.counts, active), places)
+            rows = keys.rows - 1 if level > 0 else keys.rows  # above level 1 there is no row for unseen keys
+            keys = LevelKeys(tf.gather(rows, active), tf.gather(bags.counts, active), places)
         return keys, self.gather_distinct(self.tables[level], keys.rows)
 
     # --- levels -----------------------------------------------------------------------------------------------------
@@ -245,14 +259,25 @@ class LookupExtractor(Extractor):
     def _is_last(self, level: int) -> bool:
         return level == len(self.tables) - 1
 
-    def _tops(self, bags: Bags) -> Tops | None:
-        """Return the top levels; None where there is one level."""
-        if len(self.tables) == 1:
+    def _tops(self, bags: Bags, terms: Tensor | None) -> Tops | None:
+        """Return the top levels; None where there is one level, which all keys have. `terms` are [keys, 1]."""
+        if len(self.tables) == 1 and not self.leaves_keys_out:
             return None
         number = bags.ids - (UNSEEN + 1)  # -1 for an unseen one, whose top level is the first
         reached = [tf.cast((number >= 0) & (number < size), tf.int32) for size in self.shape.sizes[1:]]
-        of_keys = tf.add_n(reached)
+        of_keys = tf.add_n(reached) if reached else tf.zeros_like(bags.ids, tf.int32)
+        if self.leaves_keys_out:
+            of_keys = tf.where(self._has_vector(bags.ids, terms), of_keys, -1)
         return Tops(of_keys, tf.gather(of_keys, bags.items.keys))
+
+    def _has_vector(self, ids: Tensor, terms: Tensor | None) -> Tensor:
+        """Return whether keys, by their ids [keys] and linear terms [keys, 1], have a vector: [keys]."""
+        has_vector = tf.ones_like(ids, tf.bool)
+        if self.shape.active is not None:
+            has_vector &= ids - UNSEEN < self.shape.active
+        if self._needs_term and terms is not None:
+            has_vector &= terms[:, 0] != 0
+        return has_vector
 
     def _level(self, level: int, vectors: Tensor, keys: LevelKeys, bags: Bags, tops: Tops | None) -> Level:
         """Return the bags' sums at a level, [batch, D_k] each: of keys that end here, and of those that go higher."""

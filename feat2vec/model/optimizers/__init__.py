@@ -1,13 +1,14 @@
-"""Row-sparse Adagrad and Adam: a step gathers, updates and scatters only the rows that it touches.
+"""Row-sparse Adagrad, Adam, FTRL and SGD: a step gathers, updates and scatters only the rows that it touches.
 
-Keras' own Adagrad and Adam touch every row of every table in every step. Here a gradient that arrives as
+Keras' own optimizers touch every row of every table in every step. Here a gradient that arrives as
 `tf.IndexedSlices` (what a `tf.gather` on a variable gives) has its duplicate ids summed first, and costs what its
-distinct ids cost. A dense gradient takes Keras' dense update, number for number.
+distinct ids cost. A dense gradient takes Keras' dense update, number for number; FTRL is that of the paper.
 
 A row is *touched* when its id is in the gradient, even with a gradient of zeros. An untouched row keeps its bytes,
 and so do its slots. A row of zeros that only ever gets gradients of zeros stays zero, so padding needs no care.
 
-Open `base.py` first; then `adagrad.py` or `adam.py`. Another optimizer is a file like these and a line in `OPTIMIZERS`.
+Open `base.py` first; then `adagrad.py`, `adam.py`, `ftrl.py` or `sgd.py`. Another optimizer is a file like these and a
+line in `OPTIMIZERS`.
 """
 
 from __future__ import annotations
@@ -22,22 +23,32 @@ from feat2vec.model.optimizers.base import (
     by_row,
     distinct,
     is_by_row,
+    is_linear_terms,
+    linear_terms,
     read_rows,
     require,
     resource_of,
     sum_duplicates,
 )
+from feat2vec.model.optimizers.ftrl import SparseFtrl, ftrl_rows
+from feat2vec.model.optimizers.sgd import SparseSgd, sgd_rows
 
-OPTIMIZERS: dict[str, type[RowSparse]] = {"adagrad": SparseAdagrad, "adam": SparseAdam}
+OPTIMIZERS: dict[str, type[RowSparse]] = {
+    "adagrad": SparseAdagrad,
+    "adam": SparseAdam,
+    "ftrl": SparseFtrl,
+    "sgd": SparseSgd,
+}
+IN_ROWS = ("adagrad", "ftrl")  # optimizers that measure the gradients of tables in those of one row of data
 
 
-def named(name: str, learning_rate: LearningRate, batch_size: int = 1, **arguments: float) -> RowSparse:
+def named(name: str, learning_rate: LearningRate, batch_size: int = 1, **arguments: float | str) -> RowSparse:
     """Return the optimizer that a schema calls `name`, for batches of a size.
 
     Args:
-        name: `adagrad` or `adam`.
+        name: `adagrad`, `adam`, `ftrl` or `sgd`.
         learning_rate: a number or a Keras schedule.
-        batch_size: rows of a batch, over which the loss is a mean. It is the unit of Adagrad's accumulators.
+        batch_size: rows of a batch, over which the loss is a mean. It is the unit of what Adagrad and FTRL accumulate.
         **arguments: others of the optimizer's class.
 
     Raises:
@@ -53,7 +64,7 @@ def named(name: str, learning_rate: LearningRate, batch_size: int = 1, **argumen
     """
     require(name in OPTIMIZERS, f"optimizer.type: use one of {', '.join(OPTIMIZERS)}", repr(name))
     rate = learning_rate if callable(learning_rate) else float(learning_rate)  # Keras takes no int
-    if name == "adagrad":
+    if name in IN_ROWS:
         arguments = {"row_scale": 1 / batch_size, **arguments}
     return OPTIMIZERS[name](rate, **arguments)
 
@@ -65,13 +76,19 @@ __all__ = [
     "Rows",
     "SparseAdagrad",
     "SparseAdam",
+    "SparseFtrl",
+    "SparseSgd",
     "adagrad_rows",
     "adam_rows",
     "by_row",
     "distinct",
+    "ftrl_rows",
     "is_by_row",
+    "is_linear_terms",
+    "linear_terms",
     "named",
     "read_rows",
     "resource_of",
+    "sgd_rows",
     "sum_duplicates",
 ]

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 Variable: TypeAlias = Any  # a keras.Variable or a tf.Variable
 BY_ROW = "feat2vec_by_row"  # the attribute that marks tables
+LINEAR_TERMS = "feat2vec_linear_terms"  # the attribute that marks tables of linear terms
 READ_ROWS = "Feat2VecReadRows"  # the name of the registered gradient of `read_rows`
 
 
@@ -43,6 +44,29 @@ def by_row(table: Variable) -> Variable:
 def is_by_row(variable: Variable) -> bool:
     """Return whether rows of a variable are read and written alone: a table, or a slot of one."""
     return bool(getattr(variable, BY_ROW, False))
+
+
+def linear_terms(table: Variable) -> Variable:
+    """Mark a table as linear terms, one number a row, which an optimizer may be asked to penalize alone.
+
+    Args:
+        table: a table.
+
+    Returns:
+        The same table.
+
+    Example:
+        >>> is_linear_terms(linear_terms(by_row(keras.Variable([[1.0], [2.0]]))))
+        True
+
+    """
+    setattr(table, LINEAR_TERMS, True)
+    return table
+
+
+def is_linear_terms(variable: Variable) -> bool:
+    """Return whether a variable holds linear terms of keys."""
+    return bool(getattr(variable, LINEAR_TERMS, False))
 
 
 def resource_of(variable: Variable) -> tf.Variable:
@@ -146,11 +170,19 @@ class RowsOfTable:
         self.resource, self.ids = resource_of(table), ids
         self.dtype = self.resource.dtype
 
+    def read(self) -> tf.Tensor:
+        """Return the rows, [n, ...]."""
+        return tf.gather(self.resource, self.ids)
+
+    def write(self, rows: tf.Tensor) -> None:
+        """Replace the rows [n, ...]."""
+        # The update kernel copies rows, in a fifth of the add kernel's time; of two concurrent steps the last one wins.
+        self.resource.scatter_update(tf.IndexedSlices(rows, self.ids))
+
     def update(self, new_rows: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
         """Replace the rows [n, ...] by a function of them, and return what they are now."""
-        # The update kernel copies rows, in a fifth of the add kernel's time; of two concurrent steps the last one wins.
-        rows = new_rows(tf.gather(self.resource, self.ids))
-        self.resource.scatter_update(tf.IndexedSlices(rows, self.ids))
+        rows = new_rows(self.read())
+        self.write(rows)
         return rows
 
 
@@ -164,14 +196,36 @@ class RowsOfTables:
         self.tables = tables
         self.dtype = tables[0].dtype
 
+    def read(self) -> tf.Tensor:
+        """Return the rows of all tables, [n, ...]."""
+        return tf.concat([table.read() for table in self.tables], axis=0)
+
+    def write(self, rows: tf.Tensor) -> None:
+        """Replace the rows [n, ...] of all tables."""
+        sizes = tf.stack([tf.size(table.ids) for table in self.tables])
+        for table, rows_of_table in zip(self.tables, tf.split(rows, sizes, num=len(self.tables)), strict=True):
+            table.write(rows_of_table)
+
     def update(self, new_rows: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
         """Replace the rows [n, ...] by a function of them, and return what they are now."""
-        rows_of_each = [tf.gather(table.resource, table.ids) for table in self.tables]
-        rows = new_rows(tf.concat(rows_of_each, axis=0))
-        sizes = tf.stack([tf.size(table.ids) for table in self.tables])
-        for table, updated in zip(self.tables, tf.split(rows, sizes, num=len(self.tables)), strict=True):
-            table.resource.scatter_update(tf.IndexedSlices(updated, table.ids))
+        rows = new_rows(self.read())
+        self.write(rows)
         return rows
+
+
+class WholeVariable:
+    """A whole variable, or a slot of one, that a step updates at once."""
+
+    def __init__(self, variable: Variable) -> None:
+        self.variable, self.dtype = variable, resource_of(variable).dtype
+
+    def read(self) -> tf.Tensor:
+        """Return its numbers."""
+        return tf.convert_to_tensor(resource_of(self.variable))
+
+    def write(self, values: tf.Tensor) -> None:
+        """Replace its numbers."""
+        self.variable.assign(values)
 
 
 Updated: TypeAlias = RowsOfTable | RowsOfTables
@@ -194,7 +248,8 @@ def row_updates(gradients: Sequence[tuple[Rows, Variable]], min_tables: int = MI
     """Return an update for each table, and one for all tables of a kind where there are `min_tables` or more."""
     tables_by_kind: dict[tuple[object, ...], list[tuple[Rows, Variable]]] = {}
     for rows, variable in gradients:
-        kind = (tuple(variable.shape[1:]), str(variable.dtype), rows.ids.dtype, is_by_row(variable))
+        marks = (is_by_row(variable), is_linear_terms(variable))
+        kind = (tuple(variable.shape[1:]), str(variable.dtype), rows.ids.dtype, *marks)
         tables_by_kind.setdefault(kind, []).append((rows, variable))
     updates = []
     for tables in tables_by_kind.values():
