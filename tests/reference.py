@@ -702,6 +702,37 @@ def triple_loss(x: Array, positive: Array, negative: Array) -> float:
     return -log_shares([float(x @ positive), float(x @ negative)])[0]
 
 
+# --- Words (seeds 001 and 003; Levy and Goldberg, 2014) -------------------------------------------------------------
+
+
+def window_gradients(w_1: Floats, w_2: Floats, centre: int, window: Sequence[int], label: int) -> tuple[Floats, Floats]:
+    """001: the gradients of both tables, of J+ (label 1) or J- (label 0) of one centre against a whole window."""
+    of_w_1, of_w_2 = np.zeros_like(w_1), np.zeros_like(w_2)
+    for i in window:
+        p = sigmoid(float(w_1[centre] @ w_2[i]))
+        slope = p - 1 if label == 1 else p
+        of_w_1[centre] += slope * w_2[i] / len(window)
+        of_w_2[i] += slope * w_1[centre] / len(window)
+    return of_w_1, of_w_2
+
+
+def pmi(counts: Floats, alpha: float = 1.0) -> Floats:
+    """log p(w, c) / (p(w) q(c)), [words, contexts], with q(c) in proportion to the count of c to the power alpha."""
+    total, noise = float(counts.sum()), [float(column.sum()) ** alpha for column in counts.T]
+    result = np.full(counts.shape, -math.inf)
+    for w, row in enumerate(counts):
+        for c, count in enumerate(row):
+            if count > 0:
+                p_w, q_c = float(row.sum()) / total, noise[c] / math.fsum(noise)
+                result[w, c] = math.log(float(count) / total / (p_w * q_c))
+    return result
+
+
+def shifted_positive_pmi(counts: Floats, negatives: int, alpha: float) -> Floats:
+    """max(PMI - log k, 0)."""
+    return np.maximum(pmi(counts, alpha) - math.log(negatives), 0)
+
+
 # --- Ranks ----------------------------------------------------------------------------------------------------------
 
 

@@ -33,6 +33,7 @@ cook frappe --data "train=$2" --data "validation=$3"
 cook flights
 cook skipgram --data "corpus=$4" --data "judged=$5"
 cook glove --data "corpus=$4" --data "judged=$5"
+cook softmax
 cook movielens
 cook reviews
 printf "\n$said"

@@ -58,7 +58,8 @@ def evaluate(
 
     --beside for rank: popularity (the most frequent values), tfidf (the values of the 50 nearest training rows) and pca
     (the same by principal components); for predict: constant, linear, pca_linear (on principal components) and boosting
-    (scikit-learn's). All but popularity learn from the rows of --train.
+    (scikit-learn's); for pairs: pmi_svd (singular vectors of what keys stand beside in rows). All but popularity learn
+    from the rows of --train.
 
     \b
     feat2vec evaluate runs/films --data test.parquet

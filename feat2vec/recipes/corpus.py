@@ -13,6 +13,14 @@ import pyarrow as pa
 
 from feat2vec.arrays import Floats, Integers
 from feat2vec.errors import UserError
+from feat2vec.recipes.windows import (
+    FAKE_ALPHA,
+    CountWeights,
+    NearPairs,
+    Reach,
+    label_windows,
+    near_pairs_of,
+)
 from feat2vec.schema.extractor_options import TokensSpec
 from feat2vec.table.keys import UNLIMITED, tokens_of
 from feat2vec.table.numbers import concat, flatten
@@ -82,49 +90,117 @@ class Corpus:
             yield words[sentence].tolist()
 
     def pairs(
-        self, window: int, subsample: float = 0.0, seed: int = 0, tokens_at_once: int = TOKENS_AT_ONCE
+        self,
+        window: int,
+        subsample: float = 0.0,
+        seed: int = 0,
+        tokens_at_once: int = TOKENS_AT_ONCE,
+        *,
+        reach: Reach = "random",
+        fake_centres: int = 0,
+        fake_alpha: float = FAKE_ALPHA,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows (word, context): each word with the words at most b away, b uniform in 1 .. `window` for each word.
+        """Rows (word, context): each word, a centre, with the words near it, which are its window.
 
-        `subsample` t leaves a word of relative frequency f out with probability 1 - (sqrt(t / f) + t / f), before words
-        are paired, as word2vec does; 0 leaves none out.
+        With fake centres, rows (word, context, label): for each centre its window with the label 1, then the same
+        window with the label 0 beside each of the fakes, words drawn by their counts whatever stands there.
+
+        Args:
+            window: How many words a centre reaches at most, on either side.
+            subsample: The threshold t: a word of relative frequency f is left out with probability
+                1 - (sqrt(t / f) + t / f), before words are paired, as word2vec does; 0 leaves none out.
+            seed: The seed of all that is drawn.
+            tokens_at_once: How many tokens are paired at a time.
+            reach: "random": a centre reaches b words, b uniform in 1 .. `window`; "fixed": all of `window`.
+            fake_centres: How many fakes there are for each centre.
+            fake_alpha: The power of a word's count that a fake is drawn in proportion to.
+
+        Returns:
+            An iterator over the rows.
+
         """
         random = np.random.default_rng(seed)
+        if fake_centres:  # no more rows at once than without them
+            tokens_at_once = max(tokens_at_once // (1 + fake_centres), 1)
+        for tokens, near_pairs in self._windows(window, reach, subsample, random, tokens_at_once):
+            words: list[Integers] = []
+            contexts: list[Integers] = []
+            places: list[Integers] = []  # of the centres among the tokens
+            for near in near_pairs:
+                words.append(tokens[near.centres][near.is_near])
+                contexts.append(tokens[near.contexts][near.is_near])
+                if fake_centres:
+                    places.append(np.arange(len(tokens))[near.centres][near.is_near])
+            word, context = np.concatenate(words), np.concatenate(contexts)
+            columns: dict[str, pa.Array | Integers] = {}
+            if fake_centres:
+                fakes = self._drawn_words((len(tokens), fake_centres), fake_alpha, random)
+                word, context, columns["label"] = label_windows(tokens, fakes, np.concatenate(places), context)
+            columns = {"word": self._spelled(word), "context": self._spelled(context)} | columns
+            if len(word):
+                yield pa.RecordBatch.from_pydict(columns)
+
+    def cooccurrences(
+        self,
+        window: int,
+        tokens_at_once: int = TOKENS_AT_ONCE,
+        *,
+        reach: Reach = "fixed",
+        count_weights: CountWeights = "inverse_distance",
+        subsample: float = 0.0,
+        seed: int = 0,
+    ) -> pa.Table:
+        """(word, context, count): how often each word has another one in its window.
+
+        Args:
+            window: As for `pairs`.
+            tokens_at_once: How many tokens are paired at a time.
+            reach: As for `pairs`.
+            count_weights: "inverse_distance": a pair d apart counts 1 / d; "plain": it counts 1.
+            subsample: As for `pairs`.
+            seed: As for `pairs`.
+
+        Returns:
+            The pairs that there are, each once.
+
+        """
+        total, codes = len(self.words), np.zeros(0, np.int64)
+        sums: Floats = np.zeros(0)
+        random = np.random.default_rng(seed)
+        for tokens, near_pairs in self._windows(window, reach, subsample, random, tokens_at_once):
+            pair_codes, weights = [codes], [sums]
+            for near in near_pairs:
+                word = tokens[near.centres][near.is_near].astype(np.int64)
+                pair_codes.append(word * total + tokens[near.contexts][near.is_near])
+                weights.append(np.full(len(word), 1.0 if count_weights == "plain" else 1 / near.distance))
+            codes, at = np.unique(np.concatenate(pair_codes), return_inverse=True)
+            sums = np.bincount(at, np.concatenate(weights)).astype(np.float64)
+        word, context = np.divmod(codes, total)
+        return pa.table({"word": self._spelled(word), "context": self._spelled(context), "count": sums})
+
+    def _windows(
+        self, window: int, reach: Reach, subsample: float, random: np.random.Generator, tokens_at_once: int
+    ) -> Iterator[tuple[Integers, Iterator[NearPairs]]]:
+        """Blocks of the tokens that subsampling keeps, and the pairs of each that are near."""
         keep = np.ones(len(self.words))
         if subsample:
             ratio = subsample / (self.counts / self.counts.sum())
             keep = np.minimum(np.sqrt(ratio) + ratio, 1)
         for tokens, sentence in self._blocks(tokens_at_once):
-            kept = random.random(len(tokens)) < keep[tokens]
-            tokens, sentence = tokens[kept], sentence[kept]
-            reach = random.integers(1, window + 1, len(tokens))  # b of each word
-            words: list[Integers] = []
-            contexts: list[Integers] = []
-            for distance in range(1, window + 1):
-                earlier, later = slice(None, -distance), slice(distance, None)
-                for centre, neighbour in ((earlier, later), (later, earlier)):
-                    is_near = (sentence[centre] == sentence[neighbour]) & (reach[centre] >= distance)
-                    words.append(tokens[centre][is_near])
-                    contexts.append(tokens[neighbour][is_near])
-            word, context = np.concatenate(words), np.concatenate(contexts)
-            if len(word):
-                yield pa.RecordBatch.from_pydict({"word": self._spelled(word), "context": self._spelled(context)})
+            is_kept = random.random(len(tokens)) < keep[tokens]
+            tokens, sentence = tokens[is_kept], sentence[is_kept]
+            if reach == "random":
+                reach_of_token = random.integers(1, window + 1, len(tokens))
+            else:
+                reach_of_token = np.full(len(tokens), window)
+            yield tokens, near_pairs_of(sentence, reach_of_token, window)
 
-    def cooccurrences(self, window: int, tokens_at_once: int = TOKENS_AT_ONCE) -> pa.Table:
-        """(word, context, count): words at most `window` apart, a pair d apart counting 1 / d, in both directions."""
-        total, codes = len(self.words), np.zeros(0, np.int64)
-        sums: Floats = np.zeros(0)
-        for tokens, sentence in self._blocks(tokens_at_once):
-            pair_codes, weights = [codes], [sums]
-            for distance in range(1, window + 1):
-                is_near = sentence[:-distance] == sentence[distance:]
-                left, right = tokens[:-distance][is_near].astype(np.int64), tokens[distance:][is_near].astype(np.int64)
-                pair_codes += [left * total + right, right * total + left]
-                weights.append(np.full(2 * len(left), 1 / distance))
-            codes, at = np.unique(np.concatenate(pair_codes), return_inverse=True)
-            sums = np.bincount(at, np.concatenate(weights)).astype(np.float64)
-        word, context = np.divmod(codes, total)
-        return pa.table({"word": self._spelled(word), "context": self._spelled(context), "count": sums})
+    def _drawn_words(self, shape: tuple[int, ...], alpha: float, random: np.random.Generator) -> Integers:
+        """Words drawn by their counts to the power of alpha, independently."""
+        cumulative = np.cumsum(self.counts**alpha)
+        drawn = np.searchsorted(cumulative, random.random(shape) * cumulative[-1], side="right")
+        words: Integers = np.minimum(drawn, len(self.words) - 1)  # a product may be rounded up to the last sum
+        return words
 
     def _blocks(self, tokens_at_once: int) -> Iterator[tuple[Integers, Integers]]:
         """Blocks of whole sentences: the tokens, and the number of the sentence of each."""

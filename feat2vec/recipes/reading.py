@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.baselines import BASELINES
 from feat2vec.evaluation.options import measurement_conflicts, no_metric
 from feat2vec.recipes.ranges import tune_conflicts, unfit
-from feat2vec.recipes.recipe import Evaluation, Recipe
+from feat2vec.recipes.recipe import CorpusSpec, Evaluation, Recipe
 from feat2vec.schema.document import Data, Document, KeyPath
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import read_schema
@@ -27,6 +28,8 @@ def recipe_conflicts(recipe: Recipe, findings: Findings) -> Iterator[Problem]:
         yield from _data_conflicts(recipe, findings)
     if findings.sound("split"):
         yield from _split_conflicts(recipe, findings)
+    if recipe.corpus is not None and findings.sound("corpus"):
+        yield from _corpus_conflicts(recipe.corpus)
     page = recipe.page
     if page is not None and page.data is not None and findings.sound("page") and page.data not in recipe.parts():
         yield ("page", "data"), f"names {page.data!r}, which is no part of the rows"
@@ -100,6 +103,16 @@ def _split_conflicts(recipe: Recipe, findings: Findings) -> Iterator[Problem]:
             yield ("split", part), "is a table of `data` too; remove one of them"
     if split.of == "validation" and "validation" not in recipe.data and findings.sound("data"):
         yield ("split", "of"), "is no table of `data`"
+
+
+def _corpus_conflicts(corpus: CorpusSpec) -> Iterator[Problem]:
+    """Options that would do nothing."""
+    if corpus.counts and corpus.fake_centres is not None:
+        yield ("corpus", "fake_centres"), "labels pairs, and `counts: true` makes counts of them; remove one of the two"
+    if corpus.count_weights is not None and not corpus.counts:
+        yield ("corpus", "count_weights"), "says what counts are; add `counts: true`, or remove it"
+    if corpus.fake_alpha is not None and corpus.fake_centres is None:
+        yield ("corpus", "fake_alpha"), "says how fake centres are drawn; add `fake_centres: 1`, or remove it"
 
 
 def _evaluation_conflicts(
@@ -176,10 +189,43 @@ def read_recipe(path: str | Path, settings: Sequence[str] = ()) -> tuple[Recipe,
 
 
 def schema_document(document: Document, recipe: Recipe) -> Document:
-    """The recipe's schema, which is a file of its own or a part of the recipe."""
+    """The recipe's schema, which is a file of its own or a part of the recipe; `corpus.tied` adds a `share` to it."""
     if isinstance(recipe.schema_, str):
-        return read_document(Path(document.name).parent / recipe.schema_)
-    return _below(document, "schema")
+        source = read_document(Path(document.name).parent / recipe.schema_)
+    else:
+        source = _below(document, "schema")
+    return _tied(source, document) if recipe.corpus is not None and recipe.corpus.tied else source
+
+
+def _tied(source: Document, document: Document) -> Document:
+    """A schema with a `share`: the group of the column `context` has the vectors of that of `word`.
+
+    Raises:
+        UserError: There is not one such group of each; the message names the recipe's `document`.
+
+    """
+    path = ("corpus", "tied")
+    groups = source.data.get("groups")
+    groups = groups if isinstance(groups, dict) else {}
+    names_of_column: dict[str, list[str]] = {"word": [], "context": []}
+    for name, group in groups.items():
+        columns = group.get("column", group.get("columns")) if isinstance(group, dict) else None
+        for column, names in names_of_column.items():
+            if columns in (column, [column]):
+                names.append(name)
+    for column, names in names_of_column.items():
+        if len(names) != 1:
+            number = f"there are {listed(names)}" if names else "there is none"
+            message = f"needs one group of the column `{column}` in the schema, and {number}"
+            raise UserError(document.problem(path, message))
+    (word,), (context,) = names_of_column["word"], names_of_column["context"]
+    group = groups[context]
+    assert isinstance(group, dict)
+    if group.get("share", word) != word:
+        message = f"lets {context!r} share {word!r}, and the schema says another group; remove one of the two"
+        raise UserError(document.problem(path, message))
+    tied_groups: dict[str, Data] = {**groups, context: {**group, "share": word}}
+    return replace(source, data={**source.data, "groups": tied_groups})
 
 
 def _below(document: Document, key: str) -> Document:

@@ -12,6 +12,7 @@ from feat2vec.evaluation.options import Measurement
 from feat2vec.export.formats import FormatName
 from feat2vec.pages.explore_options import MapKind
 from feat2vec.recipes.ranges import Tune
+from feat2vec.recipes.windows import CountWeights, Reach
 from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import Count, Many, Share, Text
 from feat2vec.schema.validation import Spec
@@ -36,6 +37,25 @@ class CorpusSpec(Spec):
     subsample: Annotated[float, Field(ge=0, le=1)] = 0.0
     counts: bool = False
     seed: Seed = 0
+    # How far a word reaches. random: at most b words, b uniform in 1 .. `window`, so that near words count more; fixed:
+    # `window` words. By default random for pairs and fixed for counts.
+    reach: Reach | None = None
+    # What a pair counts that is d words apart. By default inverse_distance, 1 / d; plain: 1.
+    count_weights: CountWeights | None = None
+    # Each word's window is also paired with so many words that are drawn at random, its fake centres: a column `label`
+    # is 1 for what the texts have and 0 for these, which `objective: {type: logistic, target: label}` learns.
+    fake_centres: Count | None = None
+    fake_alpha: Annotated[float, Field(ge=0, le=10)] | None = None  # the power of counts that they are drawn by, 0.75
+    tied: bool = False  # whether the schema's group of the column `context` shares the vectors of that of `word`
+
+    @property
+    def chosen_reach(self) -> Reach:
+        """How far a word reaches, with the default filled in."""
+        return self.reach or ("fixed" if self.counts else "random")
+
+    def study_facts(self) -> dict[str, Any]:
+        """What rows follow from; without options that are not given, so that studies of before they were can go on."""
+        return self.model_dump(mode="json", exclude={"tied"}, exclude_none=True)
 
 
 class Split(Spec):

@@ -18,6 +18,7 @@ from feat2vec.errors import UserError, listed, suggest
 from feat2vec.recipes.corpus import Corpus
 from feat2vec.recipes.query import DECIMAL_DIGITS, write_query
 from feat2vec.recipes.recipe import PARTS, Ask, CorpusSpec, Recipe, Split
+from feat2vec.recipes.windows import FAKE_ALPHA
 from feat2vec.table.sources.files import find_files
 from feat2vec.table.sources.parquet import open_parquet
 from feat2vec.table.sources.registry import scheme_of
@@ -185,9 +186,23 @@ def _pair(corpus: Corpus, spec: CorpusSpec, folder: Path) -> Table:
     """Words and the words near them."""
     types = {"word": pa.string(), "context": pa.string()}
     if spec.counts:
-        counts = corpus.cooccurrences(spec.window)
+        counts = corpus.cooccurrences(
+            spec.window,
+            reach=spec.chosen_reach,
+            count_weights=spec.count_weights or "inverse_distance",
+            subsample=spec.subsample,
+            seed=spec.seed,
+        )
         return _write(folder, "train", counts.to_batches(), types | {"count": pa.float64()})
-    return _write(folder, "train", corpus.pairs(spec.window, spec.subsample, spec.seed), types)
+    pairs = corpus.pairs(
+        spec.window,
+        spec.subsample,
+        spec.seed,
+        reach=spec.chosen_reach,
+        fake_centres=spec.fake_centres or 0,
+        fake_alpha=FAKE_ALPHA if spec.fake_alpha is None else spec.fake_alpha,
+    )
+    return _write(folder, "train", pairs, types | ({"label": pa.int8()} if spec.fake_centres else {}))
 
 
 def _split(split: Split, table: Table, folder: Path) -> dict[str, Table]:

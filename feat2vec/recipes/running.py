@@ -223,7 +223,14 @@ class _Steps:
         options = self.recipe.corpus
         if options is None:
             return request
-        return replace(request, corpus=self.parts.corpus, window=options.window, subsample=options.subsample)
+        return replace(
+            request,
+            corpus=self.parts.corpus,
+            window=options.window,
+            subsample=options.subsample,
+            has_fixed_windows=options.reach == "fixed",
+            fake_centres=options.fake_centres,
+        )
 
     def _neighbours(self, neighbours: Neighbours) -> Results:
         try:

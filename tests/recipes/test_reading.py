@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from feat2vec.errors import UserError
-from feat2vec.recipes.reading import read_recipe
+from feat2vec.recipes.reading import read_recipe, recipe_conflicts, schema_document
+from feat2vec.recipes.recipe import Recipe
+from feat2vec.schema.options import Group
+from feat2vec.schema.validation import validate
+from feat2vec.schema.yaml_text import read_document
 
 ROOT = Path(__file__).parents[2]
 SPLIT = "split: {validation: 0.2, test: 0.2}"
@@ -27,7 +32,7 @@ evaluate:
 
 def test_every_recipe_is_right() -> None:
     names = sorted(path.stem for path in (ROOT / "recipes").glob("*.yaml"))
-    assert names == ["artworks", "films", "flights", "frappe", "glove", "movielens", "reviews", "skipgram"]
+    assert names == ["artworks", "films", "flights", "frappe", "glove", "movielens", "reviews", "skipgram", "softmax"]
     for name in names:
         recipe, schema = read_recipe(ROOT / "recipes" / f"{name}.yaml")
         assert recipe.name == name
@@ -53,6 +58,15 @@ def test_a_schema_of_its_own_file_is_beside_the_recipe(tmp_path: Path) -> None:
     [
         (SPLIT, "split: {test: 0.2, seed: -1}", "r.yaml:4: split.seed: .*at least 0.*received -1"),
         (SPLIT, "corpus: {column: a, seed: -1}", "r.yaml:4: corpus.seed: .*at least 0.*received -1"),
+        (SPLIT, "corpus: {column: a, reach: fixd}", "r.yaml:4: corpus.reach: .*received fixd; did you mean 'fixed'"),
+        (SPLIT, "corpus: {column: a, fake_centres: 0}", "r.yaml:4: corpus.fake_centres: .*at least 1.*received 0"),
+        (SPLIT, "corpus: {column: a, fake_alpha: 1.0}", "corpus.fake_alpha: says how .*; add `fake_centres: 1`, or"),
+        (SPLIT, "corpus: {column: a, count_weights: plain}", "corpus.count_weights: says .*; add `counts: true`, or"),
+        (
+            SPLIT,
+            "corpus: {column: a, counts: true, fake_centres: 1}",
+            "corpus.fake_centres: labels pairs, and .* remove",
+        ),
         ("name: tiny\n", "", "r.yaml:1: the key `name` is missing"),
         ("name: tiny", "name: ../tiny", r"r.yaml:2: name: names files or folders of the run; .*received '../tiny'"),
         (
@@ -109,3 +123,46 @@ def test_a_recipe_that_is_not_there(tmp_path: Path) -> None:
 def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is a folder; a recipe is a file"):
         read_recipe(tmp_path)
+
+
+WORDS = """\
+version: 1
+name: words
+data: {corpus: rows.csv}
+corpus: {column: text, tied: true}
+schema:
+  version: 1
+  groups: {word: {column: word}, beside: {column: context}}
+"""
+
+
+@pytest.mark.parametrize("schema", ["below", "beside"])
+def test_tied_words_share_their_vectors(schema: str, tmp_path: Path) -> None:
+    text, path = WORDS, tmp_path / "r.yaml"
+    if schema == "beside":
+        text, below = WORDS.split("schema:\n")
+        (tmp_path / "s.yaml").write_text(textwrap.dedent(below))
+        text += "schema: s.yaml\n"
+    path.write_text(text)
+    document = read_document(path)
+    recipe = validate(document, Recipe, recipe_conflicts)
+    groups = schema_document(document, recipe).data["groups"]
+    assert groups == {"word": {"column": "word"}, "beside": {"column": "context", "share": "word"}}
+    if "share" in Group.model_fields:
+        assert read_recipe(path)[1].groups["beside"].model_dump()["share"] == "word"
+    path.write_text(text.replace(", tied: true", ""))
+    assert read_recipe(path)[1].groups["beside"].columns == ("context",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (", beside: {column: context}", "", r"r.yaml:4: corpus.tied: needs one .* `context` in .*, and there is none"),
+        ("}, beside", "}, w: {columns: [word]}, beside", r"corpus.tied: needs one .* `word` in .*there are word, w"),
+        ("context}", "context, share: other}", r"corpus.tied: lets 'beside' share 'word', and the schema says another"),
+    ],
+)
+def test_what_cannot_be_tied_is_told(old: str, new: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(WORDS.replace(old, new))
+    with pytest.raises(UserError, match=message):
+        read_recipe(tmp_path / "r.yaml")

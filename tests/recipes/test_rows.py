@@ -6,13 +6,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from feat2vec.errors import UserError
-from feat2vec.recipes.recipe import Recipe
+from feat2vec.recipes.corpus import Corpus
+from feat2vec.recipes.recipe import CorpusSpec, Recipe
 from feat2vec.recipes.rows import RowParts, make_parts, sources_of
+from feat2vec.table.table import open_table
 
 SCHEMA = {"version": 1, "groups": {"a": {"column": "a"}, "b": {"column": "b"}}}
 
@@ -150,3 +153,60 @@ def test_rows_in_a_folder_called_tilde_are_not_in_the_home_folder(
     parts = make_parts(spec, {"rows": source}, Path("~"))
     assert len(numbers(parts, "test")) == 25
     assert not list((tmp_path / "home").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "expected"),
+    [
+        ({"reach": "fixed"}, ["word", "context"], 6),
+        ({"reach": "fixed", "window": 1}, ["word", "context"], 4),
+        ({"reach": "fixed", "fake_centres": 2, "fake_alpha": 0.0}, ["word", "context", "label"], 6 * 3),
+        ({"counts": True}, ["word", "context", "count"], {("a", "b"): 2.0, ("b", "b"): 1.0}),
+        ({"counts": True, "count_weights": "plain"}, ["word", "context", "count"], {("a", "b"): 2.0, ("b", "b"): 2.0}),
+        ({"counts": True, "window": 1}, ["word", "context", "count"], {("a", "b"): 2.0}),
+    ],
+)
+def test_a_corpus_becomes_rows_as_its_options_say(
+    options: dict[str, Any], columns: list[str], expected: Any, tmp_path: Path
+) -> None:
+    """The text has the words b, a and b."""
+    (tmp_path / "texts.csv").write_text("text\nb a b\n")
+    spec = recipe(data={"texts": "x"}, corpus={"column": "text", "min_count": 1, **options})
+    table = make_parts(spec, {"texts": str(tmp_path / "texts.csv")}, tmp_path).tables["train"]
+    assert list(table.columns) == columns
+    made = [row for batch in table.batches() for row in batch.data.to_pylist()]
+    if isinstance(expected, int):
+        assert len(made) == expected
+        assert sum(row.get("label", 1) for row in made) == expected // (1 + options.get("fake_centres", 0))
+    else:
+        counts = {(row["word"], row["context"]): row["count"] for row in made}
+        assert counts == {**expected, **{(second, first): n for (first, second), n in expected.items()}}
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_what_a_corpus_draws_follows_from_its_options(counts: bool, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    pq.write_table(
+        pa.table({"text": [[f"w{i}" for i in random.zipf(1.5, 9) % 9] for _ in range(60)]}), tmp_path / "t.parquet"
+    )
+    drawn = {"reach": "random", "subsample": 0.05, "seed": 3}
+
+    def rows_of(**options: Any) -> list[dict[str, Any]]:
+        corpus = {"column": "text", "min_count": 1, "window": 4, "counts": counts, **drawn, **options}
+        spec = recipe(data={"texts": "x"}, corpus=corpus)
+        table = make_parts(spec, {"texts": f"{tmp_path}/t.parquet"}, tmp_path).tables["train"]
+        return [row for batch in table.batches() for row in batch.data.to_pylist()]
+
+    read = Corpus.read(open_table(f"{tmp_path}/t.parquet"), "text")
+    options: Any = drawn
+    expected = read.cooccurrences(4, **options) if counts else pa.Table.from_batches(list(read.pairs(4, **options)))
+    assert rows_of() == expected.to_pylist()
+    for change in ({"reach": "fixed"}, {"subsample": 0.0}, {"seed": 4}):
+        assert rows_of(**change) != rows_of()
+
+
+def test_a_study_of_before_options_were_there_can_go_on() -> None:
+    """Its facts are those of the options that are given; that of tied vectors is in the schema."""
+    plain = CorpusSpec(column="text", tied=True).study_facts()
+    assert plain == {"column": "text", "window": 5, "min_count": 5, "subsample": 0.0, "counts": False, "seed": 0}
+    assert CorpusSpec(column="text", fake_centres=1).study_facts() == {**plain, "fake_centres": 1}

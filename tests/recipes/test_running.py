@@ -109,6 +109,7 @@ DATA: dict[str, Any] = {
         "reviews": table(text=[" ".join(draw(WORDS, 9, i)) for i in range(ROWS)], label=draw(["1", "2"]))
     },
     "skipgram": corpus,
+    "softmax": dict,
 }
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Metrics = JsonObject  # numbers by their names, as `evaluate` returns them
 ROWS_LEARNT_FROM = 100_000  # training rows that `tfidf` and `linear` hold; more are sampled
+DEFAULT_NEGATIVES = 5  # where the noise of the run is shared by a batch, and so has no number for a pair
 
 
 class Sentences(Protocol):
@@ -38,6 +39,8 @@ class BaselineRequest:
         corpus: The sentences that `train` was made from, or None if there are none.
         window: How far apart two words of a pair may be.
         subsample: The threshold of frequent words, as in `Corpus.pairs`.
+        has_fixed_windows: Whether each word reaches `window` words, and not a random number of them.
+        fake_centres: The rows with the label 0 for each with the label 1, where a corpus has them.
 
     """
 
@@ -49,6 +52,14 @@ class BaselineRequest:
     corpus: Sentences | None = None
     window: int = 5
     subsample: float = 0.0
+    has_fixed_windows: bool = False
+    fake_centres: int | None = None
+
+    @property
+    def negatives(self) -> int:
+        """How many negatives a pair of the run has."""
+        noise = self.run.schema.noise
+        return self.fake_centres or (noise.negatives if noise.sharing == "record" else DEFAULT_NEGATIVES)
 
     @property
     def training_rows(self) -> Table:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from feat2vec.evaluation.baselines.base import Baseline, BaselineRequest, Metrics, missing_package
 
-DEFAULT_NEGATIVES = 5  # where the noise of the run is shared by a batch, and so has no number for a pair
-
 
 def word2vec(request: BaselineRequest) -> Metrics:
     """Skip-gram of gensim, of the same sentences, window, subsampling, dimensions and epochs."""
@@ -23,7 +21,8 @@ def word2vec(request: BaselineRequest) -> Metrics:
         window=request.window,
         min_count=1,
         sg=1,
-        negative=schema.noise.negatives if schema.noise.sharing == "record" else DEFAULT_NEGATIVES,
+        negative=request.negatives,
+        shrink_windows=not request.has_fixed_windows,
         sample=request.subsample,
         epochs=schema.training.epochs,
         seed=schema.training.seed,

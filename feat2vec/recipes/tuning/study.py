@@ -80,8 +80,9 @@ def study_inputs(
     recipe: Recipe, tune: Tune, schema: Schema, sources: Mapping[str, str], rows: int | None
 ) -> StudyInputs:
     """What trials have to share to be compared."""
-    facts_of_recipe = recipe.model_dump(mode="json", include={"rows", "corpus", "split"})
+    facts_of_recipe = recipe.model_dump(mode="json", include={"rows", "split"})
     facts_of_recipe |= {
+        "corpus": None if recipe.corpus is None else recipe.corpus.study_facts(),
         "schema": yaml.safe_load(schema.resolved()),
         "tune": tune.model_dump(mode="json", exclude_none=True),
     }

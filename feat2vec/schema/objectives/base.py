@@ -38,6 +38,7 @@ class ObjectiveSpec(Spec):
     valid_targets: ClassVar[str] = "a number"  # `is_valid_target` in words, for messages
     has_classes: ClassVar[bool] = False  # targets are classes: the model has a vector for each, scores [rows, classes]
     is_binary: ClassVar[bool] = False  # targets are 0 or 1
+    has_counts: ClassVar[bool] = False  # a target says how often its row occurs
 
     standardizes: ClassVar[bool] = False  # targets are learnt in units of their deviation from their mean
     has_normal_errors: ClassVar[bool] = False  # so that the posterior of weights may be normal (`model.posterior`)

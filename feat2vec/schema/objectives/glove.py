@@ -16,6 +16,7 @@ class Glove(SupervisedObjective):
     """f(N) (log N - s)^2 with f = min(1, (N / n_max)^alpha); the target is the count N."""
 
     valid_targets = "above 0"
+    has_counts = True
     allows_together = True
     why_none_is_held_out = "a row of glove is the count of a pair, which no other row knows"
 
