@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -148,10 +149,36 @@ def test_a_corpus_with_planted_topics_gives_them_back() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "fake_centres", "shifts"),
+    [
+        (SKIP_GRAM, None, [1]),
+        ({**SKIP_GRAM, "noise": {"negatives": 3}}, None, [1, 3]),
+        ({**SKIP_GRAM, "noise": {"negatives": 3}}, 2, [1, 2]),
+        ({"objective": {"type": "glove", "target": "count"}}, None, [1]),  # which has no negatives
+    ],
+)
+def test_the_shift_is_that_of_the_run_or_none(
+    options: dict[str, Any], fake_centres: int | None, shifts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = request_for(pairs_of(COUNTS, each_once="glove" in str(options)), options)
+    asked: list[int] = []
+
+    def shifted(counts: Any, negatives: int, alpha: float) -> Any:
+        asked.append(negatives)
+        return shifted_positive_pmi(counts, negatives, alpha)
+
+    monkeypatch.setattr(sys.modules["feat2vec.evaluation.baselines.pmi_svd"], "shifted_positive_pmi", shifted)
+    facts = BASELINES["pmi_svd"].measure(replace(request, fake_centres=fake_centres))
+    assert asked == shifts
+    assert facts["negatives"] in shifts
+    assert (facts["n"], facts["skipped_unseen"]) == (3, 1)
+
+
 def test_words_that_nothing_stands_beside_are_like_no_other() -> None:
-    request = request_for(pairs_of(COUNTS), {**SKIP_GRAM, "noise": {"negatives": 1000}})
-    facts = BASELINES["pmi_svd"].measure(request)
-    assert facts == {"n": 3, "skipped_unseen": 1, "spearman": None}
+    """Both words stand beside both contexts as often as by chance, so that no PMI is above 0."""
+    facts = BASELINES["pmi_svd"].measure(request_for(pairs_of(np.full((3, 3), 2)), SKIP_GRAM))
+    assert facts == {"n": 3, "skipped_unseen": 1, "spearman": None, "negatives": 1}
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

