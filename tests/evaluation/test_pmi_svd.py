@@ -36,9 +36,9 @@ def pairs_of(counts: npt.NDArray[Any], *, each_once: bool = False) -> pa.Table:
     return pa.table({**names, **({"count": counts[words, contexts]} if each_once else {})})
 
 
-def labelled(counts: npt.NDArray[Any]) -> pa.Table:
+def labelled(counts: npt.NDArray[Any], *, each_once: bool = False) -> pa.Table:
     """The pairs with the label 1, and as many others with the label 0."""
-    true, false = pairs_of(counts), pairs_of(counts[::-1])
+    true, false = (pairs_of(part, each_once=each_once) for part in (counts, counts[::-1]))
     parts = [part.append_column("label", pa.array([label] * len(part))) for part, label in ((true, 1), (false, 0))]
     return pa.concat_tables(parts)
 
@@ -57,6 +57,10 @@ CASES: dict[str, tuple[pa.Table, dict[str, Any], list[str]]] = {
         pairs_of(COUNTS, each_once=True), {"objective": {"type": "glove", "target": "count"}}, ["word", "context"],
     ),
     "labels": (labelled(COUNTS), {"objective": {"type": "logistic", "target": "label"}}, ["word", "context"]),
+    "labels and weights": (
+        labelled(COUNTS, each_once=True),
+        {"objective": {"type": "logistic", "target": "label", "weight": "count"}}, ["word", "context"],
+    ),
     "positive rows alone": (
         pairs_of(COUNTS), {"objective": {"type": "logistic", "target": "label", "implicit": "context"}},
         ["word", "context"],

@@ -18,6 +18,7 @@ from feat2vec.errors import FailedError, UserError
 from feat2vec.evaluation.tasks import evaluate
 from feat2vec.recipes import running
 from feat2vec.recipes.running import run_recipe
+from feat2vec.schema.options import Group
 from feat2vec.writing import folder_place, mark_folder, new_folder
 from tests.commands import feat2vec as command
 
@@ -156,6 +157,33 @@ def test_a_recipe_runs_at_small_size(name: str, tmp_path: Path) -> None:
         assert {key: entry[key] for key in again} == again
     assert not list(tmp_path.glob("run.*"))
     assert any("feat2vec" in line for line in lines)
+
+
+TIED = """\
+version: 1
+name: tied
+data: {corpus: dataset:topics}
+corpus: {column: text, window: 2, min_count: 1, tied: true}
+schema:
+  version: 1
+  model: {dim: 4}
+  groups: {word: {column: word}, context: {column: context}}
+  noise: {targets: [context]}
+  objective: negative_sampling
+  training: {validation: 0, epochs: 1, batch_size: 1024}
+"""
+
+
+@pytest.mark.skipif("share" not in Group.model_fields, reason="groups cannot share vectors yet")
+@pytest.mark.parametrize("tied", [True, False])
+def test_tied_words_and_contexts_have_the_same_vectors(tied: bool, tmp_path: Path) -> None:
+    path = tmp_path / "tied.yaml"
+    path.write_text(TIED if tied else TIED.replace(", tied: true", ""))
+    run_recipe(path, tmp_path / "run", rows=100, quiet=True)
+    run = feat2vec.load(tmp_path / "run")
+    words, contexts = run.vectors("word"), run.vectors("context")
+    assert np.array_equal(words["king"], contexts["king"]) == tied
+    assert len(words) == len(contexts) > 20
 
 
 TINY = """\
