@@ -26,7 +26,8 @@ pytestmark = pytest.mark.usefixtures("no_graphs")
 Floats = npt.NDArray[np.float64]
 RATE = 0.7
 GROUPS = {"word": {"column": "word"}, "context": {"column": "context"}}
-LABELLED = {"objective": {"type": "logistic", "target": "label"}}
+SGD = {"type": "sgd", "learning_rate": RATE, "decay": "none"}
+LABELLED = {"objective": {"type": "logistic", "target": "label"}, "training": {"optimizer": SGD}}
 COUNTS = np.array([[6, 1, 1], [1, 4, 2], [2, 1, 5]])  # [words, contexts]
 
 
@@ -69,7 +70,8 @@ def test_a_step_by_sgd_is_that_of_a_positive_or_a_negative_batch() -> None:
     rows = encoded(table, LABELLED, dim=3)
     model = Feat2Vec.from_encoder(rows.encoder)
     model.learn_from(rows)
-    model.compile(keras.optimizers.SGD(RATE))
+    model.compile()
+    assert isinstance(model.optimizer, optimizers.SparseSgd)
     words, contexts = keys_of(rows, "word"), keys_of(rows, "context")
     w_1, w_2 = table_of(model, 0), table_of(model, 1)
     has_repeated_context = False
