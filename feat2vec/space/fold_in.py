@@ -13,12 +13,12 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Float32s, Int64s
+from feat2vec.arrays import Float32s, Floats, Int64s
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.schema.options import Mlp, Schema
-from feat2vec.space.geometry import Candidates, Model, dense, linear_terms
+from feat2vec.space.geometry import Candidates, Model, candidates, dense, linear_terms
 from feat2vec.space.key_lookup import Names
 from feat2vec.space.labelled_fold_in import Ridge, solve_labelled
 from feat2vec.space.new_values import NewItems, NewKeys, NewRows, read_new_rows, unseen_vector
@@ -113,7 +113,7 @@ def fold_in(
         if schema.objective.standardizes:
             assert new.targets is not None
             new = replace(new, targets=(new.targets - scale.shift) / scale.unit)
-        vectors, terms = solve_labelled(schema, new, _ridge(run, model, group, counts), gain)
+        vectors, terms = solve_labelled(schema, new, _ridge(run, model, group, counts, unseen), gain)
     return FoldedIn(
         group,
         new.keys,
@@ -153,8 +153,12 @@ def _values_with_rows(new: NewRows) -> NewRows:
     return replace(new, keys=new.keys.filter(pa.array(has_rows)), items=items)
 
 
-def _ridge(run: TrainedRun, model: Model, group: str, counts: Int64s) -> Ridge:
-    """What holds back values that have so many occurrences: the run's own l2."""
+def _ridge(run: TrainedRun, model: Model, group: str, counts: Int64s, unseen: Floats) -> Ridge:
+    """What holds back values that have so many occurrences: the run's own l2, or the prior of normal weights.
+
+    The mean of such a prior is that of the group, and the vector of keys that no row has.
+    """
+    centre = np.zeros(len(unseen))
     training, encoder = run.schema.training, run.fitted
     of_vector, of_term = training.l2_of(group), training.l2_linear
     if run.schema.model.posterior == "gaussian":  # precisions of priors, which count once a value
@@ -162,11 +166,17 @@ def _ridge(run: TrainedRun, model: Model, group: str, counts: Int64s) -> Ridge:
         if not of_term:
             known_terms = linear_terms(model, encoder, group)
             of_term = 1 / max(float(np.square(known_terms, dtype=np.float64).mean()), 1e-6)
-        return Ridge(np.full(len(counts), noise * of_vector), np.full(len(counts), noise * of_term))
+        codec = encoder.codecs[group]
+        assert codec.vocabulary is not None
+        centre = unseen
+        if codec.vocabulary.unseen:  # then the vector of unseen keys is learnt from the rows of rare ones
+            centre = candidates(model, encoder, group).tables[0].mean(axis=0, dtype=np.float64)
+            centre /= encoder.schema.groups[group].extractor.gain
+        return Ridge(np.full(len(counts), noise * of_vector), np.full(len(counts), noise * of_term), centre)
     if training.l2_over == "tables":  # all values in each step
         of_all = training.l2 * max(int(np.sum(values.counts)) for values in encoder.values.values())
-        return Ridge(np.full(len(counts), of_all), of_all + counts * of_term)
-    return Ridge(counts * of_vector, counts * of_term)
+        return Ridge(np.full(len(counts), of_all), of_all + counts * of_term, centre)
+    return Ridge(counts * of_vector, counts * of_term, centre)
 
 
 def _noise(run: TrainedRun, model: Model) -> float:

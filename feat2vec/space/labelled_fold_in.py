@@ -38,10 +38,14 @@ LEAST_RIDGE = 1e-6  # relative to the curvature; without l2 the shortest of the 
 
 
 class Ridge(NamedTuple):
-    """What holds the numbers of a value back: half of it times their squares is added to the loss of its rows."""
+    """What holds the numbers of a value back: half of it times their squares is added to the loss of its rows.
+
+    Of a vector it is the squares of what it differs by from `centre`, which is 0 but where the prior has another mean.
+    """
 
     vector: Array  # [values]
     term: Array  # [values]
+    centre: Floats  # [D_1]
 
 
 class Parabolas(NamedTuple):
@@ -85,10 +89,10 @@ def solve_labelled(schema: Schema, new: NewRows, ridge: Ridge, gain: float) -> t
     assert new.targets is not None
     items, values, dim = new.items, len(new.keys), new.contexts.shape[1]
     features = gain * new.contexts  # [rows, D_1 or one more]
-    ridges = np.repeat(ridge.vector[:, None], dim, axis=1)
+    ridges, centre = np.repeat(ridge.vector[:, None], dim, axis=1), ridge.centre
     if schema.model.bias:
         features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
-        ridges = np.concatenate([ridges, ridge.term[:, None]], axis=1)
+        ridges, centre = np.concatenate([ridges, ridge.term[:, None]], axis=1), np.append(centre, 0)
     least_squares = SmallRidges(items.values, items.rows, values, items.factors)
     ridges += LEAST_RIDGE * float(np.square(features).mean()) if len(features) else 0
     rate = schema.training.interaction_dropout
@@ -100,7 +104,7 @@ def solve_labelled(schema: Schema, new: NewRows, ridge: Ridge, gain: float) -> t
         scores = new.scores + np.bincount(items.rows, of_items, len(features))
         slopes, curvatures = parabolas(schema, scores, new.targets)
         slopes, curvatures = slopes * new.weights, curvatures * new.weights
-        step_ridges, pull = ridges, -ridges * solution
+        step_ridges, pull = ridges, -ridges * (solution - centre)
         if odds:
             of_dropout = _dropout(new, features[:, :dim], solution[:, :dim], odds * curvatures)
             step_ridges, pull = ridges.copy(), pull

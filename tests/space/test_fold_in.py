@@ -237,15 +237,25 @@ def test_without_l2_it_is_the_shortest_vector_that_solves_its_rows() -> None:
     np.testing.assert_allclose(fold_in(run, rows, "user").vectors[0], expected, rtol=1e-3, atol=1e-4)
 
 
-def test_a_prior_of_normal_weights_counts_once_a_value() -> None:
+@pytest.mark.parametrize("min_count", [1, 12])
+def test_a_prior_of_normal_weights_counts_once_a_value(min_count: int) -> None:
     schema = {
-        "groups": {name: GROUPS[name] | {"extractor": {"type": "lookup"}} for name in ("user", "film")},
+        "groups": {
+            "user": {"column": "user", "extractor": {"type": "lookup", "min_count": min_count}},
+            "film": {"column": "film"},
+        },
         "model": {"dim": 3, "bias": True, "posterior": "gaussian"},
         "objective": {"type": "regression", "target": "rating"},
         "training": {"l2": 4.0, "l2_linear": 2.0, "optimizer": "adam"},
     }  # fmt: skip
     table = ratings()
     run = random_run(schema, table)
+    users = run.model.extractors[0].tables[0]
+    vectors = np.concatenate([[[0.4, -0.7, 1.1]], users.numpy()[1:]])  # that of unseen keys is no longer 0
+    users.assign(vectors)
+    vocabulary = run.fitted.codecs["user"].vocabulary
+    assert vocabulary is not None
+    assert bool(vocabulary.unseen) == (min_count > 1)
     rows = renamed(table, "user", KNOWN, NEW)
     folded = fold_in(run, rows, "user")
     films, scale = run.embed(rows, ["film"]).astype(float), run.model.answer_scale_value()
@@ -253,8 +263,9 @@ def test_a_prior_of_normal_weights_counts_once_a_value() -> None:
     linear = run.model.vectors("film", dense(entries["film"])).linear.numpy().astype(float)
     errors = (rows["rating"].to_numpy() - scale.shift) / scale.unit - run.model.bias_value() - linear
     features = np.concatenate([films, np.ones((len(rows), 1))], axis=1)
-    noise = 0.5  # where no loss is known
-    expected = np.linalg.solve(features.T @ features + noise * np.diag([4.0, 4.0, 4.0, 2.0]), features.T @ errors)
+    precisions = 0.5 * np.diag([4.0, 4.0, 4.0, 2.0])  # times the noise, where no loss is known
+    prior = np.append(vectors[0] if min_count == 1 else vectors[1:].mean(axis=0), 0)
+    expected = np.linalg.solve(features.T @ features + precisions, features.T @ errors + precisions @ prior)
     np.testing.assert_allclose([*folded.vectors[0], folded.terms[0]], expected, rtol=1e-4, atol=1e-5)
 
 
