@@ -132,6 +132,11 @@ def check_fold_in(schema: Schema, group: object) -> None:
     extractor, objective = schema.groups[group].extractor, schema.objective
     if not isinstance(extractor, Lookup) or extractor.type != "lookup":
         raise UserError(f"--fold-in: {group!r} is no lookup; {extractor.type} makes vectors of new values by itself")
+    sharing = [name for name in schema.sharing(group) if name != group]
+    if sharing:
+        raise UserError(
+            f"--fold-in: {group!r} shares its vectors with {listed(sharing)}; a group of its own is folded in"
+        )
     if isinstance(schema.head, Mlp):
         raise UserError("--fold-in: a new vector is solved from scores that are linear in it; the head mlp's are not")
     has_loss = objective.type in LABELLED if schema.target is not None else objective.completes_rows

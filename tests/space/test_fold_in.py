@@ -363,6 +363,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
     "no lookup": (
         MODELS["regression"], "length", "'length' is no lookup; numeric makes vectors of new values by itself",
     ),
+    "a shared table": (
+        {"groups": {"film": {"column": "film"}, "next": {"column": "user", "share": "film"}}}, "next",
+        "'next' shares its vectors with film; a group of its own is folded in",
+    ),
     "a network": (
         {**MODELS["regression"], "head": "mlp"}, "user",
         "a new vector is solved from scores that are linear in it; the head mlp's are not",
