@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from feat2vec.pages.explore_options import MapKind
     from feat2vec.space.completer import Completer
     from feat2vec.space.completion import Completed
-    from feat2vec.space.embed import Embedder
+    from feat2vec.space.embed import Embedder, NewVectors
     from feat2vec.space.filling import FilledCounts
+    from feat2vec.space.noise_fold_in import KnownCandidates
     from feat2vec.space.predict import Predictor
     from feat2vec.space.search_options import RankSimilarity
     from feat2vec.space.vectors import Vectors
@@ -110,15 +111,28 @@ class Run(TrainedRun):
         level: int | None = None,
         *,
         by_group: Literal[False] = False,
+        fold_in: str | None = None,
     ) -> Float32s: ...
 
     @overload
     def embed(
-        self, rows: object, groups: Sequence[str] | None = None, level: int | None = None, *, by_group: Literal[True]
+        self,
+        rows: object,
+        groups: Sequence[str] | None = None,
+        level: int | None = None,
+        *,
+        by_group: Literal[True],
+        fold_in: str | None = None,
     ) -> dict[str, Float32s]: ...
 
     def embed(
-        self, rows: object, groups: Sequence[str] | None = None, level: int | None = None, *, by_group: bool = False
+        self,
+        rows: object,
+        groups: Sequence[str] | None = None,
+        level: int | None = None,
+        *,
+        by_group: bool = False,
+        fold_in: str | None = None,
     ) -> Float32s | dict[str, Float32s]:
         """Vectors of any rows: for each row the sum of the vectors of its groups.
 
@@ -129,6 +143,7 @@ class Run(TrainedRun):
             groups: The groups to add up, all if it is None.
             level: In a model with `ranks`, the space of the vectors; by default 1, in which every value has a vector.
             by_group: Return the vectors of each group instead of their sum.
+            fold_in: A lookup group whose unseen values get the vectors that solve these rows; see `Run.fold_in`.
 
         Returns:
             An array [rows, dim], or {group: array} with `by_group`.
@@ -140,18 +155,62 @@ class Run(TrainedRun):
         ((60, 4), 0.0)
 
         """
-        vectors: Float32s | dict[str, Float32s] = self.embedder(groups, level).embed(rows, by_group=by_group)
+        if fold_in is None:
+            embedder = self.embedder(groups, level)
+        else:
+            from feat2vec.space.fold_in import fold_in as fold_in_values
+            from feat2vec.table.table import open_table
+
+            rows = open_table(rows)
+            with naming_arguments():
+                embedder = self.embedder(groups, level, fold_in_values(self, rows, fold_in, self._known_candidates))
+        vectors: Float32s | dict[str, Float32s] = embedder.embed(rows, by_group=by_group)
         return vectors
 
-    def embedder(self, groups: Sequence[str] | None = None, level: int | None = None) -> Embedder:
+    def fold_in(self, rows: object, group: str) -> Vectors:
+        """Vectors of values that training has not seen, from a few rows of each and without training.
+
+        With all else held, a new user or film has the vector, and the linear term, that solves its own rows by the
+        run's own objective and l2: one least-squares solve a value, in milliseconds. Values have the first level of a
+        model with `ranks`.
+
+        Args:
+            rows: Rows that hold new values: a file, a frame, ... If the run has a target, they need it too.
+            group: A lookup group.
+
+        Returns:
+            The vectors of the new values. They can be indexed by key, compared, and searched from: `to` names a group
+            of the run. The run itself stays as it is.
+
+        Raises:
+            UserError: There is no such group, its values cannot be folded in, or the table has no new value.
+
+        >>> new = run.fold_in(films.head(3).assign(director="Kurosawa"), "director")
+        >>> new["Kurosawa"].shape, len(new.most_similar("Kurosawa", topn=2, to="director"))
+        ((4,), 2)
+
+        """
+        from feat2vec.space.fold_in import vectors_of_new_values
+
+        with naming_arguments():
+            return vectors_of_new_values(self, rows, group, self._known_candidates)
+
+    @cached_property
+    def _known_candidates(self) -> dict[str, KnownCandidates]:
+        return {}
+
+    def embedder(
+        self, groups: Sequence[str] | None = None, level: int | None = None, new_vectors: NewVectors | None = None
+    ) -> Embedder:
         """What `embed` uses, compiled once. `embedder().write(table, "vectors.parquet")` streams vectors to a file.
 
         Args:
             groups: As for `embed`.
             level: As for `embed`.
+            new_vectors: Vectors of new values, as `feat2vec.space.fold_in.fold_in` gives them.
 
         Returns:
-            The embedder, the same one for the same arguments.
+            The embedder, without `new_vectors` the same one for the same arguments.
 
         Raises:
             UserError: There is no such group or level.
@@ -159,6 +218,8 @@ class Run(TrainedRun):
         """
         from feat2vec.space.embed import Embedder
 
+        if new_vectors is not None:
+            return Embedder(self.fitted, self.model_for_rows(groups), groups, level, new_vectors)
         key = (None if groups is None else tuple(groups), level)
         if key not in self._embedders:
             self._embedders[key] = Embedder(self.fitted, self.model_for_rows(groups), groups, level)
@@ -363,6 +424,7 @@ class Run(TrainedRun):
         level: int | None = None,
         beside: str | Sequence[str] = (),
         train: object = None,
+        matrix: Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """Measure the run on rows that it has not seen, as `feat2vec evaluate` does.
 
@@ -374,8 +436,11 @@ class Run(TrainedRun):
             similarity: "cosine" or "dot", not for "predict"; for "rank" also "probability", which is its default.
             level: For "predict", the submodel of a model with `ranks`.
             beside: Baselines on the same rows: "popularity", "tfidf" and "pca" for "rank", "constant", "linear",
-                "pca_linear" and "boosting" for "predict", or one name. Those of the other task are left out.
+                "pca_linear", "boosting", "svd", "als" and "soft_impute" for "predict", or one name. Those of the other
+                task are left out.
             train: The rows that the run was trained on, which all baselines but "popularity" learn from.
+            matrix: The two groups that are the rows and columns of the matrix that "svd", "als" and "soft_impute"
+                complete; by default the first two lookup groups of one key a row.
 
         Returns:
             The metrics by name, with the options; `beside`, the metrics of each baseline, and `better`, a sentence for
@@ -394,7 +459,8 @@ class Run(TrainedRun):
 
         names = [beside] if isinstance(beside, str) else beside
         with naming_arguments():
-            facts = evaluate_beside(self, data, task, target, names, train, TaskOptions(given, similarity, level))
+            options = TaskOptions(given, similarity, level)
+            facts = evaluate_beside(self, data, task, target, names, train, options, matrix)
         if task != "pairs":
             self._warn_of_trained_rows("data", data)
         return facts

@@ -1055,3 +1055,65 @@ def nesterov(slope: Callable[[float], float], start: float, rate: float, momentu
         before, now = now, ahead - rate * slope(ahead)
         path.append(now + momentum * (now - before))
     return path
+
+
+# --- Matrix completion (seed 003, chapter 2): dense matrices, whose unknown entries nothing reads --------------------
+
+
+def ridge_solution(features: Array, sides: Array, weights: Array, ridge: Array, pull: Array) -> Array:
+    """(sum_i h_i f_i f_i' + diag(r))^-1 (sum_i s_i f_i + pull), item by item."""
+    matrix, right = np.diag(np.array(ridge, float)), np.array(pull, float)
+    for feature, side, weight in zip(features, sides, weights, strict=True):
+        matrix = matrix + weight * np.outer(feature, feature)
+        right = right + side * feature
+    solution: Array = np.linalg.inv(matrix) @ right
+    return solution
+
+
+def biases_of_entries(entries: Sequence[tuple[int, int, float]], shape: tuple[int, int], damping: float) -> Array:
+    """What minimises sum (a - mean - r_i - c_j)^2 + damping (|r|^2 + |c|^2): r and then c, by one dense system."""
+    mean = sum(number for _, _, number in entries) / len(entries)
+    size = sum(shape)
+    matrix: Array = np.eye(size) * damping
+    right: Array = np.zeros(size)
+    for row, column, number in entries:
+        indicator = np.zeros(size)
+        indicator[[row, shape[0] + column]] = 1
+        matrix = matrix + np.outer(indicator, indicator)
+        right = right + (number - mean) * indicator
+    biases: Array = np.asarray(np.linalg.solve(matrix, right), np.float64)
+    return biases
+
+
+def best_of_rank(matrix: Array, rank: int) -> Array:
+    """Theorem 10 (Eckart and Young): the singular values after the first `rank` are left out."""
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    best: Array = sum((values[i] * np.outer(left[:, i], right[i]) for i in range(rank)), np.zeros_like(matrix))
+    return best
+
+
+def shrink(matrix: Array, threshold: float) -> Array:
+    """Theorem 13: U diag(sigma - threshold)_+ V'."""
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    shrunk: Array = left @ np.diag([max(value - threshold, 0.0) for value in values]) @ right
+    return shrunk
+
+
+def completion_objective(matrix: Array, known: npt.NDArray[np.bool_], estimate: Array, threshold: float) -> float:
+    """1/2 |P(A - X)|^2 + t |X|_*, whose least value `soft_impute` finds."""
+    errors = sum((matrix[i, j] - estimate[i, j]) ** 2 for i, j in zip(*np.nonzero(known), strict=True))
+    return float(errors / 2 + threshold * np.linalg.svd(estimate, compute_uv=False).sum())
+
+
+def singular_value_thresholding(
+    matrix: Array, known: npt.NDArray[np.bool_], threshold: float, steps: int, rate: float
+) -> Array:
+    """The seed's A <- A + eta P(A0 - shrink_t(A)) from A = 0, and the estimate that it ends with.
+
+    The seed prints that it converges to the least t |B|_* + 1/(2 t) |B|^2 with P(B) = P(A0). The factor is 1/2: the
+    Lagrangian of t |B|_* + 1/2 |B|^2 has its minimum at shrink_t of the multipliers, which is what the step uses.
+    """
+    multipliers = np.zeros_like(matrix)
+    for _ in range(steps):
+        multipliers = multipliers + rate * np.where(known, matrix - shrink(multipliers, threshold), 0.0)
+    return shrink(multipliers, threshold)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--level", type=int, help="predict: the submodel of a level, in a model with ranks; default: the whole.")
 @click.option("--beside", metavar="NAMES", help="Others on the same rows, with commas between them: see below.")
 @click.option("--train", "train_data", help="The rows that the run was trained on, for --beside.")
+@click.option("--matrix", metavar="GROUPS", help="The rows and columns for svd, als and soft_impute: user,film.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
     run: Path,
@@ -46,6 +47,7 @@ def evaluate(
     level: int | None,
     beside: str | None,
     train_data: str | None,
+    matrix: str | None,
     as_json: bool,
 ) -> None:
     """Measure a run on rows that it has not seen.
@@ -58,7 +60,8 @@ def evaluate(
 
     --beside for rank: popularity (the most frequent values), tfidf (the values of the 50 nearest training rows) and pca
     (the same by principal components); for predict: constant, linear, pca_linear (on principal components) and boosting
-    (scikit-learn's); for pairs: pmi_svd (singular vectors of what keys stand beside in rows). All but popularity learn
+    (scikit-learn's), and for numbers svd, als and soft_impute, the completion of the matrix whose rows and columns are
+    two lookup groups; for pairs: pmi_svd (singular vectors of what keys stand beside in rows). All but popularity learn
     from the rows of --train.
 
     \b
@@ -77,7 +80,7 @@ def evaluate(
         import_tensorflow()
     options = TaskOptions(group_names(given), similarity, level)
     names = group_names(beside) or []
-    facts = evaluate_beside(opened, data, task, target, names, train_data, options)
+    facts = evaluate_beside(opened, data, task, target, names, train_data, options, group_names(matrix))
     if task != "pairs":
         groups = group_names(given)
         say_missing_columns(opened, data, None if groups is None or target is None else [target, *groups])

@@ -51,26 +51,39 @@ def predict(run: Path, data: str, out: Path, level: int | None, force: bool) -> 
     type=int,
     help="The level, of a model with ranks. Default: 1, where every value is; if truncated, the last.",
 )
+@click.option("--fold-in", metavar="GROUP", help="Solve --data for vectors of the values that GROUP has not seen.")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
-def embed(run: Path, data: str, out: Path, groups: str | None, level: int | None, force: bool) -> None:
+def embed(
+    run: Path, data: str, out: Path, groups: str | None, level: int | None, fold_in: str | None, force: bool
+) -> None:
     """Write the vectors of rows: one for each row and each of its groups.
 
     Columns: `id` (if the schema names one that the rows have), `row` (the sum of the row's groups), and each group's
     vector, null where the row has none.
 
+    With --fold-in director, a director that training has not seen gets the vector that solves its own rows of --data
+    by the run's objective, with all else held. If the run has a target, --data has to have it.
+
     \b
     feat2vec embed runs/films --data new.parquet --out vectors.parquet
+    feat2vec embed runs/films --data new.parquet --out vectors.parquet --fold-in director
     feat2vec embed runs/films --data new.parquet --out vectors.parquet --groups title,plot
     """
     from feat2vec.run import load
 
     opened, names = load(run), group_names(groups)
-    if not opened.reads_lookups(names):
+    if not opened.reads_lookups(names if fold_in is None else None):
         import_tensorflow()
-    embedder = opened.embedder(names, level)
+    folded = None
+    if fold_in is not None:
+        from feat2vec.space.fold_in import fold_in as fold_in_values
+
+        folded = fold_in_values(opened, data, fold_in)
+    embedder = opened.embedder(names, level, folded)
     rows = embedder.write(data, out, force=force)
     say_missing_columns(opened, data, names)
-    say(f"{out}: {rows:,} rows, {embedder.dim} dimensions")
+    new_values = "" if folded is None else f", {len(folded.keys):,} new values of {fold_in} folded in"
+    say(f"{out}: {rows:,} rows, {embedder.dim} dimensions{new_values}")
 
 
 @click.command()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.baselines import BASELINES, Baseline, BaselineRequest, Metrics
+from feat2vec.evaluation.baselines.matrices import matrix_groups
 from feat2vec.evaluation.options import LOWER, METRICS
 from feat2vec.evaluation.task_names import TaskName
 from feat2vec.evaluation.tasks import check_task, evaluate
@@ -48,6 +49,7 @@ def evaluate_beside(
     names: Sequence[str] = (),
     train: object = None,
     options: TaskOptions = NO_OPTIONS,
+    matrix: Sequence[str] | None = None,
 ) -> JsonObject:
     """Measure a run on rows, and baselines on the same rows.
 
@@ -59,6 +61,8 @@ def evaluate_beside(
         names: Of the baselines, as `BASELINES` has them. Those of another task are left out.
         train: The rows that the run was trained on, which most baselines learn from.
         options: Other options of `evaluate`.
+        matrix: The groups of the rows and columns of the matrix that `svd`, `als` and `soft_impute` complete; by
+            default the first two lookup groups of one key a row.
 
     Returns:
         What `evaluate` returns, with `beside`, the metrics of each baseline, and `better`, a sentence for each baseline
@@ -72,9 +76,10 @@ def evaluate_beside(
     check_task(task)
     table = open_table(data)
     baselines = _baselines(task, names)
+    _check_matrix(run, baselines, matrix)
     train_table = _training_rows(baselines, table, train)
     if target is not None or task != "rank":
-        return _measured(run, table, task, target, baselines, train_table, options)
+        return _measured(run, table, task, target, baselines, train_table, options, matrix)
     groups: dict[str, JsonObject] = {}
     for group in _lookup_groups(run, table, options):
         group_options = options if options.given is None else options._replace(given=_without(options.given, group))
@@ -91,12 +96,13 @@ def _measured(
     baselines: Sequence[Baseline],
     train: Table | None,
     options: TaskOptions,
+    matrix: Sequence[str] | None = None,
 ) -> JsonObject:
     """The metrics of the run and of each baseline for one target."""
     facts = evaluate(run, table, task, target=target, **options._asdict())
     if not baselines:
         return facts
-    request = BaselineRequest(run, train, table, target=target, given=options.given)
+    request = BaselineRequest(run, train, table, target=target, given=options.given, matrix=matrix)
     metrics = {baseline.name: baseline.measure(request) for baseline in baselines}
     target = run.schema.target if target is None else target
     return {"target": target, **facts, "beside": metrics, "better": list(_better(target, facts, metrics))}
@@ -113,6 +119,15 @@ def _baselines(task: TaskName, names: Sequence[str]) -> list[Baseline]:
         remedy = f"for it there are {listed(known)}" if known else "it has none"
         raise UserError(f"--beside: {listed(names)} is not for the task {task}; {remedy}")
     return baselines
+
+
+def _check_matrix(run: TrainedRun, baselines: Sequence[Baseline], matrix: Sequence[str] | None) -> None:
+    """Raise unless the run has the matrix that baselines complete."""
+    if any(baseline.completes_matrix for baseline in baselines):
+        matrix_groups(run.schema, matrix)
+    elif matrix is not None:
+        completing = listed(name for name in NAMES if BASELINES[name].completes_matrix)
+        raise UserError(f"--matrix: is for {completing}; name one of them by --beside, or remove it")
 
 
 def _training_rows(baselines: Sequence[Baseline], table: Table, train: object) -> Table | None:

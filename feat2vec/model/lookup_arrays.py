@@ -115,7 +115,7 @@ def bag_sums(keys: KeyRows, places: Ints, weights: Float32s | None, options: Loo
                 chosen = tops[items] == level if ends_here else tops[items] > level
                 if chosen.any():
                     _add(part, bags, table, table_rows, of_items, chosen)
-    return _scaled(sums, _bag_scale(places, weights, options.combiner), options.gain)
+    return _scaled(sums, bag_scale(places, weights, options.combiner), options.gain)
 
 
 def _add(
@@ -137,7 +137,7 @@ def _times(numbers: Float32s, weights: Float32s | None) -> Float32s:
     return numbers if weights is None else numbers * weights.reshape(-1, *[1] * (numbers.ndim - 1))
 
 
-def _bag_scale(places: Ints, weights: Float32s | None, combiner: str) -> Float32s | None:
+def bag_scale(places: Ints, weights: Float32s | None, combiner: str) -> Float32s | None:
     """What the sum of each bag is multiplied by, [rows]; 0 where the weights sum to 0, None where it is 1."""
     if combiner == "sum":
         return None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.baselines import BASELINES
+from feat2vec.evaluation.baselines.matrices import problem_of_matrix
 from feat2vec.evaluation.options import measurement_conflicts, no_metric
 from feat2vec.recipes.ranges import tune_conflicts, unfit
 from feat2vec.recipes.recipe import CorpusSpec, Evaluation, Recipe
@@ -129,6 +130,9 @@ def _evaluation_conflicts(
             yield (*path, "beside", i), f"{name} is for the task {baseline.task}"
         if baseline.needs_corpus and recipe.corpus is None:
             yield (*path, "beside", i), f"{name} learns from a `corpus`, and there is none"
+    if evaluation.matrix is not None and not any(BASELINES[name].completes_matrix for name in evaluation.beside):
+        completing = listed(name for name, baseline in BASELINES.items() if baseline.completes_matrix)
+        yield (*path, "matrix"), f"is for {completing}, none of which is `beside` the run here; remove it"
     for metric, bound in evaluation.expect.items():
         metric_path = (*path, "expect", metric)
         if problem := no_metric(metric, evaluation.task):
@@ -160,6 +164,15 @@ def unknown_groups(recipe: Recipe, schema: Schema) -> Iterator[Problem]:
             yield key_path, f"names {group!r}, which is no group{remedy}"
 
 
+def impossible_matrices(recipe: Recipe, schema: Schema) -> Iterator[Problem]:
+    """Measurements of the recipe's own schema whose baselines complete a matrix that it does not have."""
+    for i, evaluation in enumerate(recipe.evaluate):
+        completing = [name for name in evaluation.beside if BASELINES[name].completes_matrix]
+        if completing and (problem := problem_of_matrix(schema, evaluation.matrix)):
+            key = "beside" if evaluation.matrix is None else "matrix"
+            yield ("evaluate", i, key), problem
+
+
 STAND_INS: Mapping[str, Data] = {
     "version": 1,
     "name": "?",
@@ -180,7 +193,7 @@ def read_recipe(path: str | Path, settings: Sequence[str] = ()) -> tuple[Recipe,
     recipe = validate(document, Recipe, recipe_conflicts, STAND_INS)
     source = schema_document(document, recipe)
     schema = read_schema(source, settings=settings)
-    problems = list(unknown_groups(recipe, schema))
+    problems = [*unknown_groups(recipe, schema), *impossible_matrices(recipe, schema)]
     if recipe.tune is not None:
         problems += unfit(recipe.tune, source, schema, settings)
     if problems:

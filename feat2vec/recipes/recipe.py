@@ -85,6 +85,7 @@ class Evaluation(Measurement):
 
     data: Text = "test"
     beside: Annotated[tuple[BaselineName, ...], Many] = ()
+    matrix: Annotated[tuple[Text, ...], Many] | None = None  # the rows and columns for svd, als and soft_impute
     expect: dict[str, Bound] = Field(default_factory=dict)
 
 

@@ -218,7 +218,12 @@ class _Steps:
     def _baseline_request(self, run: Run, evaluation: Evaluation) -> BaselineRequest:
         tables = self.parts.tables
         request = BaselineRequest(
-            run, tables["train"], tables[evaluation.data], target=evaluation.target, given=evaluation.given
+            run,
+            tables["train"],
+            tables[evaluation.data],
+            target=evaluation.target,
+            given=evaluation.given,
+            matrix=evaluation.matrix,
         )
         options = self.recipe.corpus
         if options is None:

@@ -14,14 +14,15 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Array, Float32s
+from feat2vec.arrays import Array, Float32s, Int64s
 from feat2vec.encode.codecs import Entries, Present
 from feat2vec.encode.encoder import Encoder
+from feat2vec.errors import UserError
 from feat2vec.model.lookup_arrays import vectors_in_space
 from feat2vec.model.model_file import StoredModel
 from feat2vec.space.geometry import ROWS_PER_BATCH, Model, blocks, dense
@@ -58,6 +59,17 @@ class EmbeddedRows(NamedTuple):
     present: Mapping[str, Present]  # [rows] each
 
 
+class NewVectors(Protocol):
+    """Vectors of values of a group that training has not seen; `fold_in.FoldedIn` has them."""
+
+    @property
+    def group(self) -> str:
+        """The group."""
+
+    def differences(self, encoder: Encoder, stage: Stage) -> tuple[Int64s, Float32s]:
+        """The rows of a stage that hold such values, and what their vectors of the group change by: [rows, D_1]."""
+
+
 class Embedder:
     """Vectors of rows at one level, by a function that is compiled once.
 
@@ -68,6 +80,7 @@ class Embedder:
         model: The run's model, for vectors: in memory, or in its file.
         groups: The groups to use; None is all of them.
         level: The level of a model with ranks; see the top of this file for the default.
+        new_vectors: Vectors of values that the model has not seen.
         rows_per_batch: Rows that go through the model at a time.
 
     Raises:
@@ -84,12 +97,16 @@ class Embedder:
         model: Model,
         groups: Sequence[str] | None = None,
         level: int | None = None,
+        new_vectors: NewVectors | None = None,
         *,
         rows_per_batch: int = ROWS_PER_BATCH,
     ) -> None:
         self.names = selected_groups(list(encoder.codecs), groups)
         self.encoder = encoder.only(self.names)
         self.level, self.dim = level_and_dim(encoder.schema.model, level)
+        self.new_vectors = new_vectors
+        if new_vectors is not None and new_vectors.group not in self.names:
+            raise UserError(f"--fold-in: {new_vectors.group!r} is not among the groups that are embedded: add it")
         self.stored: StoredModel | None = None
         if isinstance(model, StoredModel) and model.has_lookups(self.names):
             self.stored = model
@@ -124,10 +141,29 @@ class Embedder:
             for stage, entries in stages:
                 inputs = {name: np.ascontiguousarray(dense(entries[name])) for name in entries}  # [rows, width] each
                 vectors_of_rows = vectors_of_inputs(inputs)
+                differences = None if self.new_vectors is None else self._differences(self.new_vectors, stage)
                 for rows in blocks(stage.rows, self.rows_per_batch):
                     present = {name: entries[name].present[rows] for name in entries}
-                    yield EmbeddedRows(stage, rows, *vectors_of_rows(rows), present)
+                    row_vectors, group_vectors = vectors_of_rows(rows)
+                    if self.new_vectors is not None and differences is not None:
+                        of_new = dict(group_vectors)
+                        of_new[self.new_vectors.group] = group_vectors[self.new_vectors.group] + differences[rows]
+                        row_vectors, group_vectors = row_vectors + differences[rows], of_new
+                    yield EmbeddedRows(stage, rows, row_vectors, group_vectors, present)
                 del vectors_of_rows  # with the keys of this stage, before those of the next are read
+
+    def _differences(self, new_vectors: NewVectors, stage: Stage) -> Float32s | None:
+        """What new values change in the vectors of a stage's rows, [rows, dim]; None for nothing.
+
+        They have the first level alone: in a space of its own a higher level has nothing of them, in a nested one the
+        first coordinates.
+        """
+        if self.level > 1 and not self.encoder.schema.model.levels.nested:
+            return None
+        rows, changes = new_vectors.differences(self.encoder, stage)
+        differences = np.zeros((stage.rows, self.dim), np.float32)
+        differences[rows, : changes.shape[1]] = changes
+        return differences
 
     @contextmanager
     def _vectors_of_inputs(self) -> Iterator[Callable[[Mapping[str, Array]], VectorsOfRows]]:

@@ -18,10 +18,12 @@ from feat2vec.evaluation.baselines import BASELINES, BaselineName, BaselineReque
 from feat2vec.evaluation.baselines import items as items_module
 from feat2vec.evaluation.baselines import tfidf as tfidf_module
 from feat2vec.evaluation.baselines.items import ItemColumns
+from feat2vec.evaluation.baselines.matrices import matrix_groups
 from feat2vec.evaluation.options import METRICS
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.run import Run
 from feat2vec.space.geometry import dense
+from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.table.table import open_table
 from tests.reference import ranks_of_true_values, tfidf_scores
 
@@ -332,3 +334,123 @@ def test_boosting_needs_a_column_that_is_no_text() -> None:
     run = Run.of_model(Feat2Vec.from_encoder(feat2vec.fit(schema, table).encoder))
     with pytest.raises(UserError, match="the schema has no column but texts and lists"):
         BASELINES["boosting"].measure(BaselineRequest(run, open_table(table), open_table(table)))
+
+
+# --- matrices -------------------------------------------------------------------------------------------------------
+
+
+def rated(rows: int, seed: int, shops: int = 12) -> pa.Table:
+    """Prices that are a matrix of rank 1 of buyers and shops, and what buyers and shops add."""
+    rng = np.random.default_rng(seed)
+    buyers, shop_ids = rng.integers(0, 15, rows), rng.integers(0, shops, rows)
+    prices = 20 + buyers - shop_ids / 2 + 6 * np.cos(buyers) * np.sin(1.0 + shop_ids) + 0.1 * rng.normal(size=rows)
+    return pa.table(
+        {
+            "tags": [[f"t{b % 3}", "t"] for b in buyers], "buyer": [f"b{b}" for b in buyers],
+            "shop": shop_ids, "kind": [f"k{s % 2}" for s in shop_ids], "price": prices,
+        }
+    )  # fmt: skip
+
+
+RATED_GROUPS: dict[str, Any] = {
+    "tags": {"column": "tags", "extractor": {"type": "lookup", "multi": True}},
+    "buyer": {"column": "buyer"}, "shop": {"column": "shop"}, "kind": {"column": "kind"},
+    "again": {"column": "shop", "extractor": "numeric"},
+}  # fmt: skip
+
+
+def rated_request(train: pa.Table, test: pa.Table, **options: Any) -> BaselineRequest:
+    objective = {"type": "regression", "target": "price"}
+    schema = {"version": 1, "groups": RATED_GROUPS, "objective": objective}
+    run = Run.of_model(Feat2Vec.from_encoder(feat2vec.fit(schema, train).encoder))
+    return BaselineRequest(run, open_table(train), open_table(test), **options)
+
+
+@pytest.mark.parametrize("name", ["svd", "als", "soft_impute"])
+def test_a_matrix_is_completed_from_the_training_rows(name: str) -> None:
+    request = rated_request(rated(400, 0), rated(200, 1))
+    facts, of_constant = BASELINES[name].measure(request), BASELINES["constant"].measure(request)
+    assert (facts["n"], facts["matrix"]) == (200, ["buyer", "shop"])  # `tags` may be several
+    assert facts["rmse"] < 0.25 * of_constant["rmse"]
+    assert facts["rank"] >= 1
+    other = BASELINES[name].measure(rated_request(rated(400, 0), rated(200, 1), matrix=["kind", "buyer"]))
+    assert other["matrix"] == ["kind", "buyer"]
+    assert other["rmse"] > 2 * facts["rmse"]
+
+
+def test_what_training_has_not_seen_has_the_bias_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, test = rated(400, 0, shops=8), rated(60, 2, shops=12)  # shops 8 to 11 are new
+    request = rated_request(train, test)
+    asked: list[Any] = []
+    of_module = sys.modules["feat2vec.evaluation.baselines.matrices"]
+    complete = of_module.complete_matrix
+
+    def completed(method: Any, entries: Any) -> Any:
+        asked.append(complete(method, entries))
+        return asked[0]
+
+    monkeypatch.setattr(of_module, "complete_matrix", completed)
+    facts = BASELINES["als"].measure(request)
+    matrix, prices = asked[0], train["price"].to_numpy()
+    buyers, shops = (vectors_of_group(request.run, group) for group in ("buyer", "shop"))
+    errors = []
+    for row in test.to_pylist():
+        buyer, shop = buyers.get_index(row["buyer"]), shops.get_index(row["shop"]) if row["shop"] < 8 else -1
+        number = matrix.biases.mean + matrix.biases.rows[buyer]
+        if shop >= 0:
+            number += matrix.biases.columns[shop]
+            number += matrix.deviation * matrix.factors.rows[buyer] @ matrix.factors.columns[shop]
+        errors.append(float(np.clip(number, prices.min(), prices.max())) - row["price"])
+    assert facts["rmse"] == pytest.approx(np.sqrt(np.square(errors).mean()), rel=1e-5)
+
+
+def test_of_too_many_rows_a_matrix_is_completed_from_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["feat2vec.evaluation.baselines.matrices"], "MOST_ENTRIES", 60)
+    request = rated_request(rated(400, 0), rated(100, 1))
+    assert 1 < BASELINES["als"].measure(request)["rmse"] < BASELINES["constant"].measure(request)["rmse"]
+
+
+NO_MATRIX: dict[str, tuple[dict[str, Any], list[str] | None, str]] = {
+    "no numbers": (
+        {"objective": {"type": "logistic", "target": "sold"}}, None,
+        "--beside: svd, als and soft_impute complete a matrix of numbers; the objective logistic predicts none",
+    ),
+    "one group": (
+        {"groups": {"kind": GROUPS["kind"], "tags": GROUPS["tags"]}}, None,
+        "--beside: a matrix needs two lookup groups of one key a row, for its rows and columns; the only one is kind",
+    ),
+    "no group": (
+        {"groups": {"tags": GROUPS["tags"]}}, None,
+        "--beside: a matrix needs two lookup groups of one key a row, for its rows and columns; there is none",
+    ),
+    "three": (
+        {}, ["kind", "tags", "size"],
+        "--matrix: expected two groups, that of the rows and that of the columns; received kind, tags, size",
+    ),
+    "one twice": (
+        {}, ["kind", "kind"],
+        "--matrix: expected two groups, that of the rows and that of the columns; received kind, kind",
+    ),
+    "unknown": ({}, ["kind", "tag"], "--matrix: there is no group 'tag'; did you mean 'tags'?"),
+    "a list": (
+        {}, ["kind", "tags"],
+        "--matrix: 'tags' is no lookup group of one key a row, which rows and columns of a matrix have to be",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_MATRIX)
+def test_an_impossible_matrix_is_refused_in_a_sentence(name: str) -> None:
+    options, matrix, message = NO_MATRIX[name]
+    schema = {"version": 1, "groups": GROUPS, "objective": {"type": "regression", "target": "price"}, **options}
+    with pytest.raises(UserError) as error:
+        matrix_groups(feat2vec.read_schema(schema), matrix)
+    assert str(error.value) == message
+
+
+def test_rows_without_an_entry_are_refused() -> None:
+    train = rated(50, 0)
+    request = rated_request(train, train)
+    empty = train.set_column(1, "buyer", pa.nulls(50, pa.string()))
+    with pytest.raises(UserError, match=r"no row has buyer, shop and the target$"):
+        BASELINES["svd"].measure(BaselineRequest(request.run, open_table(empty), request.test))

@@ -16,7 +16,7 @@ from feat2vec.errors import UserError
 from feat2vec.evaluation.beside import TaskOptions, better_of, evaluate_beside, lines_beside
 from feat2vec.evaluation.tasks import evaluate
 from tests.commands import feat2vec as command
-from tests.evaluation.test_baselines import things
+from tests.evaluation.test_baselines import rated, things
 from tests.short_trainings import train
 
 GROUPS: dict[str, Any] = {
@@ -100,6 +100,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "--beside: popularity is not for the task nearest; it has none",
     ),
     "no training rows": ({"names": ["popularity", "tfidf"]}, "tfidf learns from the rows that the run was trained on"),
+    "no matrix is completed": (
+        {"names": ["tfidf"], "matrix": ["kind", "tags"], "train": "train.parquet"},
+        "--matrix: is for svd, als, soft_impute; name one of them by --beside, or remove it",
+    ),
     "the test rows": ({"names": ["tfidf"], "train": "test.parquet"}, "--train: is the same table as --data"),
     "nothing to rank by": (
         {"options": TaskOptions(given=["tags"]), "data": "few.parquet"},
@@ -176,3 +180,25 @@ def test_the_report_shows_the_baselines_and_what_is_better(folder: Path) -> None
     assert "Beside other methods" in page
     done = command("report", "space", "--beside", "tfidf", "--out", "other.html", folder=folder, code=2)
     assert done.stderr == "--beside: is measured on --data; name rows that training has not seen\n"
+
+
+def test_matrices_are_completed_beside_a_run_that_predicts_a_number(tmp_path: Path) -> None:
+    for part, rows in (("train", 300), ("test", 80)):
+        pq.write_table(rated(rows, part == "test"), tmp_path / f"{part}.parquet")
+    schema = {
+        "version": 1, "groups": {name: {"column": name} for name in ("buyer", "shop", "kind")},
+        "model": {"dim": 2, "bias": True}, "objective": {"type": "regression", "target": "price"},
+        "training": {"epochs": 1, "validation": 0},
+    }  # fmt: skip
+    run = train(schema, tmp_path / "train.parquet", tmp_path / "run", quiet=True)
+    names = ["svd", "als", "soft_impute"]
+    facts = run.evaluate(tmp_path / "test.parquet", beside=names, train=tmp_path / "train.parquet")
+    assert list(facts["beside"]) == names
+    assert [sentence.split()[0] for sentence in facts["better"]] == names
+    words = ["evaluate", "run", "--data", "test.parquet", "--train", "train.parquet", "--beside", "svd,als", "--json"]
+    printed = json.loads(command(*words, "--matrix", "buyer,kind", folder=tmp_path).stdout)
+    assert printed["beside"]["als"]["matrix"] == ["buyer", "kind"]
+    done = command(*words, "--matrix", "buyer,kinds", folder=tmp_path, code=2)
+    assert done.stderr == "--matrix: there is no group 'kinds'; did you mean 'kind'?\n"
+    with pytest.raises(UserError, match=r"^matrix: expected two groups"):
+        run.evaluate(tmp_path / "test.parquet", beside="als", train=tmp_path / "train.parquet", matrix=["kind"])

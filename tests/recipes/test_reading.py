@@ -96,6 +96,11 @@ def test_a_schema_of_its_own_file_is_beside_the_recipe(tmp_path: Path) -> None:
         ("target: a, ", "", r"evaluate\[0\]: the task rank needs a `target`"),
         ("task: rank", "task: predict", r"evaluate\[0\].target: is not for the task predict"),
         ("[popularity]", "[word2vec]", r"beside\[0\]: word2vec is for the task pairs"),
+        (
+            "[popularity],",
+            "[popularity], matrix: [a, b],",
+            r"matrix: is for svd, als, soft_impute, none of which is `bes",
+        ),
         ("[popularity]", "[]", r"expect.mpr.of: names popularity, which is not `beside`"),
         ("mpr: {max", "mrp: {max", r"expect.mrp: is no metric of the task rank; did you mean 'mrr' or 'mpr'"),
         ("{max: 0.5, of: popularity}", "{}", r"expect.mpr: bounds nothing"),
@@ -110,6 +115,31 @@ def test_a_schema_of_its_own_file_is_beside_the_recipe(tmp_path: Path) -> None:
 def test_mistakes_are_told_with_their_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert GOOD.count(old) == 1
     (tmp_path / "r.yaml").write_text(GOOD.replace(old, new))
+    with pytest.raises(UserError, match=message):
+        read_recipe(tmp_path / "r.yaml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "{type: regression, target: c}",
+            "{type: logistic, target: c}",
+            r"beside: svd, als and .*logistic predicts none",
+        ),
+        ("b: {column: b}}", "b: {columns: [b], extractor: numeric}}", r"beside: a matrix needs .*; the only one is a$"),
+        ("svd]", "svd], matrix: [a, bb]", r"r.yaml:11: evaluate\[0\].matrix: there is no group 'bb'; did you mean 'b'"),
+        ("svd]", "svd], matrix: [a]", r"evaluate\[0\].matrix: expected two groups"),
+    ],
+)
+def test_a_matrix_that_is_not_there_is_told_before_training(tmp_path: Path, old: str, new: str, message: str) -> None:
+    before, _ = GOOD.split("evaluate:")
+    objective = "  objective: {type: regression, target: c}\nevaluate:\n"
+    recipe = f"{before}{objective}  - {{task: predict, beside: [constant, svd]}}\n"
+    (tmp_path / "r.yaml").write_text(recipe)
+    assert read_recipe(tmp_path / "r.yaml")[0].evaluate[0].beside == ("constant", "svd")
+    assert recipe.count(old) == 1
+    (tmp_path / "r.yaml").write_text(recipe.replace(old, new))
     with pytest.raises(UserError, match=message):
         read_recipe(tmp_path / "r.yaml")
 

@@ -13,6 +13,7 @@ from feat2vec.evaluation.baselines.base import Baseline, BaselineRequest, Metric
 from feat2vec.evaluation.baselines.boosting import BOOSTING
 from feat2vec.evaluation.baselines.constant import CONSTANT
 from feat2vec.evaluation.baselines.linear import LINEAR
+from feat2vec.evaluation.baselines.matrices import ALS, SOFT_IMPUTE, SVD
 from feat2vec.evaluation.baselines.pca import PCA, PCA_LINEAR
 from feat2vec.evaluation.baselines.pmi_svd import PMI_SVD
 from feat2vec.evaluation.baselines.popularity import POPULARITY
@@ -21,7 +22,20 @@ from feat2vec.evaluation.baselines.word2vec import WORD2VEC
 
 BASELINES: Mapping[str, Baseline] = {
     baseline.name: baseline
-    for baseline in (POPULARITY, TFIDF, PCA, CONSTANT, LINEAR, PCA_LINEAR, BOOSTING, WORD2VEC, PMI_SVD)
+    for baseline in (
+        POPULARITY,
+        TFIDF,
+        PCA,
+        CONSTANT,
+        LINEAR,
+        PCA_LINEAR,
+        BOOSTING,
+        SVD,
+        ALS,
+        SOFT_IMPUTE,
+        WORD2VEC,
+        PMI_SVD,
+    )
 }
 
 if TYPE_CHECKING:

@@ -36,6 +36,7 @@ class BaselineRequest:
         test: The rows to measure on.
         target: The group to rank, or None.
         given: The groups to rank it by; None means all others.
+        matrix: The groups of the rows and columns of a matrix that is completed; None means the first two that can be.
         corpus: The sentences that `train` was made from, or None if there are none.
         window: How far apart two words of a pair may be.
         subsample: The threshold of frequent words, as in `Corpus.pairs`.
@@ -49,6 +50,7 @@ class BaselineRequest:
     test: Table
     target: str | None = None
     given: Sequence[str] | None = None
+    matrix: Sequence[str] | None = None
     corpus: Sentences | None = None
     window: int = 5
     subsample: float = 0.0
@@ -79,6 +81,7 @@ class Baseline:
         measure: Learns from the request's rows and returns the metrics of the task.
         needs_corpus: Whether it learns from sentences.
         needs_rows: Whether it learns from the training rows, and not only from what the run knows of them.
+        completes_matrix: Whether it takes two groups for the rows and columns of a matrix.
 
     """
 
@@ -87,6 +90,7 @@ class Baseline:
     measure: Callable[[BaselineRequest], Metrics]
     needs_corpus: bool = False
     needs_rows: bool = True
+    completes_matrix: bool = False
 
 
 def missing_package(baseline: str, package: str) -> UserError:
