@@ -17,6 +17,7 @@ from feat2vec.arrays import Float32s, Floats, Int64s
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.extractor_options import Lookup
+from feat2vec.schema.objectives import OBJECTIVES
 from feat2vec.schema.options import Mlp, Schema
 from feat2vec.space.geometry import Candidates, Model, candidates, dense, linear_terms
 from feat2vec.space.key_lookup import Names
@@ -30,7 +31,6 @@ from feat2vec.space.vectors import Vectors
 from feat2vec.table.table import Stage, open_table
 from feat2vec.training.run_folder import TrainedRun
 
-LABELLED = ("regression", "logistic", "glove")  # objectives whose rows are solved
 FIRST_NOISE = 0.5  # of a run with `posterior: gaussian` whose losses are not known
 NOISE_SHARE = 0.8  # of the mean loss that is noise; see `model.gaussian_posterior`
 
@@ -139,11 +139,12 @@ def check_fold_in(schema: Schema, group: object) -> None:
         )
     if isinstance(schema.head, Mlp):
         raise UserError("--fold-in: a new vector is solved from scores that are linear in it; the head mlp's are not")
-    has_loss = objective.type in LABELLED if schema.target is not None else objective.completes_rows
+    has_loss = objective.folds_in if schema.target is not None else objective.completes_rows
     if not has_loss or objective.implicit_group is not None:
         implicit = " with `implicit`" if objective.implicit_group is not None else ""
+        labelled = [name for name, spec in OBJECTIVES.items() if spec.folds_in]
         raise UserError(
-            f"--fold-in: is for objectives without a target, and for {listed(LABELLED)}; "
+            f"--fold-in: is for objectives without a target, and for {listed(labelled)}; "
             f"the run's is {objective.type}{implicit}"
         )
     if schema.target is None:

@@ -26,9 +26,6 @@ from typing import NamedTuple
 import numpy as np
 
 from feat2vec.arrays import Array, Floats
-from feat2vec.schema.objectives.formulas import sigmoid
-from feat2vec.schema.objectives.glove import Glove
-from feat2vec.schema.objectives.logistic import Logistic
 from feat2vec.schema.options import Schema
 from feat2vec.space.new_values import NewRows
 from feat2vec.space.small_ridges import SmallRidges
@@ -64,16 +61,7 @@ def parabolas(schema: Schema, scores: Floats, targets: Floats) -> Parabolas:
         targets: In the unit of scores, [rows]; counts for `glove`.
 
     """
-    objective = schema.objective
-    if isinstance(objective, Logistic):
-        labels = objective.learnt_labels(targets)
-        halves = np.maximum(np.abs(scores), 1e-6) / 2
-        return Parabolas(sigmoid(scores) - labels, np.tanh(halves) / halves / 4)
-    weights = np.ones(len(scores))
-    if isinstance(objective, Glove):
-        weights = np.minimum(1.0, targets / objective.n_max) ** objective.alpha
-        targets = objective.link(targets)
-    return Parabolas(2 * weights * (scores - targets), 2 * weights)
+    return Parabolas(*schema.objective.touching_parabolas(scores, targets))
 
 
 def solve_labelled(schema: Schema, new: NewRows, ridge: Ridge, gain: float) -> tuple[Floats, Floats]:

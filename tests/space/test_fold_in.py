@@ -373,11 +373,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "classes": (
         {"objective": {"type": "softmax", "target": "liked"}}, "user",
-        "is for objectives without a target, and for regression, logistic, glove; the run's is softmax",
+        "is for objectives without a target, and for logistic, regression, glove; the run's is softmax",
     ),
     "implicit": (
         {"objective": {"type": "logistic", "target": "liked", "implicit": "film"}}, "user",
-        "is for objectives without a target, and for regression, logistic, glove; "
+        "is for objectives without a target, and for logistic, regression, glove; "
         "the run's is logistic with `implicit`",
     ),
 }  # fmt: skip

@@ -39,6 +39,7 @@ class ObjectiveSpec(Spec):
     has_classes: ClassVar[bool] = False  # targets are classes: the model has a vector for each, scores [rows, classes]
     is_binary: ClassVar[bool] = False  # targets are 0 or 1
     has_counts: ClassVar[bool] = False  # a target says how often its row occurs
+    folds_in: ClassVar[bool] = False  # a new value's vector can be solved from the labels of its rows
 
     standardizes: ClassVar[bool] = False  # targets are learnt in units of their deviation from their mean
     has_normal_errors: ClassVar[bool] = False  # so that the posterior of weights may be normal (`model.posterior`)
@@ -238,6 +239,21 @@ class ObjectiveSpec(Spec):
 
         """
         raise NotImplementedError(f"the objective {self.type} learns from noise")
+
+    def touching_parabolas(self, scores: Array, targets: Array) -> tuple[Array, Array]:
+        """Return the parabolas that touch the losses of rows at their scores and are nowhere below them.
+
+        Least squares of them, again and again, find the least loss. An objective that has them says `folds_in`.
+
+        Args:
+            scores: [rows].
+            targets: In the unit of scores, [rows]; counts if the objective `has_counts`.
+
+        Returns:
+            Their slopes and curvatures at the scores, [rows] each.
+
+        """
+        raise NotImplementedError(f"the objective {self.type} folds no value in")
 
     def learnt_labels(self, labels: Tensor) -> Tensor:
         """Return what training takes for labels; losses are measured with the labels themselves.

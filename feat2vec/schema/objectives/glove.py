@@ -17,6 +17,7 @@ class Glove(SupervisedObjective):
 
     valid_targets = "above 0"
     has_counts = True
+    folds_in = True
     allows_together = True
     why_none_is_held_out = "a row of glove is the count of a pair, which no other row knows"
 
@@ -45,6 +46,12 @@ class Glove(SupervisedObjective):
 
     def label_loss(self, scores: Tensor, label: Tensor, above: Tensor | None = None) -> Tensor:
         return glove(scores, label, self.n_max, self.alpha, above)
+
+    def touching_parabolas(self, scores: Array, targets: Array) -> tuple[Array, Array]:
+        import numpy as np
+
+        weights = np.minimum(1.0, targets / self.n_max) ** self.alpha
+        return 2 * weights * (scores - self.link(targets)), 2 * weights
 
 
 def glove(scores: Tensor, count: Tensor, n_max: float, alpha: float, target: Tensor | None = None) -> Tensor:

@@ -30,6 +30,7 @@ class Logistic(WeightedClasses):
 
     valid_targets = "0 or 1"
     is_binary = True
+    folds_in = True
     allows_together = True
     metrics = ("log_loss", "auc")
 
@@ -74,6 +75,13 @@ class Logistic(WeightedClasses):
 
     def label_loss(self, scores: Tensor, label: Tensor, above: Tensor | None = None) -> Tensor:
         return log_loss(scores, label) if above is None else soft_log_loss(scores, above)
+
+    def touching_parabolas(self, scores: Array, targets: Array) -> tuple[Array, Array]:
+        """Those of Jaakkola and Jordan (2000)."""
+        import numpy as np
+
+        halves = np.maximum(np.abs(scores), 1e-6) / 2
+        return sigmoid(scores) - self.learnt_labels(targets), np.tanh(halves) / halves / 4
 
     def prediction_columns(self, scores: Array, class_names: Sequence[str] | None) -> Mapping[str, Array]:
         del class_names
