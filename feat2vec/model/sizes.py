@@ -20,7 +20,7 @@ def key_sizes(codec: ItemsCodec, schema: Schema) -> tuple[int, ...]:
     Every key reaches the first level, also one that has no vector there (see `table_sizes`).
     """
     levels = schema.model.levels
-    top_levels = levels.of_counts(codec.vocabulary.counts)  # [keys]
+    top_levels = codec.vocabulary.levels_in(levels)  # [keys]
     first, *higher = (int((top_levels >= level).sum()) for level in range(1, len(levels) + 1))
     most = keys_with_vector(codec, schema)
     return (first + 1, *(min(size, most) for size in higher))
