@@ -65,8 +65,9 @@ def level_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
 
 
 def given_keys(schema: Schema) -> list[str]:
-    """The keys that the section `model` gives, as they are written."""
-    return ["levels" if name == "level_source" else name for name in sorted(schema.model.model_fields_set)]
+    """The keys that the section `model` gives a value, as they are written."""
+    given = [name for name in sorted(schema.model.model_fields_set) if getattr(schema.model, name) is not None]
+    return ["levels" if name == "level_source" else name for name in given]
 
 
 def _whole_models_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
