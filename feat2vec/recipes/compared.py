@@ -13,7 +13,7 @@ from feat2vec.evaluation.tasks import evaluate
 from feat2vec.model.sizes import level_costs
 from feat2vec.recipes.recipe import Compare
 from feat2vec.recipes.rows import RowParts
-from feat2vec.run import Run, train
+from feat2vec.run import Run, load, train
 from feat2vec.schema.document import Document
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import read_schema
@@ -139,7 +139,8 @@ def compared_runs(
             continue
         say(name)
         out = refuse_links_inside(run.folder, f"compared/{name}")
-        runs[name] = train(schema, tables["train"], out, tables.get("validation"), resume=True, quiet=quiet)
+        trained = train(schema, tables["train"], out, tables.get("validation"), resume=True, quiet=quiet)
+        runs[name] = load(trained.folder)  # without the model in memory
     return runs
 
 
