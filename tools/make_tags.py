@@ -5,8 +5,8 @@ feat2vec run recipes/ranks.yaml --data TAGS.parquet
 
 Columns: user, film, tag, and the label, 1 for a tag that was given and 0 for one that was not: each given one has two
 of the others, drawn alike. Users, films and tags occur by Zipf's law, so most of them are rare. Whether a tag suits a
-film and a user depends on their kinds alone where they are rare, and on themselves where they are frequent: so rare ones
-need few dimensions, and frequent ones many.
+film and a user depends on their kinds alone where they are rare, and on themselves where they are frequent. So rare
+ones need few dimensions, and frequent ones many.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from typing import Any
 from feat2vec.errors import suggest
 from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import Lookup
-from feat2vec.schema.level_checks import given_keys, level_conflicts, linear_conflicts
-from feat2vec.schema.objectives import OBJECTIVES
+from feat2vec.schema.level_checks import given_keys, level_conflicts, linear_conflicts, tells_no_number
 from feat2vec.schema.options import Group, Mlp, Schema
 from feat2vec.schema.sparse_checks import sparsity_conflicts
 from feat2vec.schema.validation import Findings, Problem
@@ -163,8 +162,7 @@ def _member_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
     elif model.dim % model.members:
         yield path, f"must divide `dim`: {model.dim} dimensions are no {model.members} parts of the same size"
     if findings.sound("objective") and not objective.allows_together:
-        *allowed, last = (name for name, spec in OBJECTIVES.items() if spec.allows_together)
-        yield path, f"is for pairs that tell a number, by {', '.join(allowed)} or {last}; {objective.type} is none"
+        yield path, tells_no_number(objective)
     elif findings.sound("objective") and objective.implicit_group is not None:
         yield path, "cannot be combined with objective.implicit; remove one of them"
     if isinstance(schema.head, Mlp) and findings.sound("head"):
@@ -265,9 +263,7 @@ def _together_conflicts(schema: Schema, findings: Findings, group_names: Sequenc
     """Check `model.together` against the objective and the groups."""
     path, group_sets, objective = ("model", "together"), schema.model.together, schema.objective
     if group_sets and findings.sound("objective") and not objective.allows_together:
-        *allowed, last = (name for name, spec in OBJECTIVES.items() if spec.allows_together)
-        by = f"{', '.join(allowed)} or {last}"
-        yield path, f"is for pairs that tell a number, by {by}; {objective.type} is none"
+        yield path, tells_no_number(objective)
     elif group_sets and objective.implicit_group is not None:
         yield path, "cannot be combined with objective.implicit; remove one of them"
     elif any(set(group_names) <= set(group_set) for group_set in group_sets):

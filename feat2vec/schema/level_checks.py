@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from feat2vec.errors import suggest
 from feat2vec.schema.extractor_options import ItemsSpec
-from feat2vec.schema.objectives import OBJECTIVES
+from feat2vec.schema.objectives import OBJECTIVES, ObjectiveSpec
 from feat2vec.schema.options import Mlp, Schema
 from feat2vec.schema.validation import Findings, Problem
 
@@ -64,6 +64,12 @@ def level_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
         yield ("training", "dependent_rate"), f"{rule}; remove it"
 
 
+def tells_no_number(objective: ObjectiveSpec) -> str:
+    """That something is for pairs that tell a number, which those of an objective do not."""
+    *allowed, last = (name for name, spec in OBJECTIVES.items() if spec.allows_together)
+    return f"is for pairs that tell a number, by {', '.join(allowed)} or {last}; {objective.type} is none"
+
+
 def given_keys(schema: Schema) -> list[str]:
     """The keys that the section `model` gives a value, as they are written."""
     given = [name for name in sorted(schema.model.model_fields_set) if getattr(schema.model, name) is not None]
@@ -74,8 +80,7 @@ def _whole_models_conflicts(schema: Schema, findings: Findings) -> Iterator[Prob
     """Check `level_sharing: all`: whole models that learn the label each by itself."""
     path, objective = ("model", "level_sharing"), schema.objective
     if findings.sound("objective") and not objective.allows_together:
-        *allowed, last = (name for name, spec in OBJECTIVES.items() if spec.allows_together)
-        yield path, f"all is for pairs that tell a number, by {', '.join(allowed)} or {last}; {objective.type} is none"
+        yield path, f"all {tells_no_number(objective)}"
     elif findings.sound("objective") and objective.implicit_group is not None:
         yield path, "all cannot be combined with objective.implicit; remove one of them"
     if isinstance(schema.head, Mlp) and findings.sound("head"):

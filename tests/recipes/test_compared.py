@@ -122,7 +122,7 @@ def test_the_cost_of_what_is_no_key_is_that_of_every_level() -> None:
     schema = {"version": 1, "model": {"ranks": [2, 5]}, "groups": groups}
     encoder = feat2vec.fit({**schema, "objective": {"type": "logistic", "target": "label"}}, table).encoder
     of_tags = feat2vec.fit({**schema, "groups": {"tag": groups["tag"], "user": {"column": "user"}}}, table).encoder
-    of_users = [cost for cost in level_costs(of_tags.only(["user"]), 600)]
+    of_users = level_costs(of_tags.only(["user"]), 600)
     both = level_costs(of_tags, 600)
     expected = [a - b + dim for a, b, dim in zip(both, of_users, (2, 5), strict=True)]
     assert level_costs(encoder, 600) == pytest.approx(expected)
