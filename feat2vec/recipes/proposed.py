@@ -15,6 +15,7 @@ from feat2vec.table.propose import propose_schema
 from feat2vec.table.table import Table
 
 PROPOSED = "proposed"
+BINS = 30  # of a column of numbers
 PROPOSED_GROUP = "?"  # stands for the groups, so that the rest of a schema can be checked before there are rows
 
 
@@ -49,7 +50,7 @@ def read_without_groups(document: Document, settings: Sequence[str]) -> Schema:
 
 
 def proposed_document(document: Document, settings: Sequence[str], table: Table) -> Document:
-    """The schema with the groups, and the objective, that `feat2vec init` proposes for a table.
+    """The schema with the groups, and the objective, that `feat2vec init` proposes for a table; numbers are bins.
 
     Args:
         document: The recipe's schema.
@@ -67,8 +68,27 @@ def proposed_document(document: Document, settings: Sequence[str], table: Table)
     objective = given.data["objective"]
     assert isinstance(objective, dict)
     proposal = parse_document(propose_schema(table, target=str(objective["target"])).text).data
-    of_rows: dict[str, Data] = {"groups": proposal["groups"], "objective": _objective(proposal["objective"], objective)}
+    groups = proposal["groups"]
+    assert isinstance(groups, dict)
+    of_rows: dict[str, Data] = {
+        "groups": {name: _as_keys(group) for name, group in groups.items()},
+        "objective": _objective(proposal["objective"], objective),
+    }
     return replace(given, data={"id": proposal.get("id"), **given.data, **of_rows})
+
+
+def _as_keys(group: Data) -> Data:
+    """A proposed group, of which numbers are bins: factorization machines are of keys, whose ranks follow from counts.
+
+    Numbers that are written in a way of their own stay numbers.
+    """
+    extractor = group.get("extractor") if isinstance(group, dict) else None
+    options = {"type": extractor} if isinstance(extractor, str) else extractor
+    if not isinstance(group, dict) or not isinstance(options, dict) or options.get("type") != "numeric":
+        return group
+    if "column" not in group or options.get("written") is not None or options.get("dates") is not None:
+        return group
+    return {**group, "extractor": {"type": "lookup", "bins": BINS}}
 
 
 def _objective(proposed: Data, given: Mapping[str, Data]) -> Data:

@@ -9,16 +9,21 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.model.sizes import level_costs
 from feat2vec.recipes import compared
 from feat2vec.recipes.compared import Measured
+from feat2vec.recipes.proposed import proposed_document
 from feat2vec.recipes.reading import read_recipe
 from feat2vec.recipes.recipe import Compare
 from feat2vec.recipes.running import run_recipe
 from feat2vec.recipes.tables import ComparisonTables
+from feat2vec.schema.reading import read_schema
+from feat2vec.schema.yaml_text import dump_document, parse_document
+from feat2vec.table.table import open_table
 from tests.test_tools import tool
 
 pytestmark = pytest.mark.usefixtures("trainings_without_graphs")
@@ -252,6 +257,15 @@ def test_what_rows_show_is_told_before_any_training(
     with pytest.raises(UserError, match=message):
         run_recipe(recipe, tmp_path / "run", [str(rows)], settings=settings, quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_numbers_of_proposed_groups_are_bins() -> None:
+    rows = tool("make_tags").tags(600).append_column("price", [np.random.default_rng(0).normal(size=600)])
+    options = yaml.safe_load(RECIPE)["schema"]
+    schema = read_schema(proposed_document(parse_document(dump_document(options)), [], open_table(rows)))
+    assert schema.groups["price"].extractor.model_dump()["bins"] == 30
+    assert all(group.extractor.type == "lookup" for group in schema.groups.values())
+    assert list(schema.model.ranks or ()) == [2, 6]
 
 
 def test_tags_are_rare_and_suit() -> None:
