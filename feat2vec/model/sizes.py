@@ -57,6 +57,8 @@ def level_costs(encoder: Encoder, rows: int) -> list[float]:
     occurrences = np.zeros(len(dims))  # [levels], of values that reach a level, in all rows
     for name, codec in encoder.codecs.items():
         if isinstance(codec, ItemsCodec) and encoder.schema.groups[name].extractor.encoding == "items":
+            if encoder.schema.owner(name) != name:
+                continue  # the counts of the group that it shares the keys of are those of both
             top_levels = codec.vocabulary.levels_in(encoder.schema.model.levels)  # [keys]
             for k in range(len(dims)):
                 occurrences[k] += codec.vocabulary.counts[top_levels > k].sum()

@@ -115,5 +115,7 @@ def _column_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
         extractor = schema.groups[name].extractor
         if not isinstance(extractor, ItemsSpec) or extractor.bag or extractor.bins:
             yield path, f"is for a lookup of one key a row, of which a row tells the level; {name!r} is none"
+        elif len(schema.sharing(name)) > 1:
+            yield path, f"is for keys of one group; {name!r} shares its vectors with another"
         if column == schema.target:
             yield path, f"the column {column!r} is also the target, which it would give away; name another column"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -119,6 +120,14 @@ def test_the_cost_is_that_of_each_value_of_a_row(sharing: str) -> None:
     costs = level_costs(encoder, len(table))
     assert len(costs) == (1 if sharing == "all" else 3)
     assert sum(costs) == pytest.approx(cost_by_loops(encoder, table.to_pylist()))
+
+
+def test_the_cost_of_groups_that_share_keys_is_that_of_both() -> None:
+    rows = pa.table({"home": ["a", "b", "a", "c"], "away": ["b", "a", "c", "a"]})
+    groups = {"home": {"column": "home"}, "away": {"column": "away", "share": "home"}}
+    schema = {"version": 1, "model": {"ranks": [2, 5], "levels": {"counts": [3]}}, "groups": groups}
+    costs = level_costs(feat2vec.fit(schema, rows).encoder, len(rows))
+    assert costs == [2 * 8 / 4, 5 * 4 / 4]  # a comes four times in eight, and reaches the second level alone
 
 
 def test_the_cost_of_what_is_no_key_is_that_of_every_level() -> None:

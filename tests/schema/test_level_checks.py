@@ -143,6 +143,9 @@ def test_a_network_is_no_whole_model_and_a_bag_tells_no_level() -> None:
             "model.levels.columns.a: is for a lookup of one key a row, of which a row tells the level; 'a' is none"
         )
         assert problem == f"schema:5: {expected}"
+    groups = "version: 1\ngroups:\n  a: {column: a}\n  b: {column: b, share: a}\n"
+    (problem,) = problems(groups + "model: {ranks: [2, 4], levels: {columns: {a: k}}}\n")
+    assert problem.endswith("columns.a: is for keys of one group; 'a' shares its vectors with another")
 
 
 MODELS: dict[str, dict[str, Any]] = {
