@@ -53,7 +53,7 @@ class Measured:
     test_seconds: float
 
     @classmethod
-    def of(cls, name: str, run: Run, parts: RowParts, part: str, level: int | None = None) -> Measured:
+    def measure(cls, name: str, run: Run, parts: RowParts, part: str, level: int | None = None) -> Measured:
         """Measure a run.
 
         Args:

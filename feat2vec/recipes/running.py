@@ -296,12 +296,12 @@ class _Steps:
         if compare is None:
             return None
         runs = compared_runs(compare, self.compared, self.run, self.parts, quiet=self.quiet, say=self._say_name)
-        measured = {name: Measured.of(name, run, self.parts, compare.data) for name, run in runs.items()}
+        measured = {name: Measured.measure(name, run, self.parts, compare.data) for name, run in runs.items()}
         marks = {}
         for label, mark in (compare.figure.beside if compare.figure is not None else {}).items():
             marks[label] = measured[mark.model]
             if mark.level is not None:
-                marks[label] = Measured.of(label, runs[mark.model], self.parts, compare.data, mark.level)
+                marks[label] = Measured.measure(label, runs[mark.model], self.parts, compare.data, mark.level)
         tables = ComparisonTables(compare, measured, marks)
         for line in tables.lines():
             self.print_lines(line)

@@ -104,7 +104,7 @@ def test_a_recipe_compares_models_on_the_same_rows(tmp_path: Path, monkeypatch: 
     assert "Figure 3" in page
     assert f"<td>FM ({best})</td>" in page
 
-    monkeypatch.setattr(compared.Measured, "of", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(compared.Measured, "measure", lambda *_, **__: 1 / 0)
     before = {name: run.folder.stat().st_mtime_ns for name, run in runs.items() if name != "RaFM"}
     with pytest.raises(ZeroDivisionError):  # stopped before the models are measured
         run_recipe(recipe, tmp_path / "run", [str(rows)], resume=True, quiet=True)
