@@ -467,7 +467,7 @@ class Schema(Spec):
             return known_text
         data = self.model_dump(mode="json")
         for key in self.model.unused_keys:
-            del data["model"][key]
+            data["model"].pop(key, None)
         for group_data in data["groups"].values():
             if group_data["share"] is None:  # most groups: a schema without sharing has the text that it always had
                 del group_data["share"]

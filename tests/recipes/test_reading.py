@@ -32,7 +32,8 @@ evaluate:
 
 def test_every_recipe_is_right() -> None:
     names = sorted(path.stem for path in (ROOT / "recipes").glob("*.yaml"))
-    assert names == [*("artworks", "films", "flights", "frappe", "glove", "movielens", "ranks", "reviews", "skipgram", "softmax")]
+    of_one_column = ["glove", "skipgram", "softmax"]
+    assert names == sorted(["artworks", "films", "flights", "frappe", "movielens", "ranks", "reviews", *of_one_column])
     for name in names:
         recipe, schema = read_recipe(ROOT / "recipes" / f"{name}.yaml")
         assert recipe.name == name
