@@ -39,13 +39,13 @@ def read_without_groups(document: Document, settings: Sequence[str]) -> Schema:
 
     """
     given = with_settings(document, settings)
-    objective = given.data.get("objective")
-    if not isinstance(objective, dict) or not isinstance(objective.get("target"), str):
+    learnt = given.data.get("objective")
+    if not isinstance(learnt, dict) or not isinstance(learnt.get("target"), str):
         raise UserError(
             given.problem(("objective",), f"`groups: {PROPOSED}` needs the column to learn: --set objective.target=...")
         )
     stand_in: dict[str, Data] = {PROPOSED_GROUP: {"column": PROPOSED_GROUP}}
-    stand_ins: dict[str, Data] = {"groups": stand_in, "objective": {"type": "logistic", **objective}}
+    stand_ins: dict[str, Data] = {"groups": stand_in, "objective": {"type": "logistic", **learnt}}
     return read_schema(replace(given, data={**given.data, **stand_ins}))
 
 
@@ -65,14 +65,14 @@ def proposed_document(document: Document, settings: Sequence[str], table: Table)
 
     """
     given = with_settings(document, settings)
-    objective = given.data["objective"]
-    assert isinstance(objective, dict)
-    proposal = parse_document(propose_schema(table, target=str(objective["target"])).text).data
+    learnt = given.data["objective"]
+    assert isinstance(learnt, dict)
+    proposal = parse_document(propose_schema(table, target=str(learnt["target"])).text).data
     groups = proposal["groups"]
     assert isinstance(groups, dict)
     of_rows: dict[str, Data] = {
         "groups": {name: _as_keys(group) for name, group in groups.items()},
-        "objective": _objective(proposal["objective"], objective),
+        "objective": _objective(proposal["objective"], learnt),
     }
     return replace(given, data={"id": proposal.get("id"), **given.data, **of_rows})
 

@@ -472,7 +472,7 @@ class Schema(Spec):
             if group_data["share"] is None:  # most groups: a schema without sharing has the text that it always had
                 del group_data["share"]
         if self.model.activation is None:
-            del data["model"]["activation"]
+            data["model"].pop("activation", None)
         text = dump_document(data)
         RESOLVED_TEXTS.remember(self, text)
         return text
