@@ -407,6 +407,19 @@ def truncated(row: BagRow, ranks: Sequence[int]) -> float:
     return total
 
 
+def linear_score(row: BagRow, bias: float, terms: Mapping[int, float]) -> float:
+    """LR: (1) without its pairs; `terms` are w_i by the item's `id`."""
+    return bias + sum(terms[id(item)] * item.x for group in row for item in group)
+
+
+def whole_models(row: BagRow, ranks: Sequence[int]) -> list[float]:
+    """MRMA: the pairs of each whole model (2), as many times as there are models, so that their mean is the sum.
+
+    Every item has every level.
+    """
+    return [len(ranks) * sum(meet(i, j, level) for i, j in pairs(row)) for level in range(1, len(ranks) + 1)]
+
+
 def levels(rows: Sequence[BagRow], ranks: Sequence[int]) -> list[tuple[Array, Array]]:
     """What extractors make of the items: free and dependent parts of each group's vector, [rows, groups, rank]."""
     shape = (len(rows), len(rows[0]))

@@ -31,6 +31,7 @@ cook artworks
 cook films --data "$1"
 cook frappe --data "train=$2" --data "validation=$3"
 cook flights
+cook ranks --data "$2" --set objective.target=used
 cook skipgram --data "corpus=$4" --data "judged=$5"
 cook glove --data "corpus=$4" --data "judged=$5"
 cook softmax

@@ -9,6 +9,7 @@ from feat2vec.schema.options import Group, Schema
 from feat2vec.table.sources.csv import DELIMITERS
 from feat2vec.table.table import Table
 
+LEARNT_FROM = ("groups", "model")  # sections whose columns an encoder that is there already can do without
 MOST_SUGGESTIONS = 20  # missing columns for which similar names are searched
 
 
@@ -28,7 +29,7 @@ def check_columns(schema: Schema, table: Table, *, with_groups: bool = True) -> 
     problems: list[str] = []
     for column, path in schema.columns().items():
         is_optional = has_implicit_negatives and column == schema.target
-        if column in table.columns or is_optional or (path[0] == "groups" and not with_groups):
+        if column in table.columns or is_optional or (path[0] in LEARNT_FROM and not with_groups):
             continue
         near = suggest(column, table.columns) if len(problems) < MOST_SUGGESTIONS else ""
         near = near or f"; the columns are {listed(table.columns)}"

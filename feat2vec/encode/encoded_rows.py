@@ -47,11 +47,10 @@ class EncoderParts:
 def write_encoder(parts: EncoderParts, folder: Path) -> None:
     """Write the files of an encoder into a folder that exists."""
     (folder / "schema.yaml").write_text(parts.schema.resolved(), encoding="utf-8")
-    ranks = parts.schema.model.levels.ranks
     for name, codec in parts.codecs.items():
         parquet_name = f"{file_name(name)}.parquet"
         if codec.vocabulary is not None and parts.schema.owner(name) == name:  # a shared one is written once
-            write_parquet(codec.vocabulary.table(ranks), folder / "vocabulary" / parquet_name)
+            write_parquet(codec.vocabulary.table(parts.schema.model.levels), folder / "vocabulary" / parquet_name)
         write_values(parts.values[name], folder / "values" / parquet_name)
     if parts.classes is not None:
         write_parquet(parts.classes.table((1,)), folder / "classes.parquet")
@@ -89,6 +88,7 @@ def _read_parts(folder: Path) -> EncoderParts:
     codecs = _read_codecs(folder, schema, facts["groups"])
     values = {}
     for name in schema.groups:
+        _check_levels(schema, name, codecs[name].vocabulary)
         values_path = folder / "values" / f"{file_name(name)}.parquet"
         values[name] = read_values(values_path, codecs[name].dtype, codecs[name].training_width)
         check_entries(codecs[name], values[name].entries)
@@ -118,6 +118,15 @@ def _read_codec(folder: Path, name: str, group: Group, facts: JsonObject) -> Cod
     if group.extractor.encoding in ("items", "tokens"):
         keys = read_vocabulary(folder / "vocabulary" / f"{file_name(name)}.parquet")
     return codec_from_facts(group, facts, keys)
+
+
+def _check_levels(schema: Schema, name: str, vocabulary: Vocabulary | None) -> None:
+    """Raise a ValueError if keys have levels of their own although the schema has none for them, or the other way."""
+    levels = None if vocabulary is None else vocabulary.levels
+    if (levels is not None) is not (name in schema.model.level_source.columns):
+        raise ValueError("the schema and the encoder differ about levels")
+    if levels is not None and levels.max(initial=1) > len(schema.model.levels):
+        raise ValueError("the vocabulary has a level that the schema has not")
 
 
 MOST_SUMMARY_GROUPS = 20  # that have a line of their own in a summary

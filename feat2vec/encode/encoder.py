@@ -22,7 +22,7 @@ import numpy as np
 
 from feat2vec.arrays import Array, Integers, Ints
 from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE
-from feat2vec.encode.codecs import Codec, CodecFit, Entries, Tally, codec_fit
+from feat2vec.encode.codecs import Codec, CodecFit, Entries, LevelColumn, Tally, codec_fit
 from feat2vec.encode.columns import check_columns, columns_of, present_groups
 from feat2vec.encode.encoded_rows import Encoded, EncoderParts, open_encoded, read_encoder, write_encoder
 from feat2vec.encode.targets import TargetFiles
@@ -301,13 +301,18 @@ def fit(
     check_columns(schema, table)
     with new_workspace(out, memory, sizes) as workspace:
         target_files = TargetFiles(schema, table, workspace, None)
+        level_columns = {
+            name: LevelColumn(column, schema.model.levels) for name, column in schema.model.level_source.columns.items()
+        }
         codec_fits = {
-            name: codec_fit(workspace, f"g{i}", group) for i, (name, group) in enumerate(schema.groups.items())
+            name: codec_fit(workspace, f"g{i}", group, level_columns.get(name))
+            for i, (name, group) in enumerate(schema.groups.items())
         }
         for name, codec_fit_of_group in codec_fits.items():
             if schema.owner(name) != name:
                 codec_fit_of_group.share(codec_fits[schema.owner(name)])
-        columns = columns_of(schema.groups.values(), target_files.columns)
+        more_columns = (*target_files.columns, *(column.name for column in level_columns.values()))
+        columns = columns_of(schema.groups.values(), more_columns)
         rows = read_stages(stages(table, columns, sizes.stage_bytes), [target_files, *codec_fits.values()])
         target_files.finish()
         fitted, problems = _fit_groups(workspace, schema, codec_fits, rows)

@@ -1,4 +1,7 @@
-"""Keys and their ids: 0 is padding or missing, 1 is unseen, the rest by descending count, then key."""
+"""Keys and their ids: 0 is padding or missing, 1 is unseen, the rest by descending count, then key.
+
+Where the rows tell the levels of keys, ids are by descending level first; see `VocabularyFit.by_levels`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.arrays import Int64s, Ints
+from feat2vec.arrays import Int8s, Int64s, Ints
 from feat2vec.encode.arrays_on_disk import read_parquet
 from feat2vec.schema.levels import Levels
 from feat2vec.table.numbers import concat
@@ -38,6 +41,8 @@ class Vocabulary:
         unseen: How often keys that are too rare occur in the training rows.
         kind: How text is spelled as a key.
         too_frequent: Keys that are treated as missing.
+        levels: The level of each key, from 1, [keys], where the training rows tell it; then ids are by descending level
+            first. None where it follows from the counts.
 
     """
 
@@ -48,8 +53,10 @@ class Vocabulary:
         unseen: int = 0,
         kind: Kind = "text",
         too_frequent: Sequence[str] = (),
+        levels: Int8s | None = None,
     ) -> None:
         self.keys = keys
+        self.levels = levels
         self.counts = counts
         self.unseen = unseen
         self.kind: Kind = kind
@@ -158,20 +165,33 @@ class Vocabulary:
         ids: Ints = id_of[pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy()]
         return ids
 
-    def table(self, ranks: Sequence[int]) -> pa.Table:
-        """Key, id, count and level, in the order of the ids."""
+    def levels_in(self, levels: Levels) -> Int8s:
+        """The level of each key in a model of these levels, [keys]; it descends."""
+        return levels.of_counts(self.counts) if self.levels is None else self.levels
+
+    def table(self, levels: Levels | Sequence[int]) -> pa.Table:
+        """Key, id, count and level, in the order of the ids; of levels their ranks will do."""
+        levels = levels if isinstance(levels, Levels) else Levels(tuple(levels))
         ids = np.arange(FIRST, len(self), dtype=np.int32)
         columns = {
             "key": self.keys,
             "id": ids,
             "count": self.counts,
-            "level": Levels(tuple(ranks)).of_counts(self.counts),
+            "level": self.levels_in(levels),
         }
         return pa.table(columns)
 
     @classmethod
-    def from_table(cls, table: pa.Table, unseen: int, kind: Kind, too_frequent: Sequence[str] = ()) -> Vocabulary:
-        """The vocabulary of which `table` is the table.
+    def from_table(
+        cls,
+        table: pa.Table,
+        unseen: int,
+        kind: Kind,
+        too_frequent: Sequence[str] = (),
+        *,
+        levels_given: bool = False,
+    ) -> Vocabulary:
+        """The vocabulary of which `table` is the table; `levels_given` says that its levels do not follow from counts.
 
         Raises:
             ValueError: If the keys are not in the order of their ids and counts, or another argument is not valid.
@@ -186,9 +206,18 @@ class Vocabulary:
         keys, counts = table["key"].combine_chunks().cast(pa.string()), table["count"].to_numpy()
         if not np.array_equal(table["id"].to_numpy(), np.arange(FIRST, len(keys) + FIRST)):
             raise ValueError("the vocabulary's keys are not in the order of their ids")
-        if len(counts) and (counts[-1] < 0 or (counts[1:] > counts[:-1]).any()):
+        levels = None
+        is_next_level = np.zeros(max(len(counts) - 1, 0), np.bool_)
+        if levels_given:
+            if table["level"].null_count:
+                raise ValueError("the vocabulary lacks a level")
+            levels = table["level"].to_numpy().astype(np.int8)
+            if len(levels) and (levels[-1] < 1 or (levels[1:] > levels[:-1]).any()):
+                raise ValueError("the vocabulary's levels do not descend")
+            is_next_level = levels[1:] < levels[:-1]
+        if len(counts) and (counts.min() < 0 or ((counts[1:] > counts[:-1]) & ~is_next_level).any()):
             raise ValueError("the vocabulary's counts do not descend")
-        return cls(keys, counts, unseen, kind, too_frequent)
+        return cls(keys, counts, unseen, kind, too_frequent, levels)
 
 
 def read_vocabulary(path: Path) -> pa.Table:
@@ -260,6 +289,7 @@ class VocabularyFit:
         self.keys: KeysInMemory | KeysInDatabase = KeysInMemory(held_bytes)
         self.stages = 0  # added so far
         self.lock = Lock()
+        self.limits = KeyLimits(1, None, None)  # those of `finish`
 
     def add(self, keys: pa.StringArray, counts: Counts) -> int:
         """Count the keys of a stage; their order is remembered for `ids`, which takes the number that is returned."""
@@ -284,12 +314,38 @@ class VocabularyFit:
 
         Keys with more than `max_count` occurrences are treated as missing.
         """
-        selected = self.keys.select(KeyLimits(min_count, max_size, max_count))
+        self.limits = KeyLimits(min_count, max_size, max_count)
+        selected = self.keys.select(self.limits)
         keys = selected.kept["key"].combine_chunks().cast(pa.string())
         counts = selected.kept["n"].to_numpy()
         unseen = selected.occurrences - int(counts.sum()) - int(selected.too_frequent["n"].to_numpy().sum())
         self.keys.set_ids(selected, np.arange(FIRST, FIRST + len(keys), dtype=np.int32))
         return Vocabulary(keys, counts, unseen, kind, selected.too_frequent["key"].to_pylist())
+
+    def by_levels(self, vocabulary: Vocabulary, given_levels: Sequence[Int8s], levels: Levels) -> Vocabulary:
+        """Give new ids to the keys of a vocabulary that is finished: by descending level, then as before.
+
+        So the keys that reach a level have the first ids, as they have where levels follow from counts.
+
+        Args:
+            vocabulary: What `finish` returned.
+            given_levels: For each stage the level of each of its keys, 0 where no row tells it.
+            levels: Those of the model, which say the level of a key that no row tells.
+
+        """
+        of_ids = np.zeros(len(vocabulary), np.int8)
+        for stage, of_stage in enumerate(given_levels):
+            np.maximum.at(of_ids, self.ids(stage), of_stage)
+        of_keys = of_ids[FIRST:]
+        of_keys = np.where(of_keys > 0, of_keys, levels.of_counts(vocabulary.counts))  # [keys]
+        order = np.argsort(-of_keys, kind="stable")
+        selected = self.keys.select(self.limits)
+        self.keys.set_ids(
+            selected._replace(kept=selected.kept.take(pa.array(order))),
+            np.arange(FIRST, len(vocabulary), dtype=np.int32),
+        )
+        keys, counts = vocabulary.keys.take(pa.array(order)), vocabulary.counts[order]
+        return Vocabulary(keys, counts, vocabulary.unseen, vocabulary.kind, vocabulary.too_frequent, of_keys[order])
 
     def ids(self, stage: int) -> Ints:
         """The id of each key of a stage, in the order in which `add` received them; 0 for one that never occurs."""

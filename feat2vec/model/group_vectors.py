@@ -92,9 +92,10 @@ def scores_by_key(
         The scores at every level.
 
     """
-    if not training or schema.model.members == 1:
+    dims = schema.model.member_dims
+    if not training or len(dims) == 1:
         return submodels_by_key(levels, linear, schema.model.dependents, masks)
-    members = member_scores(levels[0], linear, schema.model.members, None if masks is None else masks[0])
+    members = member_scores(levels[0], linear, dims, None if masks is None else masks[0])
     return Submodels([tf.reduce_mean(members, axis=1)], [], members=members)
 
 

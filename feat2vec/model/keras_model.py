@@ -19,6 +19,7 @@ from feat2vec.encode.class_weights import class_weights, weights_of_rows
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.model import optimizers
 from feat2vec.model.answer_scale import AnswerScale
+from feat2vec.model.dependent_rows import dependent_rows
 from feat2vec.model.extractors.base import UNSEEN, ShapeData
 from feat2vec.model.gaussian_posterior import GaussianPosterior, PosteriorStep
 from feat2vec.model.labelled_loss import has_label
@@ -107,6 +108,12 @@ class Feat2Vec(LossModel):
             rows = self.schema.training.batch_size
             optimizer = optimizers.named(options.type, options.learning_rate, rows, **options.arguments)
         super().compile(optimizer=optimizer, **{**kwargs, "jit_compile": False})
+        rate, of_free = self.schema.training.dependent_rate, self.schema.training.optimizer.learning_rate
+        if rate is not None:
+            if not isinstance(self.optimizer, optimizers.RowSparse):
+                given = type(self.optimizer).__name__
+                raise ValueError(f"`training.dependent_rate` is for the optimizers of feat2vec. Received: {given}")
+            self.optimizer.learn_at_share(dependent_rows(self), rate / of_free)
 
     def compile_from_config(self, config: Mapping[str, object]) -> None:
         """Compile as the saved model was, and make room for its optimizer's slots.

@@ -121,7 +121,7 @@ class Kept:
         for rows in row_slices(shape, dtype, self.piece) if shape else [slice(0, 1)]:
             offset = start + rows.start * row * dtype.itemsize
             values = np.fromfile(self.path, dtype, (rows.stop - rows.start) * row, offset=offset)
-            yield values.reshape(-1, *shape[1:])
+            yield values.reshape(rows.stop - rows.start, *shape[1:])
 
 
 def _kind(variable: Variable) -> tuple[tuple[int, ...], np.dtype[Any]]:

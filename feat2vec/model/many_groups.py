@@ -284,6 +284,8 @@ def row_scores(
     if batch.keys.terms is not None:
         terms = tf.gather(batch.keys.terms[:, 0], key_of)
         linear += tf.math.unsorted_segment_sum(terms, row_of, rows)
+    if not schema.model.pairs:
+        return Submodels([linear + bias], [])
     if batch.keys.tops is None and not schema.model.together:
         levels = [LevelByKey(batch.keys.vectors, Occurrences(key_of, row_of))]
     else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from feat2vec.custom_gradients import custom_gradient
@@ -251,39 +252,53 @@ def _level_scores(level: LevelByKey, mask: Tensor | None, batch: Tensor, depende
     return LevelScores(settled, all_pairs, tuple(map(tf.stop_gradient, without_mask)) if without_mask else None)
 
 
-def member_scores(level: LevelByKey, linear: Tensor, members: int, mask: Tensor | None = None) -> Tensor:
+def member_scores(level: LevelByKey, linear: Tensor, dims: Sequence[int], mask: Tensor | None = None) -> Tensor:
     """Return the scores of members whose coordinates stand side by side in a model of one level.
 
-    A member has the pairs of its own coordinates `members` times, so that the mean of the members is the score of the
-    model.
+    A member has the pairs of its own coordinates as many times as there are members, so that the mean of the members is
+    the score of the model. With `level_sharing: all` they are the whole models of each rank (MRMA; Li et al., 2017).
 
     Args:
         level: the groups' vectors.
         linear: the linear part with the bias, [batch], which all members share.
-        members: how many; the rank is a multiple of it.
+        dims: the coordinates of each member, which are all of the rank.
         mask: [batch, rank], factors of the interaction vector's coordinates.
 
     Returns:
         [batch, members].
 
     """
-    batch, of_member = tf.shape(linear)[0], level.vectors.shape[1] // members
+    batch, members = tf.shape(linear)[0], len(dims)
 
     def scores_and_gradient(vectors: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         level_of_vectors = level._replace(vectors=vectors)
         sums = _row_sums(level_of_vectors, batch)
         pairs = 0.5 * (tf.square(sums.free) - _sums(tf.square(vectors), level.free, batch))  # [batch, rank]
         masked = pairs if mask is None else pairs * mask
-        scores = members * tf.reduce_sum(tf.reshape(masked, [-1, members, of_member]), axis=2)
+        scores = members * _sum_by_member(masked, dims)
 
         def gradient(upstream: Tensor) -> Tensor:
-            of_coordinates = members * tf.repeat(upstream, of_member, axis=1)  # [batch, rank]
+            of_coordinates = members * _repeated(upstream, dims)  # [batch, rank]
             masked_slope = of_coordinates if mask is None else of_coordinates * mask
             return _gradient_of_keys(level_of_vectors, sums, masked_slope, None, "joint")
 
         return scores, gradient
 
     return linear[:, None] + custom_gradient(scores_and_gradient)(level.vectors)
+
+
+def _sum_by_member(coordinates: Tensor, dims: Sequence[int]) -> Tensor:
+    """Sum the coordinates [batch, rank] of each member: [batch, members]."""
+    if len(set(dims)) == 1:
+        return tf.reduce_sum(tf.reshape(coordinates, [-1, len(dims), dims[0]]), axis=2)
+    return tf.stack([tf.reduce_sum(part, axis=1) for part in tf.split(coordinates, dims, axis=1)], axis=1)
+
+
+def _repeated(of_members: Tensor, dims: Sequence[int]) -> Tensor:
+    """Give each coordinate the number of its member, [batch, members] -> [batch, rank]."""
+    if len(set(dims)) == 1:
+        return tf.repeat(of_members, dims[0], axis=1)
+    return tf.gather(of_members, np.repeat(np.arange(len(dims)), dims), axis=1)
 
 
 class ReachedRows(NamedTuple):

@@ -112,8 +112,8 @@ class ScoreModel(keras.Model):
 
     @property
     def has_pairs(self) -> bool:
-        """Whether the pairs of groups are a part of the score: a network can do without."""
-        return not isinstance(self.schema.head, Mlp) or self.schema.head.pairs
+        """Whether the pairs of groups are a part of the score: a network can do without, a linear model has none."""
+        return self.schema.model.pairs and (not isinstance(self.schema.head, Mlp) or self.schema.head.pairs)
 
     @property
     def implicit(self) -> int | None:
@@ -259,7 +259,8 @@ class ScoreModel(keras.Model):
         They can where only sums over pairs of groups are needed, in float32: squares of shorter numbers overflow.
         """
         plain = self.head is None and not self.schema.objective.has_classes and self.implicit is None
-        return plain and (self.compute_dtype == "float32" or self.schema.model.members > 1)
+        has_members = len(self.schema.model.member_dims) > 1
+        return plain and self.has_pairs and (self.compute_dtype == "float32" or has_members)
 
     def is_lookup(self, group: str) -> bool:
         """Whether a group has a vector for each key, not for each entry of its training rows.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from feat2vec.encode.codecs import Codec, ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.schema.extractor_options import ExtractorSpec, Lookup, Numeric, TextAttention, TextCnn, Vector
@@ -20,7 +22,7 @@ def key_sizes(codec: ItemsCodec, schema: Schema) -> tuple[int, ...]:
     Every key reaches the first level, also one that has no vector there (see `table_sizes`).
     """
     levels = schema.model.levels
-    top_levels = levels.of_counts(codec.vocabulary.counts)  # [keys]
+    top_levels = codec.vocabulary.levels_in(levels)  # [keys]
     first, *higher = (int((top_levels >= level).sum()) for level in range(1, len(levels) + 1))
     most = keys_with_vector(codec, schema)
     return (first + 1, *(min(size, most) for size in higher))
@@ -35,6 +37,36 @@ def keys_with_vector(codec: ItemsCodec, schema: Schema) -> int:
 def table_sizes(codec: ItemsCodec, schema: Schema) -> tuple[int, ...]:
     """The number of rows of a lookup's table of vectors at each level; the first also has the unseen key's row."""
     return (keys_with_vector(codec, schema) + 1, *key_sizes(codec, schema)[1:])
+
+
+def level_costs(encoder: Encoder, rows: int) -> list[float]:
+    """D_k n(F_k) of each level: the numbers that the vectors of a row have there, as the training rows expect it.
+
+    Their sum is what the pairs of a row cost (corollary 4 and remark 5 of Chen et al., 2019); of levels that share
+    coordinates D_k is what a level adds.
+
+    Args:
+        encoder: Fitted to the training rows.
+        rows: How many rows it was fitted to.
+
+    Returns:
+        The cost of each level.
+
+    """
+    dims = encoder.schema.model.levels.dims
+    occurrences = np.zeros(len(dims))  # [levels], of values that reach a level, in all rows
+    for name, codec in encoder.codecs.items():
+        if isinstance(codec, ItemsCodec) and encoder.schema.groups[name].extractor.encoding == "items":
+            if encoder.schema.owner(name) != name:
+                continue  # the counts of the group that it shares the keys of are those of both
+            top_levels = codec.vocabulary.levels_in(encoder.schema.model.levels)  # [keys]
+            for k in range(len(dims)):
+                occurrences[k] += codec.vocabulary.counts[top_levels > k].sum()
+            occurrences[0] += codec.vocabulary.unseen
+        else:
+            occurrences += encoder.values[name].counts.sum()  # what is no key has the highest level
+    costs: list[float] = (occurrences / rows * np.array(dims)).tolist()
+    return costs
 
 
 def least_weights(encoder: Encoder) -> int:

@@ -11,13 +11,16 @@ from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.baselines import BASELINES
 from feat2vec.evaluation.baselines.matrices import problem_of_matrix
 from feat2vec.evaluation.options import measurement_conflicts, no_metric
+from feat2vec.recipes.proposed import asks_for_groups, proposed_document, read_without_groups
 from feat2vec.recipes.ranges import tune_conflicts, unfit
-from feat2vec.recipes.recipe import CorpusSpec, Evaluation, Recipe
+from feat2vec.recipes.recipe import Compare, CorpusSpec, Evaluation, Recipe
 from feat2vec.schema.document import Data, Document, KeyPath
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.validation import Findings, Problem, validate
+from feat2vec.schema.yaml_edit import with_settings
 from feat2vec.schema.yaml_text import read_document
+from feat2vec.table.table import Table
 from feat2vec.writing import is_component
 
 
@@ -37,6 +40,8 @@ def recipe_conflicts(recipe: Recipe, findings: Findings) -> Iterator[Problem]:
     for path, evaluation in recipe.evaluations():
         if findings.sound(*path):
             yield from _evaluation_conflicts(recipe, path, evaluation, findings)
+    if recipe.compare is not None and findings.sound("compare"):
+        yield from _compare_conflicts(recipe, recipe.compare, findings)
     if recipe.tune is not None:
         yield from tune_conflicts(recipe.tune, findings)
         if findings.sound("data") and findings.sound("split") and "validation" not in recipe.parts():
@@ -49,6 +54,8 @@ def _names_of_no_file(recipe: Recipe, findings: Findings) -> Iterator[Problem]:
     names: list[tuple[KeyPath, str]] = [(("name",), recipe.name)]
     names += [(("data", name), name) for name in recipe.data]
     names += [(("finetune", name), name) for name in recipe.finetune]
+    if recipe.compare is not None:
+        names += [(("compare", "models", name), name) for name in recipe.compare.models]
     for path, name in names:
         if findings.sound(path[0]) and not is_component(name):
             rule = "expected one part of a path, of letters, digits, spaces, `-`, `_` or `.`"
@@ -64,6 +71,9 @@ def _names_of_one_file(recipe: Recipe, findings: Findings) -> Iterator[Problem]:
     if findings.sound("finetune"):
         for name, earlier_name in _same_names([], list(recipe.finetune), work_suffix=".partial"):
             yield ("finetune", name), _same_file(earlier_name)
+    if recipe.compare is not None and findings.sound("compare"):
+        for name, earlier_name in _same_names([], list(recipe.compare.models), work_suffix=".partial"):
+            yield ("compare", "models", name), _same_file(earlier_name)
 
 
 def _same_file(earlier_name: str) -> str:
@@ -143,6 +153,28 @@ def _evaluation_conflicts(
             yield (*metric_path, "of"), f"names {bound.of}, which is not `beside` the run here"
 
 
+def _compare_conflicts(recipe: Recipe, compare: Compare, findings: Findings) -> Iterator[Problem]:
+    """Names of compared models that there are not, and parts of the rows that a comparison needs."""
+    if findings.sound("data") and findings.sound("split"):
+        parts = recipe.parts()
+        if compare.data not in parts:
+            suggestion = suggest(compare.data, sorted(parts)) or f"; there is {listed(sorted(parts))}"
+            yield ("compare", "data"), f"names {compare.data!r}, which is no part of the rows{suggestion}"
+        if "validation" not in parts:
+            remedy = "add `split: {validation: 0.1}`, or a table `validation` to `data`"
+            yield ("compare",), f"chooses epochs and models by rows that are not learnt from: {remedy}"
+    named: list[tuple[KeyPath, str]] = []
+    for title, rows in compare.tables.items():
+        for label, names in rows.items():
+            named += [(("compare", "tables", title, label, i), name) for i, name in enumerate(names)]
+    if compare.figure is not None:
+        named += [(("compare", "figure", "line", i), name) for i, name in enumerate(compare.figure.line)]
+        named += [(("compare", "figure", "beside", key), mark.model) for key, mark in compare.figure.beside.items()]
+    for path, name in named:
+        if name not in compare.models:
+            yield path, f"names {name!r}, which is no compared model{suggest(name, compare.models)}"
+
+
 def unknown_groups(recipe: Recipe, schema: Schema) -> Iterator[Problem]:
     """Names that are no group of the schema: training may take hours, and they would be found after it."""
     named: list[tuple[KeyPath, str | None]] = []
@@ -192,6 +224,10 @@ def read_recipe(path: str | Path, settings: Sequence[str] = ()) -> tuple[Recipe,
     document = read_document(path)
     recipe = validate(document, Recipe, recipe_conflicts, STAND_INS)
     source = schema_document(document, recipe)
+    if asks_for_groups(source):
+        if recipe.tune is not None:
+            raise UserError(document.problem(("tune",), "is for a schema with its own groups; name them"))
+        return recipe, read_without_groups(source, settings)
     schema = read_schema(source, settings=settings)
     problems = [*unknown_groups(recipe, schema), *impossible_matrices(recipe, schema)]
     if recipe.tune is not None:
@@ -199,6 +235,20 @@ def read_recipe(path: str | Path, settings: Sequence[str] = ()) -> tuple[Recipe,
     if problems:
         raise UserError(*(document.problem(key_path, message) for key_path, message in problems))
     return recipe, schema
+
+
+def document_for_rows(path: str | Path, recipe: Recipe, settings: Sequence[str], rows: Table) -> Document:
+    """The document of the recipe's schema, with groups that are proposed for its rows if it leaves them to these.
+
+    Args:
+        path: The recipe's file.
+        recipe: What it says.
+        settings: Such as "training.epochs=5".
+        rows: The rows to learn from.
+
+    """
+    source = schema_document(read_document(Path(path)), recipe)
+    return proposed_document(source, settings, rows) if asks_for_groups(source) else with_settings(source, settings)
 
 
 def schema_document(document: Document, recipe: Recipe) -> Document:

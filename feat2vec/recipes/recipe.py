@@ -116,6 +116,32 @@ class PageSpec(Spec):
     map: MapKind = "pca"
 
 
+class Mark(Spec):
+    """A straight line of a figure: a model, or a submodel of it."""
+
+    model: Text
+    level: Count | None = None
+
+
+class Figure(Spec):
+    """The loss of models by their rank, and that of others beside it."""
+
+    title: Text
+    line: Annotated[tuple[Text, ...], Many, Field(min_length=1)]
+    beside: dict[Text, Mark] = Field(default_factory=dict)
+
+
+class Compare(Spec):
+    """Models that are trained on the same rows, each by the recipe's schema with settings of its own."""
+
+    # By name, what replaces the schema's keys, as `--set` does; a model without settings is the recipe's own run.
+    models: Annotated[dict[Text, dict[str, Any]], Field(min_length=1)]
+    data: Text = "test"
+    # By title, the rows of a table; of several models a row shows the one that the validation rows choose.
+    tables: dict[Text, dict[Text, Annotated[tuple[Text, ...], Many, Field(min_length=1)]]] = Field(default_factory=dict)
+    figure: Figure | None = None
+
+
 class Finetuning(Spec):
     """A run that predicts a column, learnt from the vectors of the first one."""
 
@@ -145,6 +171,7 @@ class Recipe(Spec):
     export: Annotated[tuple[ExportSpec, ...], Many] = ()
     page: PageSpec | None = None
     finetune: dict[str, Finetuning] = Field(default_factory=dict)
+    compare: Compare | None = None
     tune: Tune | None = None
 
     def evaluations(self) -> Iterator[tuple[KeyPath, Evaluation]]:

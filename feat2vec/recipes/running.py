@@ -11,11 +11,16 @@ from pathlib import Path
 from feat2vec.errors import FailedError, UnknownKeyError, UserError, writing
 from feat2vec.evaluation.baselines import BASELINES, BaselineRequest, Metrics
 from feat2vec.evaluation.tasks import evaluate
+from feat2vec.recipes.compared import Measured, compared_runs, compared_schemas
 from feat2vec.recipes.comparison import Comparison
-from feat2vec.recipes.reading import read_recipe
+from feat2vec.recipes.proposed import PROPOSED_GROUP, lines_of
+from feat2vec.recipes.reading import document_for_rows, read_recipe
 from feat2vec.recipes.recipe import Evaluation, ExportSpec, Finetuning, Neighbours, Recipe
 from feat2vec.recipes.rows import RowParts, make_parts, sources_of
+from feat2vec.recipes.tables import ComparisonTables
 from feat2vec.run import Run, chosen_functions, load
+from feat2vec.schema.options import Schema
+from feat2vec.schema.reading import read_schema
 from feat2vec.table.table import open_table
 from feat2vec.terminal import printable, shortened
 from feat2vec.training.train import TrainingRequest, check_finished_run, train_in_work_folder
@@ -41,6 +46,7 @@ from feat2vec.writing import (
 from feat2vec.writing.files import JsonObject
 
 Results = JsonObject  # as `--json` prints them
+COMPARISON = "comparison.html"  # the page of the compared models
 PrintLines = Callable[[str], None]  # called with one or more lines
 
 
@@ -102,6 +108,12 @@ def run_recipe(
     with work_folder(out, resume=resume, force=force, replaces=replaces) as partial:
         data_folder = partial / "data"  # until the run is whole
         parts = _write_parts(path, recipe, sources, data_folder, rows)
+        document = document_for_rows(path, recipe, settings, parts.tables["train"])
+        if PROPOSED_GROUP in schema.groups:
+            schema = read_schema(document)
+            for line in lines_of(schema):
+                print_lines(printable(line))
+        compared = {} if recipe.compare is None else compared_schemas(recipe.compare, document)
         request = TrainingRequest(
             schema, parts.tables.get("validation"), resume, force, quiet, on_chosen=chosen_functions()
         )
@@ -109,7 +121,7 @@ def run_recipe(
             check_finished_run(request, out, parts.tables["train"])
         else:
             train_in_work_folder(request, partial, place, parts.tables["train"])
-        steps = _Steps(recipe, load(out), parts, quiet, print_lines, check=rows is None)
+        steps = _Steps(recipe, load(out), parts, compared, quiet, print_lines, check=rows is None)
         results = steps.results()
         results |= {"seconds": round(time.perf_counter() - began, 1), "missed": steps.missed}
         with file_in(out, "results.json") as file:
@@ -152,6 +164,10 @@ def _refuse_taken_places(recipe: Recipe, out: Path) -> None:
         folder_place(refuse_links_inside(out, f"exports/{name}"), "export", force=True)
     for name in recipe.finetune:
         run_place(refuse_links_inside(out, f"finetuned/{name}"), force=True)
+    if recipe.compare is not None:
+        check_file_in(out, COMPARISON)
+        for name in recipe.compare.models:
+            run_place(refuse_links_inside(out, f"compared/{name}"), resume=True)
     if recipe.page is not None:
         file_place(refuse_links_inside(out, "map.html"), force=True)
 
@@ -176,6 +192,7 @@ class _Steps:
     recipe: Recipe
     run: Run
     parts: RowParts
+    compared: Mapping[str, Schema]  # the schema of each compared model
     quiet: bool
     print_lines: PrintLines
     check: bool
@@ -191,6 +208,7 @@ class _Steps:
             "export": [self._export(name, spec) for name, spec in recipe.named_exports().items()],
             "page": self._page(),
             "finetune": {name: self._finetune(name, spec) for name, spec in recipe.finetune.items()},
+            "compare": self._compare(),
         }
 
     def _measure(self, run: Run, evaluation: Evaluation) -> Results:
@@ -271,6 +289,28 @@ class _Steps:
         write_page(Atlas(self.run, page.groups, data, page.colour, page.map), out, force=True)
         self.print_lines(printable(f"{out}: written, a page to look at"))
         return out.name
+
+    def _compare(self) -> Results | None:
+        """The compared models, trained and measured, as tables and a page."""
+        compare = self.recipe.compare
+        if compare is None:
+            return None
+        runs = compared_runs(compare, self.compared, self.run, self.parts, quiet=self.quiet, say=self._say_name)
+        measured = {name: Measured.measure(name, run, self.parts, compare.data) for name, run in runs.items()}
+        marks = {}
+        for label, mark in (compare.figure.beside if compare.figure is not None else {}).items():
+            marks[label] = measured[mark.model]
+            if mark.level is not None:
+                marks[label] = Measured.measure(label, runs[mark.model], self.parts, compare.data, mark.level)
+        tables = ComparisonTables(compare, measured, marks)
+        for line in tables.lines():
+            self.print_lines(line)
+        with file_in(self.run.folder, COMPARISON) as file:
+            file.write_text(tables.page(self.recipe.name), encoding="utf-8")
+        return {**tables.facts(), "page": COMPARISON}
+
+    def _say_name(self, name: str) -> None:
+        self.print_lines(f"\n{printable(name)}")
 
     def _finetune(self, name: str, finetuning: Finetuning) -> Results:
         """A run that predicts, and its measurements."""

@@ -13,8 +13,8 @@ from typing import Any
 from feat2vec.errors import suggest
 from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import Lookup
-from feat2vec.schema.objectives import OBJECTIVES
-from feat2vec.schema.options import Group, Mlp, ModelSpec, Schema
+from feat2vec.schema.level_checks import given_keys, level_conflicts, linear_conflicts, tells_no_number
+from feat2vec.schema.options import Group, Mlp, Schema
 from feat2vec.schema.sparse_checks import sparsity_conflicts
 from feat2vec.schema.validation import Findings, Problem
 
@@ -34,13 +34,13 @@ def schema_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
     for name, group in schema.groups.items():
         if name in groups_data and findings.sound("groups", name):
             yield from _group_conflicts(schema, name, group, groups_data[name])
-    yield from _model_conflicts(schema.model, findings)
+    yield from _model_conflicts(schema, findings)
     yield from _target_column_conflicts(schema, findings)
     yield from _head_conflicts(schema, findings)
     yield from sparsity_conflicts(schema, findings)
-    if schema.model.members > 1 and findings.sound("model"):
+    if schema.model.pairs and schema.model.members > 1 and findings.sound("model"):
         yield from _member_conflicts(schema, findings)
-    if schema.model.posterior == "gaussian" and findings.sound("model"):
+    if schema.model.pairs and schema.model.posterior == "gaussian" and findings.sound("model"):
         yield from _posterior_conflicts(schema, findings)
     if schema.training.refit == "continue" and schema.patience and findings.sound("training"):
         yield (
@@ -122,18 +122,23 @@ def _share_conflicts(schema: Schema, findings: Findings, name: str, group_names:
         yield ("groups", name, "columns"), f"shares vectors of as many columns, received {counts}"
 
 
-def _model_conflicts(model: ModelSpec, findings: Findings) -> Iterator[Problem]:
-    """Check `model.ranks` against the keys that exclude or need it."""
-    given_keys = model.model_fields_set
+def _model_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
+    """Check `model.pairs` and `model.ranks` against the keys that exclude or need them."""
+    model, given = schema.model, given_keys(schema)
+    if not model.pairs:
+        if findings.sound("model"):
+            yield from linear_conflicts(schema, findings)
+        return
+    yield from level_conflicts(schema, findings)
     if model.ranks is not None:
-        if "dim" in given_keys:
+        if "dim" in given:
             yield ("model", "dim"), "cannot be combined with `ranks`; keep one of them"
         ascending = all(low < high for low, high in pairwise(model.ranks))
         if findings.sound("model", "ranks") and not ascending:
             yield ("model", "ranks"), f"must ascend, received {list(model.ranks)}"
     elif findings.sound("model", "ranks"):
-        for key in ("level_sharing", "dependents"):
-            if key in given_keys:
+        for key in ("level_sharing", "dependents", "levels"):
+            if key in given:
                 yield ("model", key), "is for models with `ranks`; remove it, or give ranks"
 
 
@@ -145,7 +150,7 @@ def _head_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
         yield ("head",), "mlp is for objectives with a target; noise is told by the pairs of groups alone"
     if schema.head.normalize and schema.head.members > 1:
         yield ("head", "normalize"), "cannot be combined with `members`; keep one of them"
-    if not schema.head.pairs and schema.model.ranks is not None and findings.sound("model"):
+    if not schema.head.pairs and schema.model.ranks is not None and schema.model.pairs and findings.sound("model"):
         yield ("head", "pairs"), "cannot be off with `model.ranks`, whose levels learn from pairs; give `dim`"
 
 
@@ -157,8 +162,7 @@ def _member_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
     elif model.dim % model.members:
         yield path, f"must divide `dim`: {model.dim} dimensions are no {model.members} parts of the same size"
     if findings.sound("objective") and not objective.allows_together:
-        *allowed, last = (name for name, spec in OBJECTIVES.items() if spec.allows_together)
-        yield path, f"is for pairs that tell a number, by {', '.join(allowed)} or {last}; {objective.type} is none"
+        yield path, tells_no_number(objective)
     elif findings.sound("objective") and objective.implicit_group is not None:
         yield path, "cannot be combined with objective.implicit; remove one of them"
     if isinstance(schema.head, Mlp) and findings.sound("head"):
@@ -259,9 +263,7 @@ def _together_conflicts(schema: Schema, findings: Findings, group_names: Sequenc
     """Check `model.together` against the objective and the groups."""
     path, group_sets, objective = ("model", "together"), schema.model.together, schema.objective
     if group_sets and findings.sound("objective") and not objective.allows_together:
-        *allowed, last = (name for name, spec in OBJECTIVES.items() if spec.allows_together)
-        by = f"{', '.join(allowed)} or {last}"
-        yield path, f"is for pairs that tell a number, by {by}; {objective.type} is none"
+        yield path, tells_no_number(objective)
     elif group_sets and objective.implicit_group is not None:
         yield path, "cannot be combined with objective.implicit; remove one of them"
     elif any(set(group_names) <= set(group_set) for group_set in group_sets):

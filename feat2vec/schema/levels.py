@@ -7,6 +7,9 @@ how the spaces relate:
 - `separate`: each level has its own vectors of D_k numbers (RaFM; Chen et al., 2019).
 - `truncate`: the spaces are nested. A value has one vector, and the space of level k holds its first D_k numbers
   (DiFacto; Li et al., 2016). Level k then stores the D_k - D_{k-1} numbers that it adds to the level below.
+- `all`: every value has the vectors of all levels (MRMA; Li et al., 2017), so nothing follows from its frequency. They
+  stand side by side in one space of D_1 + ... + D_m dimensions, and each level is a whole model: one of the members of
+  `pair_scores_by_key.member_scores`.
 
 This is the only module that knows what follows from it; others ask a schema's `model.levels`.
 """
@@ -35,6 +38,8 @@ class Levels:
     Args:
         ranks: The number of dimensions of each level's space, ascending.
         nested: Whether the space of a level contains those below it (`level_sharing: truncate`).
+        least_counts: The counts from which on values reach the second level, the third and so on (`levels.counts`);
+            None for those of equation 17 of Chen et al.
 
     >>> levels = Levels((16, 64), nested=True)
     >>> len(levels), levels.dims, levels.default
@@ -44,6 +49,7 @@ class Levels:
 
     ranks: tuple[int, ...]
     nested: bool = False
+    least_counts: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.ranks)
@@ -90,12 +96,18 @@ class Levels:
     def of_counts(self, counts: Ints | Sequence[int]) -> LevelArray:
         """The level of each value: k = argmin_k |log n - log D_k| for a count n, the lower one of a tie.
 
+        With `least_counts` it is the highest level whose least count n reaches.
+
         >>> Levels((8, 64)).of_counts([1000, 100, 23, 22, 1]).tolist()
         [2, 2, 2, 1, 1]
+        >>> Levels((8, 64), least_counts=(100,)).of_counts([1000, 100, 23, 22, 1]).tolist()
+        [2, 2, 1, 1, 1]
         """
         import numpy as np  # not at the top: reading a schema does without it
 
-        # n is nearer to `high` than to `low` if n^2 > low * high.
-        thresholds = [math.isqrt(low * high) for low, high in pairwise(self.ranks)]
-        level_indices = np.searchsorted(np.array(thresholds, np.int64), counts)
+        least_counts = self.least_counts
+        if least_counts is None:
+            # n is nearer to `high` than to `low` if n^2 > low * high.
+            least_counts = tuple(math.isqrt(low * high) + 1 for low, high in pairwise(self.ranks))
+        level_indices = np.searchsorted(np.array(least_counts, np.int64), counts, side="right")
         return (level_indices + 1).astype(np.int8)

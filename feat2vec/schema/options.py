@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AliasChoices,
@@ -18,7 +18,9 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
     Tag,
+    model_serializer,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -124,9 +126,22 @@ class Group(Spec):
 # --- model, noise, training -----------------------------------------------------------------------------------------
 
 
+class LevelSource(Spec):
+    """Which values reach which level of `model.ranks`; what neither key decides follows from counts by equation 17."""
+
+    # How often a value has to occur among the training rows to reach the second level, the third and so on.
+    counts: Annotated[tuple[Count, ...], Many, Field(min_length=1)] | None = None
+    # By group, the column of the training rows that holds the level of the row's value, from 1. Of several the highest
+    # counts; a value of rows without one has the level of its count.
+    columns: dict[Text, Text] = Field(default_factory=dict)
+
+
 class ModelSpec(Spec):
     """The space of the vectors, and the terms of a score."""
 
+    # Whether scores have the pairs of the groups' vectors. Without, they are the bias and the linear terms alone (LR),
+    # and there are no vectors: `bias` is then on.
+    pairs: bool = True
     dim: Dim = 50  # the dimensions of every vector
     scale: Annotated[float, Field(gt=0, le=10)] = 0.1  # the standard deviation of the initial normal weights
     # The dimensions of each level, instead of `dim` (RaFM; Chen et al., 2019): rare values have few. See `levels.py`.
@@ -144,13 +159,52 @@ class ModelSpec(Spec):
     # How a value's vectors below its own level learn. strict: from their level's loss alone (Algorithm 1 of RaFM);
     # joint: also from the top level's loss, as in the code of its authors.
     dependents: Literal["joint", "strict"] = "joint"
-    level_sharing: Literal["separate", "truncate"] = "separate"  # see `levels.py`
     activation: Activation | None = None  # which keys have a vector; all of them without it. See `activation.py`.
+    level_sharing: Literal["separate", "truncate", "all"] = "separate"  # see `levels.py`
+    # The option `levels`; the attribute of that name is what follows from it.
+    level_source: LevelSource = Field(default_factory=LevelSource, alias="levels")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_bias(cls, data: object) -> object:
+        """Switch `bias` on where a score has nothing else."""
+        if isinstance(data, Mapping) and data.get("pairs") is False and "bias" not in data:
+            return {**data, "bias": True}
+        return data
+
+    @model_serializer(mode="wrap")
+    def _by_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The options by their keys in a schema."""
+        data: dict[str, Any] = handler(self)
+        return {"levels" if name == "level_source" else name: value for name, value in data.items()}
 
     @property
     def levels(self) -> Levels:
-        """The levels of the space; a model without `ranks` has one."""
-        return Levels(self.ranks or (self.dim,), nested=self.level_sharing == "truncate")
+        """The levels of the space; a model without `ranks` has one, as has one whose levels stand side by side."""
+        if not self.pairs:
+            return Levels((0,))
+        if self.ranks is None:
+            return Levels((self.dim,))
+        if self.level_sharing == "all":
+            return Levels((sum(self.ranks),))
+        return Levels(self.ranks, self.level_sharing == "truncate", self.level_source.counts)
+
+    @property
+    def member_dims(self) -> tuple[int, ...]:
+        """The coordinates of each member, side by side; of one where the whole space learns the labels at once."""
+        if self.level_sharing == "all" and self.ranks is not None:
+            return self.ranks
+        return (self.levels.ranks[0] // self.members,) * self.members
+
+    @property
+    def unused_keys(self) -> tuple[str, ...]:
+        """The keys that have no meaning beside the others, and are refused if they are given."""
+        of_ranks = ("ranks", "level_sharing", "dependents", "levels")
+        if not self.pairs:
+            return (*of_ranks, "dim", "scale", "together", "members", "posterior", "activation")
+        if self.ranks is None:
+            return of_ranks
+        return ("dim", "dependents", "levels", "members") if self.level_sharing == "all" else ("dim",)
 
     @property
     def size_key(self) -> str:
@@ -227,6 +281,9 @@ class Training(Spec):
     l2: NotNegative = 0.0
     # The same for groups that have a weight of their own.
     l2_groups: dict[Text, NotNegative] = Field(default_factory=dict)
+    # The learning rate of dependent vectors, those of a value below its own level; by default that of the optimizer, of
+    # which it keeps its share where that decays.
+    dependent_rate: Annotated[float, Field(gt=0)] | None = None
     l2_linear: NotNegative = 0.0  # the same for linear terms; with `posterior: gaussian`, 0 is learnt from the terms
     l2_over: Literal["occurrences", "tables"] = "occurrences"  # the squares of the rows that a step reads, or of all
     group_dropout: Share = 0.0  # the share of groups that training leaves out of a row at random
@@ -409,14 +466,13 @@ class Schema(Spec):
         if known_text is not None:
             return known_text
         data = self.model_dump(mode="json")
-        unused_keys = ("ranks", "level_sharing", "dependents") if self.model.ranks is None else ("dim",)
-        for key in unused_keys:
-            del data["model"][key]
+        for key in self.model.unused_keys:
+            data["model"].pop(key, None)
         for group_data in data["groups"].values():
             if group_data["share"] is None:  # most groups: a schema without sharing has the text that it always had
                 del group_data["share"]
         if self.model.activation is None:
-            del data["model"]["activation"]
+            data["model"].pop("activation", None)
         text = dump_document(data)
         RESOLVED_TEXTS.remember(self, text)
         return text
@@ -433,6 +489,8 @@ class Schema(Spec):
             mentions += [(column, ("groups", name, "columns")) for column in group.columns]
             if isinstance(group.extractor, ItemsSpec):
                 mentions.append((group.extractor.weights, ("groups", name, "extractor", "weights")))
+        for name, level_column in self.model.level_source.columns.items():
+            mentions.append((level_column, ("model", "levels", "columns", name)))
         mentions.append((self.id, ("id",)))
         mentions.append((self.target, ("objective", "target")))
         mentions.append((self.weight, ("objective", "weight")))

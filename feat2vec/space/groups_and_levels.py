@@ -59,12 +59,21 @@ def others_with_table(schema: Schema, group: str) -> list[str]:
     return [name for name in schema.sharing(group) if name != group]
 
 
+def refuse_no_vectors(model: ModelSpec) -> None:
+    """Raise a UserError for a linear model, whose values have terms and no vectors."""
+    if not model.pairs:
+        raise UserError(
+            "the run has no vectors: with `pairs: false` its schema leaves a bias and linear terms to predict"
+        )
+
+
 def level_and_dim(model: ModelSpec, level: int | None) -> tuple[int, int]:
     """The level whose space is used, counted from 1, and the dimensions of that space.
 
     Without a level it is the first one, where every value has a vector; with truncation it is the last one, whose space
     holds those of all levels.
     """
+    refuse_no_vectors(model)
     levels = model.levels
     if level is None:
         level = levels.default

@@ -26,6 +26,7 @@ from feat2vec.space.geometry import (
     is_keyed,
     linear_terms,
 )
+from feat2vec.space.groups_and_levels import refuse_no_vectors
 from feat2vec.space.key_lookup import KeyNames, Names, ValueNames
 from feat2vec.space.value_space import ValueSpace
 from feat2vec.space.vectors import Vectors
@@ -94,7 +95,7 @@ def _values_of_group(run: TrainedRun, group: str, model_levels: Levels) -> Group
         return GroupValues(ValueNames(encoder, group), counts, np.full(len(counts), len(model_levels), np.int8))
     vocabulary = encoder.codecs[group].vocabulary
     assert vocabulary is not None
-    return GroupValues(KeyNames(encoder, group), vocabulary.counts, model_levels.of_counts(vocabulary.counts))
+    return GroupValues(KeyNames(encoder, group), vocabulary.counts, vocabulary.levels_in(model_levels))
 
 
 def _number_of_values(group: str, levels: Int8s, level: int | None) -> int:
@@ -196,6 +197,7 @@ def _at_level(values: Candidates, level: int | None, levels: Levels) -> Candidat
 
 def _checked_levels(model: ModelSpec, level: int | None) -> Levels:
     """The levels of a model; a level that it does not have is refused."""
+    refuse_no_vectors(model)
     levels = model.levels
     if level is not None and not levels.has(level):
         ranks = ", ".join(map(str, levels.ranks))

@@ -8,7 +8,7 @@ import numpy as np
 
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.objectives import OBJECTIVES
-from feat2vec.schema.options import Group, Schema
+from feat2vec.schema.options import Group, ModelSpec, Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
 from feat2vec.table.numbers import numbers_of
@@ -57,6 +57,8 @@ def schema_of(
     _check_words(head, objective)
     _check_target(table, target)
     chosen_objective = objective or objective_of(table, target)
+    if not first.model.pairs:
+        raise UserError(f"{first.name}: the run has no vectors to learn from, as its schema has `pairs: false`")
     data: JsonObject = parse_document(first.resolved()).data
     data["groups"] = _chosen_groups(first, target, groups)
     del data["noise"]
@@ -66,6 +68,8 @@ def schema_of(
     data["model"]["together"] = [] if has_classes else _chosen_sets(first, list(data["groups"]))
     data["model"]["bias"] = not has_classes  # classes have biases of their own, and no linear terms
     data["model"]["posterior"] = "point"
+    if first.model.ranks is not None:
+        data["model"] = _model_of_levels(first.model, data["model"], list(data["groups"]))
     _keep_vectors_active(data["model"])
     data["objective"] = {"type": chosen_objective, "target": target}
     data["head"], data["training"] = _head_and_training(first, head, _labelled_rows(table, target), chosen_objective)
@@ -107,6 +111,23 @@ def scratch_schema(schema: Schema, table: Table, target: str, settings: Sequence
     return read_schema(data, settings=shared)
 
 
+def _model_of_levels(model: ModelSpec, data: JsonObject, groups: Sequence[str]) -> JsonObject:
+    """The section model for the vectors of a run with ranks, and some of its groups.
+
+    Whole models side by side are vectors of one level, which need not learn by themselves. Levels that a column told
+    are in the vocabularies.
+    """
+    if model.level_sharing == "all":
+        kept = {key: value for key, value in data.items() if key not in ("ranks", "level_sharing")}
+        return {**kept, "dim": model.levels.ranks[0]}
+    return {**data, "levels": {**data["levels"], "columns": _level_columns(model, groups)}}
+
+
+def _level_columns(model: ModelSpec, groups: Sequence[str]) -> dict[str, str]:
+    """The columns that told the levels of these groups' keys."""
+    return {name: column for name, column in model.level_source.columns.items() if name in groups}
+
+
 def _head_and_training(
     first: Schema, head: HeadType, rows: int, objective: ObjectiveType
 ) -> tuple[JsonObject, JsonObject]:
@@ -114,7 +135,8 @@ def _head_and_training(
     if head == "fm":
         return {"type": "fm"}, {**TRAINING_DEFAULTS, "seed": first.training.seed}
     settings: JsonObject = dict(supervised_defaults(rows, objective, {}).settings)
-    network = {**settings["head"], "pairs": first.model.ranks is not None}  # whose levels learn from pairs
+    has_levels = first.model.ranks is not None and first.model.level_sharing != "all"
+    network = {**settings["head"], "pairs": has_levels}  # which learn from pairs
     return network, {**settings["training"], "seed": first.training.seed}
 
 
@@ -210,9 +232,12 @@ def _columns(group: Group) -> tuple[str, ...]:
 def _refuse_other_vectors(first: Schema, schema: Schema) -> None:
     """Raise if the vectors of the first run cannot be those of the new schema."""
     problems = []
+    are_same_levels = first.model.levels == schema.model.levels
+    if _level_columns(first.model, list(schema.groups)) != schema.model.level_source.columns:
+        problems.append("--set model.levels.columns: the levels of the run's keys cannot change; remove it")
     for key in ("dim", "ranks", "level_sharing"):
         before, now = getattr(first.model, key), getattr(schema.model, key)
-        if before != now:
+        if before != now and not are_same_levels:
             problems.append(f"--set model.{key}: the run's vectors have {before}; received {now}")
     before, now = (1 if model.activation is None else model.activation.count for model in (first.model, schema.model))
     if before != now:

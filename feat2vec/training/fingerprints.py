@@ -15,6 +15,7 @@ from feat2vec.arrays import Array
 from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE, release_pages
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError
+from feat2vec.schema.reading import schema_of
 from feat2vec.schema.yaml_text import parse_document
 
 LEARNT_FROM = ("data", "validation", "start")  # facts of the manifest
@@ -51,7 +52,7 @@ def refuse_other_origin(where: Path, before: Mapping[str, Any], now: Mapping[str
         return
     if not isinstance(before["schema"], str):
         raise UserError(f"{where}: does not say which schema it was trained with; start with --force")
-    old = {**before, "schema": parse_document(before["schema"], f"{where}").data}
+    old = {**before, "schema": parse_document(_with_later_options(before["schema"]), f"{where}").data}
     new = {**now, "schema": parse_document(now["schema"], f"{where}").data}
     changed = list(differences(old, new))
     if not changed:
@@ -60,6 +61,14 @@ def refuse_other_origin(where: Path, before: Mapping[str, Any], now: Mapping[str
     if len(changed) > MOST_DIFFERENCES:
         lines[-1] += f" and {len(changed) - MOST_DIFFERENCES} more"
     raise UserError(f"{where}: was trained with another schema or other data:", *lines, "start with --force")
+
+
+def _with_later_options(text: str) -> str:
+    """A resolved schema with the defaults of options that came after it was written."""
+    try:
+        return schema_of(text).resolved()
+    except UserError:  # an option that there is no more, which the comparison names
+        return text
 
 
 def fingerprints(encoded: Encoded) -> dict[str, object]:

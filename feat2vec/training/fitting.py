@@ -44,7 +44,7 @@ def rows_of_validation(model: Feat2Vec) -> int:
     schema = model.schema
     if model.noise is not None:
         return schema.training.batch_size
-    bytes_of_row = 4 * sum(schema.model.levels.dims) * len(schema.groups)
+    bytes_of_row = 4 * max(sum(schema.model.levels.dims), 1) * len(schema.groups)  # a linear model has its terms
     return max(min(MOST_VECTOR_BYTES // bytes_of_row, MOST_ROWS_AT_ONCE), schema.training.batch_size)
 
 

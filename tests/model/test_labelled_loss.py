@@ -82,8 +82,9 @@ def test_members_learn_each_by_the_pairs_of_its_own_coordinates(together: list[l
     )
 
 
+@pytest.mark.parametrize("dims", [(2, 2), (1, 3)])
 @pytest.mark.parametrize("masked", [False, True])
-def test_gradients_of_members_by_differences(masked: bool) -> None:
+def test_gradients_of_members_by_differences(masked: bool, dims: tuple[int, ...]) -> None:
     rng = np.random.default_rng(1)
     vectors = tf.Variable(rng.normal(size=(5, 4)))
     places, rows = tf.constant([0, 1, 2, 0, 3, 4, 1, 3]), tf.constant([0, 0, 0, 1, 1, 1, 2, 2])
@@ -93,7 +94,7 @@ def test_gradients_of_members_by_differences(masked: bool) -> None:
 
     def total() -> tf.Tensor:
         level = LevelByKey(tf.convert_to_tensor(vectors), Occurrences(places, rows))
-        return tf.reduce_sum(slopes * member_scores(level, linear, 2, mask))
+        return tf.reduce_sum(slopes * member_scores(level, linear, dims, mask))
 
     with tf.GradientTape() as tape:
         value = total()

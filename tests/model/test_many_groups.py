@@ -82,8 +82,23 @@ CASES: dict[str, dict[str, Any]] = {
         }
         for sharing in ("separate", "truncate")
     },
+    "linear": {
+        "objective": {"type": "logistic", "target": "hit"},
+        "model": {"pairs": False},
+        "training": {"l2_linear": 0.2},
+    },
+    "whole models": {
+        "objective": {"type": "logistic", "target": "hit"},
+        "model": {"ranks": [2, 5], "level_sharing": "all", "bias": True},
+        "training": {**L2, "interaction_dropout": 0.2},
+    },
+    "dependent rate": {
+        "objective": {"type": "logistic", "target": "hit"},
+        "model": {"ranks": [2, 3, 5], "bias": True},
+        "training": {"dependent_rate": 0.02},
+    },
 }  # fmt: skip
-FAST = ("nce", "members", "ranks, together")
+FAST = ("nce", "members", "ranks, together", "linear")
 
 
 def encoded(case: dict[str, Any], groups: str = "abcd", **training: Any) -> Encoded:

@@ -21,6 +21,7 @@ from feat2vec.recipes.running import run_recipe
 from feat2vec.schema.options import Group
 from feat2vec.writing import folder_place, mark_folder, new_folder
 from tests.commands import feat2vec as command
+from tests.test_tools import tool
 
 pytestmark = pytest.mark.usefixtures("trainings_without_graphs")
 
@@ -106,6 +107,7 @@ DATA: dict[str, Any] = {
     "frappe": lambda: {"train": uses(0), "validation": uses(1)},
     "glove": corpus,
     "movielens": lambda: {"ratings": ratings()},
+    "ranks": lambda: {"rows": tool("make_tags").tags(ROWS)},
     "reviews": lambda: {
         "reviews": table(text=[" ".join(draw(WORDS, 9, i)) for i in range(ROWS)], label=draw(["1", "2"]))
     },
@@ -125,7 +127,7 @@ def test_each_recipe_has_a_test() -> None:
     assert sorted(DATA) == sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
 
-SLOW = ("flights", "frappe", "movielens", "reviews", "skipgram")  # as others are but for the rows
+SLOW = ("flights", "frappe", "movielens", "ranks", "reviews", "skipgram")  # as others are but for the rows
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in DATA])

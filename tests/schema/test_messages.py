@@ -58,7 +58,7 @@ trainin: {}
         'schema:13: groups.c.columns[1]: expected text, received 5, a whole number; put it in quotes: "5"',
         "schema:14: groups.c.extractor: unknown type 'nummeric'; did you mean 'numeric'?",
         "schema:15: model.ranks: must ascend, received [3, 2]",
-        "schema:16: model.level_sharing: expected 'separate' or 'truncate', received x",
+        "schema:16: model.level_sharing: expected 'separate', 'truncate' or 'all', received x",
         'schema:18: noise.joint[1][1]: expected text, received no, a boolean; put it in quotes: "no"',
         "schema:19: objective.target: unknown key for the type 'nce'; glove, logistic, regression, softmax have it",
         "schema:21: training.optimizer: unknown type 'adm'; did you mean 'adam'?",

@@ -56,6 +56,7 @@ def test_every_default() -> None:
         "id": None,
         "plugins": [],
         "model": {
+            "pairs": True,
             "dim": 50,
             "scale": 0.1,
             "ranks": None,
@@ -66,6 +67,7 @@ def test_every_default() -> None:
             "dependents": "joint",
             "level_sharing": "separate",
             "activation": None,
+            "levels": {"counts": None, "columns": {}},
         },
         "groups": {
             name: {"columns": [name], "extractor": EXTRACTOR_DEFAULTS["lookup"], "share": None} for name in "ab"
@@ -87,6 +89,7 @@ def test_every_default() -> None:
             "optimizer": {"type": "adagrad", "learning_rate": 0.1, "decay": "linear"},
             "l2": 0.0,
             "l2_groups": {},
+            "dependent_rate": None,
             "l2_linear": 0.0,
             "l2_over": "occurrences",
             "group_dropout": 0.0,

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array
 from feat2vec.encode.codecs.entries import Codec, CodecFit, Entries, Facts, Present, Tally
+from feat2vec.encode.codecs.given_levels import LevelColumn
 from feat2vec.encode.codecs.items import BinsFit, ItemsCodec, ItemsFit, binned, parse_items
 from feat2vec.encode.codecs.numbers import NumbersCodec, NumbersFit
 from feat2vec.encode.codecs.vectors import VectorCodec, VectorFit
@@ -35,9 +36,11 @@ ENCODINGS = {
 }
 
 
-def codec_fit(workspace: Workspace, name: str, group: Group) -> CodecFit:
+def codec_fit(workspace: Workspace, name: str, group: Group, level_column: LevelColumn | None = None) -> CodecFit:
     """The fit of a group's codec; `name` begins the names of its temporary files."""
     spec = group.extractor
+    if level_column is not None:
+        return ItemsFit(workspace, name, group, level_column)
     if isinstance(spec, ItemsSpec) and spec.bins:
         return BinsFit(workspace, name, group)
     return ENCODINGS[spec.encoding].fit(workspace, name, group)
@@ -67,6 +70,7 @@ __all__ = [
     "CodecFit",
     "Entries",
     "ItemsCodec",
+    "LevelColumn",
     "NumbersCodec",
     "Present",
     "Tally",

@@ -14,6 +14,7 @@ import pyarrow as pa
 from feat2vec.arrays import Array, Floats, Ints
 from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE, ArrayFile, SpilledArray, is_finite
 from feat2vec.encode.codecs.entries import CodecFit, Entries, Facts, Tally
+from feat2vec.encode.codecs.given_levels import GivenLevels, LevelColumn
 from feat2vec.encode.codecs.numbers import ColumnFeed, quantiles, shared_kind
 from feat2vec.encode.vocabulary import PADDING, UNSEEN, Counts, Vocabulary, VocabularyFit, is_count
 from feat2vec.encode.workspace import Workspace
@@ -181,7 +182,9 @@ class ItemsCodec:
         ]
 
     def facts(self) -> dict[str, object]:
+        of_levels = {} if self.vocabulary.levels is None else {"levels_given": True}
         return {
+            **of_levels,
             "items": self.items,
             "most": self.max_items,
             "weighted": self.weighted,
@@ -197,7 +200,8 @@ class ItemsCodec:
     def from_facts(cls, group: Group, facts: Facts, keys: pa.Table | None) -> ItemsCodec:
         if keys is None:
             raise ValueError("the vocabulary is missing")
-        vocabulary = Vocabulary.from_table(keys, facts["unseen"], facts["spelling"], facts["too_frequent"])
+        words = facts["unseen"], facts["spelling"], facts["too_frequent"]
+        vocabulary = Vocabulary.from_table(keys, *words, levels_given=facts.get("levels_given", False) is True)
         edges = tuple(facts["edges"])
         means = tuple(math.nan if mean is None else mean for mean in facts.get("means", ()))
         codec = cls(vocabulary, facts["items"], facts["most"], facts["weighted"], edges, facts["kind"], means)
@@ -276,11 +280,13 @@ class ItemsFit:
         workspace: Where codes are staged, and DuckDB.
         name: The beginning of the names of the group's files, and of its table in DuckDB.
         group: The group.
+        level_column: The column that tells the levels of keys, if there is one.
 
     """
 
-    def __init__(self, workspace: Workspace, name: str, group: Group) -> None:
+    def __init__(self, workspace: Workspace, name: str, group: Group, level_column: LevelColumn | None = None) -> None:
         self.workspace, self.name, self.group = workspace, name, group
+        self.given_levels = None if level_column is None else GivenLevels(level_column)
         self.vocabulary_fit = VocabularyFit(workspace.connection, name, workspace.sizes.held_key_bytes)
         self.staged: list[StagedItems] = []
         self.most_items = 1  # of a row so far
@@ -295,7 +301,10 @@ class ItemsFit:
         self.vocabulary_fit = owner.vocabulary_fit
 
     def stage(self, stage: Stage) -> None:
-        self.add(parse_items(stage, self.group))
+        items = parse_items(stage, self.group)
+        if self.given_levels is not None:
+            self.given_levels.stage(stage, items)
+        self.add(items)
         if self.kind is None and stage.table.typed:
             self.kind = kind_of_keys(stage.column(self.group.columns[0]).type)
 
@@ -338,6 +347,9 @@ class ItemsFit:
         # rounded before it is cut, as 0.29 * 100 is below 29 in floats
         max_count = int(round(max_share * rows, 6)) if max_share < 1 else None
         vocabulary = self.vocabulary_fit.finish(spec.min_count, spec.max_size, spelling, max_count)
+        if self.given_levels is not None:
+            column, level_stages = self.given_levels.column, self.given_levels.stages
+            vocabulary = self.vocabulary_fit.by_levels(vocabulary, level_stages, column.levels)
         is_bag = isinstance(spec, ItemsSpec) and spec.bag
         most_items = max(fit.most_items for fit in self.fits)
         if isinstance(spec, ItemsSpec) and is_bag and not spec.parts:

@@ -407,6 +407,7 @@ class Headed(Extractor):
                 dim, use_bias=use_bias, kernel_initializer=kernel, name=f"head_{level}", dtype=self.dtype_policy
             )
             for level, dim in enumerate(self.dims, start=1)
+            if dim  # a model without pairs has no vectors
         ]
         if self.bias:
             self.linear = keras.layers.Dense(
@@ -426,7 +427,7 @@ class Headed(Extractor):
             The vectors of each level, [batch, D_k], and the linear term.
 
         """
-        vectors = [head(features) * present for head in self.heads]  # each [batch, D_k]
+        vectors = [head(features) * present for head in self.heads] or [features[:, :0]]  # each [batch, D_k]
         levels = [Level(tf.zeros_like(vector), vector) for vector in vectors[:-1]] + [Level(vectors[-1], None)]
         linear = (self.linear(features) * present)[:, 0] if self.bias else None
         return Extracted(tuple(levels), linear, tf.zeros((), self.compute_dtype))

@@ -7,7 +7,8 @@ A *table* is a variable that is read and written row by row. The gradient of `tf
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import keras
@@ -261,6 +262,7 @@ def row_updates(gradients: Sequence[tuple[Rows, Variable]], min_tables: int = MI
     return updates
 
 
+RowsOfVariable: TypeAlias = tuple[Variable, slice]  # with a start and a stop; slice(None) is all of them
 Gradient: TypeAlias = Any  # a tensor of the variable's shape, a tf.IndexedSlices, or None
 LearningRate: TypeAlias = "float | keras.optimizers.schedules.LearningRateSchedule"
 REFUSED = {
@@ -285,6 +287,8 @@ class RowSparse(keras.optimizers.Optimizer):
     min_tables = MIN_TABLES  # of the same kind, that are updated at once
     later_ids: frozenset[int] = frozenset()  # of variables; see `learn_later`
     later_step, later_share = 0, 1.0
+    rows_of_other_rate: Mapping[int, slice] = MappingProxyType({})  # by the variable's id; see `learn_at_share`
+    share_of_other_rate = 1.0
 
     def __init__(self, learning_rate: LearningRate, **kwargs: Any) -> None:
         for argument, reason in REFUSED.items():
@@ -350,10 +354,10 @@ class RowSparse(keras.optimizers.Optimizer):
             if isinstance(gradient, Rows):
                 by_rows[is_later].append((Rows(gradient.ids, value), variable))
             else:
-                self.update_step(value, variable, rates[is_later])
+                self.update_step(value, variable, self._rate_of_variable(variable, rates[is_later]))
         for rows_and_variables, rate in zip(by_rows, rates, strict=True):
             for update in row_updates(rows_and_variables, self.min_tables):
-                self.update_rows(update, rate)
+                self.update_rows(update, self._rate_of_rows(update, rate))
         for _, variable in pairs:
             if getattr(variable, "constraint", None) is not None:
                 variable.assign(variable.constraint(variable))
@@ -378,6 +382,51 @@ class RowSparse(keras.optimizers.Optimizer):
         """
         self.later_ids = frozenset(map(id, variables))
         self.later_step, self.later_share = first_step, share
+
+    def learn_at_share(self, rows: Sequence[RowsOfVariable], share: float) -> None:
+        """Let some rows of variables learn at a share of the learning rate, which may be above 1.
+
+        Args:
+            rows: pairs of a variable and the slice of its rows, at most one for each; slice(None) is all of them.
+            share: of the learning rate.
+
+        Example:
+            >>> table = keras.Variable([[1.0], [1.0]])
+            >>> optimizer = feat2vec.optimizers.SparseAdagrad(0.5, initial_accumulator_value=0.0)
+            >>> optimizer.learn_at_share([(table, slice(0, 1))], share=0.1)
+            >>> optimizer.apply([tf.constant([[4.0], [4.0]])], [table])
+            >>> table.numpy().ravel()
+            array([0.95, 0.5 ], dtype=float32)
+
+        """
+        self.rows_of_other_rate = {id(variable): rows_of_variable for variable, rows_of_variable in rows}
+        self.share_of_other_rate = share
+
+    def _rate_of_rows(self, update: RowUpdate, rate: tf.Tensor) -> tf.Tensor:
+        """The learning rate of an update: a scalar, or [n, 1] where some of its rows may have another one."""
+        if not any(id(variable) in self.rows_of_other_rate for variable in update.variables):
+            return rate
+        shares = []
+        for variable, ids in zip(update.variables, update.ids, strict=True):
+            shares.append(self._shares(self.rows_of_other_rate.get(id(variable), slice(0, 0)), ids))
+        return tf.cast(rate, tf.float32) * _beside(tf.concat(shares, axis=0), update.gradient)
+
+    def _rate_of_variable(self, variable: Variable, rate: tf.Tensor) -> tf.Tensor:
+        """The learning rate of a whole variable: a scalar, or [rows, 1]."""
+        rows = self.rows_of_other_rate.get(id(variable))
+        if rows is None:
+            return rate
+        if rows == slice(None):
+            return tf.cast(rate, tf.float32) * self.share_of_other_rate
+        shares = self._shares(rows, tf.range(variable.shape[0]))
+        return tf.cast(rate, tf.float32) * _beside(shares, resource_of(variable))
+
+    def _shares(self, rows: slice, ids: tf.Tensor) -> tf.Tensor:
+        """The share of the learning rate that each of the rows `ids` [n] learns at, [n]."""
+        if rows == slice(None):
+            return tf.fill(tf.shape(ids), self.share_of_other_rate)
+        is_other = (ids >= rows.start) & (ids < rows.stop)
+        return tf.where(is_other, self.share_of_other_rate, 1.0)
 
     def _later_rate(self) -> tf.Tensor:
         """The learning rate of the variables that learn later."""
@@ -465,6 +514,11 @@ class RowSparse(keras.optimizers.Optimizer):
         if self.clipvalue and self.clipvalue > 0:
             return [tf.clip_by_value(value, -self.clipvalue, self.clipvalue) for value in values]
         return values
+
+
+def _beside(numbers: tf.Tensor, rows: tf.Tensor | tf.Variable) -> tf.Tensor:
+    """Numbers [n] in a shape that multiplies rows [n, ...]."""
+    return tf.reshape(numbers, [-1] + [1] * (len(rows.shape) - 1))
 
 
 def mark_slot(slot: Variable, variable: Variable) -> Variable:

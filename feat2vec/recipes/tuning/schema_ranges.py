@@ -13,6 +13,7 @@ MOST_GROUP_DROPOUT, MOST_DROPOUT = 0.6, 0.5
 FEWEST_EPOCHS, LEAST_DIM, LEAST_UNITS = 2, 4, 8
 OTHER_OBJECTIVE: dict[str, Data] = {"type": "contrastive", "unit": True, "temperature": 0.5}  # where it is nce
 SHARED_NEGATIVES = (64, 256)
+OF_VECTORS = ("model.dim", "training.l2", "training.interaction_dropout")  # settings that a linear model has not
 
 
 def ranges_around(schema: Schema) -> dict[str, Range]:
@@ -29,7 +30,8 @@ def ranges_around(schema: Schema) -> dict[str, Range]:
     ranges: dict[str, Range] = {}
     for key, range_around in _keys(schema):
         value = _value_at(settings, key)
-        tried = None if value is None else range_around(value)
+        is_of_vectors = key in OF_VECTORS and not schema.model.pairs
+        tried = None if value is None or is_of_vectors else range_around(value)
         if tried is not None:
             ranges[key] = tried
     return ranges

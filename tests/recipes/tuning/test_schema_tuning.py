@@ -105,6 +105,17 @@ def test_ranges_hold_the_schemas_own_values(name: str) -> None:
         assert len({json.dumps(end) for end in tried.ends()}) > 1, key
 
 
+def test_a_linear_model_is_tuned_without_vectors() -> None:
+    groups = {"a": {"column": "a"}, "b": {"column": "b"}}
+    objective = {"type": "logistic", "target": "y"}
+    schema = read_schema({"version": 1, "groups": groups, "model": {"pairs": False}, "objective": objective})
+    ranges = ranges_around(schema)
+    assert {"training.optimizer.learning_rate", "training.epochs"} <= set(ranges)
+    for key, tried in ranges.items():
+        for end in tried.ends():
+            read_schema(schema.resolved(), settings=[f"{key}={json.dumps(end)}"])
+
+
 def test_each_end_of_a_range_is_a_schema(folder: Path) -> None:
     (folder / "nce.yaml").write_text(SCHEMA.replace("{type: contrastive, temperature: 0.5}", "nce"))
     for name in ("s.yaml", "nce.yaml", "prices.yaml"):
