@@ -281,6 +281,7 @@ def first_and_return_games(teams: int, rng: np.random.Generator) -> tuple[pa.Tab
     return table(home, away), table(away, home)
 
 
+@pytest.mark.slow
 def test_what_a_team_does_at_home_is_known_of_it_away() -> None:
     """In the first games some teams are nearly always at home: without sharing, little is known of them away."""
     train_rows, test_rows = first_and_return_games(20, np.random.default_rng(0))

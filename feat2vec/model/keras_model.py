@@ -102,6 +102,9 @@ class Feat2Vec(LossModel):
             optimizer: Any optimizer of Keras. Those of `feat2vec.optimizers` update the rows of a batch alone.
             **kwargs: Those of `keras.Model.compile`. `jit_compile` is ignored: XLA has no row-sparse updates.
 
+        Raises:
+            ValueError: If the schema has a `dependent_rate` and the optimizer is none of feat2vec.
+
         """
         if optimizer is None:
             options = self.schema.training.optimizer

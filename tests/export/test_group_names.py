@@ -49,6 +49,7 @@ def test_an_export_stays_in_its_folder(run: Run, format: str, tmp_path: Path) ->
     assert {path.name for path in tmp_path.rglob("*") if out not in (path, *path.parents)} == {"below"}
 
 
+@pytest.mark.slow
 def test_a_signature_takes_any_name(run: Run, tmp_path: Path) -> None:
     facts = run.export("saved_model", tmp_path / "model")
     inputs = {facts["groups"][name]["inputs"][0]["name"]: tf.constant(["u", "w"]) for name in NAMES}

@@ -76,6 +76,7 @@ def test_one_rank_is_the_plain_model_to_the_last_bit() -> None:
     assert losses[0] == losses[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["nce, joint", pytest.param("contrastive pool, ranks", marks=pytest.mark.slow)])
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(name: str) -> None:
     case = CASES[name]

@@ -98,7 +98,7 @@ CASES: dict[str, dict[str, Any]] = {
         "training": {"dependent_rate": 0.02},
     },
 }  # fmt: skip
-FAST = ("nce", "members", "ranks, together", "linear")
+FAST = ("nce", "members", "linear")
 
 
 def encoded(case: dict[str, Any], groups: str = "abcd", **training: Any) -> Encoded:

@@ -110,6 +110,7 @@ def test_two_runs_predict_the_mean_of_what_each_predicts() -> None:
     assert len(Mixture(first, second, 0.25).predict(without_b)["prediction"]) == 40
 
 
+@pytest.mark.slow
 def test_a_target_that_the_run_has_learnt_of_the_same_rows_is_answered_from_scratch(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -205,6 +205,7 @@ def test_rows_of_which_the_nearest_say_nothing_are_fitted_by_the_space() -> None
     np.testing.assert_allclose(powers[1:], EXPECTED[1:], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_rows_share_to_the_letter_is_found(tmp_path: Path) -> None:
     """A word of two rows names the owner: the space blurs it, its neighbours know it."""
     rng = np.random.default_rng(0)
@@ -234,6 +235,7 @@ def test_what_rows_share_to_the_letter_is_found(tmp_path: Path) -> None:
     assert top1["neighbours"] > 0.8 > 0.5 > top1["space"]
 
 
+@pytest.mark.slow
 def test_none_are_kept_if_none_are_asked_for(tmp_path: Path, numbered_run: feat2vec.Run) -> None:
     schema = {**NUMBERED, "training": {"epochs": 1, "neighbours": 0}}
     run = short_trainings.train(schema, films(300), tmp_path / "run", quiet=True)

@@ -130,6 +130,7 @@ def test_a_run_killed_in_either_training_resumes_to_the_same_bytes(tmp_path: Pat
 GOING_ON = ["training.refit=continue", "training.patience=0", "training.epochs=8"]
 
 
+@pytest.mark.slow
 def test_a_training_that_goes_on_learns_the_held_out_rows_from_the_chosen_weights(tmp_path: Path) -> None:
     held_out = pa.array([f"only in {i}" for i in range(ROWS)])
     rows = noisy(ROWS).set_column(0, "who", held_out)

@@ -108,7 +108,7 @@ def test_a_run_that_is_read_predicts_what_the_model_does(run: feat2vec.Run) -> N
 @pytest.mark.parametrize(
     "optimizer",
     [
-        pytest.param(SPARSE["training"]["optimizer"], id="ftrl"),
+        pytest.param(SPARSE["training"]["optimizer"], id="ftrl", marks=pytest.mark.slow),
         pytest.param(MOMENTUM, id="sgd", marks=pytest.mark.slow),
     ],
 )
