@@ -230,6 +230,7 @@ def test_fine_tuned_groups_go_on_sharing(run: feat2vec.Run) -> None:
     assert all(len(column) == 20 for column in tuned.predict(games(20)).values())
 
 
+@pytest.mark.slow
 def test_where_the_owner_is_left_out_another_group_owns_the_vectors(run: feat2vec.Run) -> None:
     tuned = finetune(run, games(80), "goals", objective="regression", groups=["away", "place"], freeze=True, **QUICK)
     assert tuned.schema.groups["away"].share is None

@@ -94,6 +94,7 @@ def test_a_pickle_works_in_another_process(fitted: Feat2VecTransformer, tmp_path
     np.testing.assert_allclose(np.array(eval(done.stdout)), fitted.transform(new), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_arrays_have_columns_x0_and_so_on() -> None:
     rng = np.random.default_rng(0)
     numbers = rng.normal(size=(30, 2))

@@ -227,6 +227,7 @@ def test_of_many_sets_of_classes_some_are_drawn(monkeypatch: pytest.MonkeyPatch)
         assert 0 <= found.best_linear <= found.bound.mean_classifier  # although both are drawn
 
 
+@pytest.mark.slow
 def test_of_a_run(people_run: feat2vec.Run) -> None:
     found = label_bounds(people_run.model, people_run.fitted, people(), "kind", draws=2_000)
     assert (found.label, found.rows, found.classes) == ("kind", 245, 3)

@@ -67,7 +67,7 @@ def expected_ranks(
     ("given", "similarity"),
     [
         (CAST, "probability"),
-        (CAST, "dot"),
+        pytest.param(CAST, "dot", marks=pytest.mark.slow),
         (EVERY_GROUP, "cosine"),
         pytest.param(CAST, "cosine", marks=pytest.mark.slow),
         pytest.param(EVERY_GROUP, "dot", marks=pytest.mark.slow),

@@ -28,7 +28,7 @@ def trained(rows: Encoded, epochs: int = 3, **options: Any) -> tuple[Feat2Vec, l
     return model, losses
 
 
-QUICK = {"nce, joint", "softmax", "network"}  # the losses of others are compared with loops, too
+QUICK = {"nce, joint", "softmax"}  # the losses of others are compared with loops, too
 ALL_CASES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
 
 
@@ -69,6 +69,7 @@ def test_a_file_is_loaded_after_import_feat2vec_keras_alone(tmp_path: Path) -> N
     np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), model(inputs))
 
 
+@pytest.mark.slow
 def test_one_rank_is_the_plain_model_to_the_last_bit() -> None:
     losses = [
         trained(encoded({"model": model, "objective": "nce"}, LOOKUPS), 2)[1] for model in ({"dim": 6}, {"ranks": [6]})

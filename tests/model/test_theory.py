@@ -296,6 +296,7 @@ def test_nce_reaches_log_p(k: int) -> None:
     assert np.abs(scores[seen] - joint).max() > 0.5
 
 
+@pytest.mark.slow
 def test_nce_of_two_targets_is_between_two_conditionals() -> None:
     """With noise on both groups one score has to serve log p(c | w) and log p(w | c).
 

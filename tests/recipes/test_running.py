@@ -230,6 +230,7 @@ def test_what_is_not_as_expected_is_told_and_written_all_the_same(tmp_path: Path
     assert (tmp_path / "run" / "data" / "test.parquet").exists()
 
 
+@pytest.mark.slow
 def test_json_has_the_results_also_where_something_is_missed(tmp_path: Path) -> None:
     done = command("run", recipe(tmp_path, "{mpr: {max: -1}}"), "--out", tmp_path / "run", "--json", code=1)
     assert json.loads(done.stdout)["missed"]
@@ -274,6 +275,7 @@ def test_an_earlier_run_is_not_replaced_unless_asked_and_resume_goes_on(tmp_path
     assert again["train"] == first["train"]
 
 
+@pytest.mark.slow
 def test_what_lies_in_the_way_of_a_run_stays(tmp_path: Path) -> None:
     """A folder beside the run, called as its work folder or as that of an earlier version."""
     path = recipe(tmp_path)

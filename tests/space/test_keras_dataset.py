@@ -47,6 +47,7 @@ def test_shuffled_rows_keep_their_labels(run: feat2vec.Run) -> None:
         np.testing.assert_allclose(encoder(inputs)["row"], in_order[label.numpy().astype(int)], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_text_becomes_classes(run: feat2vec.Run, tmp_path: Path) -> None:
     rows = table(100, 0)
     data = run.dataset(rows, target="kind", shuffle=False)

@@ -93,6 +93,7 @@ def test_what_is_not_measured_on_the_same_rows_counts_evenly() -> None:
     assert weigh(objective("softmax"), partly, partly).metrics["loss_of_both"] == pytest.approx(np.log1p(np.exp(9)))
 
 
+@pytest.mark.slow
 def test_two_runs_predict_the_mean_of_what_each_predicts() -> None:
     rng = np.random.default_rng(2)
     rows = pa.table({name: [f"{name}{i}" for i in rng.integers(0, 5, 40)] for name in "ab"})

@@ -90,7 +90,12 @@ def scores_loop(run: feat2vec.Run, rows: pa.Table) -> np.ndarray[Any, Any]:
     return np.array(found)
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+SLOWER = ("negative_sampling", "regression", "glove")  # of the same kinds as others
+
+
+@pytest.mark.parametrize(
+    "objective", [pytest.param(o, marks=pytest.mark.slow if o in SLOWER else ()) for o in OBJECTIVES]
+)
 def test_what_is_said_is_made_of_the_scores(objective: str, runs: Any, tmp_path: Path) -> None:
     run, rows = runs(objective), table(90, 1)
     rows = rows.set_column(1, "a", pa.array(["new" if i % 9 == 0 else x for i, x in enumerate(rows["a"].to_pylist())]))

@@ -18,6 +18,7 @@ from tests import short_trainings
 from tests.training.tables import SCHEMA, same, table
 
 
+@pytest.mark.slow
 def test_the_planted_structure_is_found() -> None:
     run = train(
         SCHEMA,
@@ -49,6 +50,7 @@ def test_keras_callbacks_see_the_training(tmp_path: Path) -> None:
     assert any((tmp_path / "board").rglob("events*"))
 
 
+@pytest.mark.slow
 def test_slots_are_freed_before_the_run_is_written(tmp_path: Path) -> None:
     """The run holds none, and what writing it takes is not needed at the same time."""
     seen: list[keras.Model] = []

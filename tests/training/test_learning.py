@@ -167,6 +167,7 @@ def test_a_training_that_goes_on_resumes_to_the_same_bytes(tmp_path: Path) -> No
     assert same(run, expected)
 
 
+@pytest.mark.slow
 def test_functions_measure_the_chosen_model_on_rows_that_it_has_not_learnt(tmp_path: Path) -> None:
     seen: list[ChosenModel] = []
 
@@ -237,6 +238,7 @@ def test_fine_tuning_holds_rows_out_too(whole: feat2vec.Run) -> None:
     assert tuned.metrics["refit_epochs"] == tuned.metrics["kept_epoch"]
 
 
+@pytest.mark.slow
 def test_held_out_rows_of_a_csv_are_text_as_the_file_is(tmp_path: Path) -> None:
     lines = [f"p{i % 9},{i % 40 / 10}" for i in range(420)]
     (tmp_path / "rows.csv").write_text("\n".join(["place,height", *lines]), encoding="utf-8")

@@ -17,6 +17,7 @@ from feat2vec.space.faiss_index import import_faiss
 from tests.export.tables import check_nearest, unit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("min_indexed", [10_000, 1])  # flat, or a graph
 def test_faiss_finds_the_same_neighbours(run: feat2vec.Run, tmp_path: Path, min_indexed: int) -> None:
     faiss = import_faiss()

@@ -334,6 +334,7 @@ def test_a_setting_that_always_kills_makes_room_for_another(folder: Path, untrai
     assert tried[-1][RATE] != 1e-9
 
 
+@pytest.mark.slow
 def test_a_study_of_other_rows_or_another_recipe_is_refused(folder: Path, untrained: Any) -> None:
     untrained(lambda values: values[RATE])
     tune("r.yaml", 1, "t", quiet=True)
@@ -443,6 +444,7 @@ ALTERED = {
 }
 
 
+@pytest.mark.slow
 def test_a_study_that_was_altered_is_told_and_makes_no_recipe(folder: Path, untrained: Any) -> None:
     untrained(lambda values: values[RATE])
     tune("r.yaml", 1, "t", quiet=True)
@@ -459,6 +461,7 @@ def test_a_study_that_was_altered_is_told_and_makes_no_recipe(folder: Path, untr
     tune("r.yaml", 1, "t", quiet=True, force=True)
 
 
+@pytest.mark.slow
 def test_an_enqueued_trial_of_somebody_else_is_not_run(folder: Path, untrained: Any) -> None:
     change(folder / "r.yaml", "{choice: [1e-9, 0.3]}", "{log: [1e-9, 0.3]}")
     tried = untrained(lambda values: values[RATE])
@@ -510,6 +513,7 @@ def test_a_best_recipe_that_was_changed_is_not_replaced(folder: Path, untrained:
     assert (folder / "t" / "best.yaml").read_bytes() == changed
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_no_damaged_study(folder: Path, untrained: Any) -> None:
     untrained(lambda values: -values[RATE])
     tune("r.yaml", 1, "t", quiet=True)

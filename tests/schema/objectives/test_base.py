@@ -227,7 +227,7 @@ class Hinge(NoiseObjective):
         return ops.mean(ops.relu(self.margin + scores.negatives - ops.expand_dims(scores.positive, -1)), axis=-1)
 
 
-@pytest.fixture(params=[Gamma, Hinge])
+@pytest.fixture(params=[Gamma, pytest.param(Hinge, marks=pytest.mark.slow)])
 def new_objective(request: pytest.FixtureRequest) -> Iterator[type[ObjectiveSpec]]:
     """A class, registered."""
     name = request.param.model_fields["type"].default
