@@ -66,6 +66,10 @@ def test_training_lasts_from_the_line_before_the_first_epoch_to_the_last_epoch()
     ]
     lines = tuple(timing().Line(text, 0.0, cpu_seconds) for text, cpu_seconds in texts)
     assert timing().TimedCommand(10.0, lines, timing().PEERS).training_cpu_seconds == 3.0
+    again = (*lines, timing().Line("epoch 1/1", 0.0, 12.0))  # a second training, after a fit
+    both = timing().TimedCommand(20.0, again, timing().PEERS)
+    assert both.training_cpu_seconds == 8.0
+    assert both.epoch_ends[1].cpu_seconds == 5.0
 
 
 @pytest.mark.parametrize(("losses", "epoch"), [([0.3, 0.1, 0.2], 2), ([0.3, 0.2], None), ([0.1123], 1), ([], None)])

@@ -51,19 +51,27 @@ class TimedCommand:
 
     @property
     def epoch_ends(self) -> dict[int, Line]:
-        """The line that ends each epoch."""
-        found = ((re.match(self.epoch, line.text), line) for line in self.lines)
-        return {int(match[1]): line for match, line in found if match is not None}
+        """The line that ends each epoch; of a training that begins a second time, those of the first."""
+        ends: dict[int, Line] = {}
+        for line in self._ends:
+            match = re.match(self.epoch, line.text)
+            assert match is not None
+            ends.setdefault(int(match[1]), line)
+        return ends
+
+    @property
+    def _ends(self) -> list[Line]:
+        """The lines that end an epoch."""
+        return [line for line in self.lines if re.match(self.epoch, line.text)]
 
     @property
     def training_cpu_seconds(self) -> float:
         """CPU-seconds from the last line before the first epoch's to the last epoch's.
 
-        What is compiled for the first step counts, what is measured between epochs as well; imports, reading the table
-        and writing what was learnt do not.
+        What is compiled for the first step counts, what is measured between epochs and what is fitted between two
+        trainings as well; imports, reading the table and writing what was learnt do not.
         """
-        ends = self.epoch_ends
-        first, last = ends[min(ends)], ends[max(ends)]
+        first, last = self._ends[0], self._ends[-1]
         return last.cpu_seconds - self.lines[self.lines.index(first) - 1].cpu_seconds
 
     def facts(self) -> dict[str, float]:
