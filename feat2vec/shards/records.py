@@ -123,5 +123,5 @@ class ShardReader:
         with self.path.open("rb") as file:
             while content := file.read(rows_per_block * record_bytes):
                 self.digest.update(content)
-                whole = len(content) // record_bytes * record_bytes
-                yield np.frombuffer(content[:whole], "<i4").reshape(-1, self.width)
+                size = len(content) // record_bytes * record_bytes
+                yield np.frombuffer(content[:size], "<i4").reshape(-1, self.width)

@@ -89,7 +89,14 @@ def engine_named(name: str) -> Iterator[Engine]:
     if name == "duckdb":
         yield DUCKDB
         return
-    raise UserError(f"--engine: is duckdb or spark; received {name!r}")
+    if name != "spark":
+        raise UserError(f"--engine: is duckdb or spark; received {name!r}")
+    from feat2vec.shards.spark_fit import SparkEngine
+    from feat2vec.shards.spark_session import spark_session
+
+    with spark_session() as session:
+        engine = SparkEngine(session)
+        yield Engine(engine.fit, engine.count_joint)
 
 
 @dataclass(frozen=True)
