@@ -73,7 +73,7 @@ def main(folder: Path, names: list[str]) -> None:
         schema = TABLES[name](rows)
         manifests = []
         for engine in ("duckdb", "spark"):
-            out = feat2vec.encode_table(schema, str(rows), folder / f"{name}-{engine}", engine=engine)  # type: ignore[arg-type]
+            out = feat2vec.encode_table(schema, str(rows), folder / f"{name}-{engine}", engine=engine)
             manifests.append(json.loads((out / MANIFEST).read_text()))
         first, second = manifests
         parts = first["parts"] | second["parts"]
