@@ -63,7 +63,10 @@ AGAIN = "encode the table again, by feat2vec encode"
 # --- what the encoding follows from ---------------------------------------------------------------------------------
 
 WITHOUT_EFFECT = ("version", "name", "plugins", "noise", "head", "training", "objective")  # keys of a schema
-VECTORS = ("dim", "scale", "ranks", "bias", "together", "members", "posterior", "dependents", "level_sharing")
+VECTORS = (
+    *("dim", "scale", "ranks", "bias", "together", "members", "posterior", "dependents", "level_sharing"),
+    *("pairs", "activation"),
+)  # keys of a model
 ENCODING_SPECS = (ItemsSpec, TokensSpec, NumbersSpec, VectorSpec)
 
 
@@ -77,6 +80,8 @@ def encoding_facts(schema: Schema) -> JsonObject:
     data: JsonObject = parse_document(schema.resolved()).data
     facts = {key: value for key, value in data.items() if key not in WITHOUT_EFFECT}
     facts["model"] = {key: value for key, value in data["model"].items() if key not in VECTORS}
+    if schema.model.level_source.columns:  # whose levels are as many as there are ranks
+        facts["model"]["ranks"] = data["model"]["ranks"]
     facts["groups"] = {name: _facts_of_group(group, data["groups"][name]) for name, group in schema.groups.items()}
     objective = schema.objective
     facts["objective"] = {

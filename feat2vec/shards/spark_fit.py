@@ -141,9 +141,9 @@ def refuse_what_spark_lacks(schema: Schema, table: Table) -> None:
     """
     if not table.files or len(table.files) != table.part_count:
         raise UserError(f"{table.name}: --engine spark reads files that all its workers see; write the rows to Parquet")
-    if any(getattr(group, "share", None) for group in schema.groups.values()):
+    if any(group.share is not None for group in schema.groups.values()):
         raise UserError("groups: those that `share` vectors are encoded by --engine duckdb alone; leave --engine out")
-    if getattr(getattr(schema.model, "level_source", None), "columns", None):
+    if schema.model.level_source.columns:
         raise UserError("model.levels: those of a column are encoded by --engine duckdb alone; leave --engine out")
 
 
