@@ -1,20 +1,23 @@
 """Encodes tables by Spark and by DuckDB, and prints where the two differ: a process of its own, as it starts Java.
 
-python -m tests.shards.spark_encodings FOLDER every same
+`python -m tests.shards.spark_encodings FOLDER every same`, or `FOLDER killed`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import feat2vec
 from feat2vec.shards.encoded_folder import MANIFEST
+from feat2vec.shards.spark_fit import SparkFit
 from tests.encode.tables import EVERY_ROWS, EVERY_SCHEMA, SAME, SAME_SCHEMA, arrow, csv_of
 from tests.training.tables import LABELLED, SCHEMA, table
 
@@ -64,10 +67,40 @@ def write_noise(folder: Path) -> Any:
 TABLES = {"every": write_every, "same": write_same, "people": write_people, "noise": write_noise}
 
 
+class KilledError(BaseException):
+    """A process that ends at once: nothing is tidied up."""
+
+
+def go_on_after_a_kill(folder: Path) -> dict[str, list[str]]:
+    """Encode by Spark with a kill in between: what differs from DuckDB's, and the steps that were not done again."""
+    (folder / "rows").mkdir()
+    schema, rows = write_people(folder / "rows"), str(folder / "rows")
+    kept: list[str] = []
+    whole = feat2vec.encode_table(schema, rows, folder / "whole")
+    step, write_pieces, groups_before = SparkFit._step, SparkFit._pieces, iter(range(1))
+
+    def failing(*arguments: Any) -> Any:
+        if next(groups_before, None) is None:
+            raise KilledError
+        return write_pieces(*arguments)
+
+    def noting(fit: SparkFit, name: str, query: str) -> Path:
+        if (fit.steps / name / "_SUCCESS").exists():
+            kept.append(name)
+        return step(fit, name, query)
+
+    with mock.patch.object(SparkFit, "_pieces", failing), contextlib.suppress(KilledError):
+        feat2vec.encode_table(schema, rows, folder / "out", engine="spark")
+    with mock.patch.object(SparkFit, "_step", noting):
+        out = feat2vec.encode_table(schema, rows, folder / "out", engine="spark", resume=True)
+    is_same = (out / MANIFEST).read_bytes() == (whole / MANIFEST).read_bytes()
+    return {"killed": [] if is_same else ["manifest"], "kept": kept}
+
+
 def main(folder: Path, names: list[str]) -> None:
     """Print, by the name of each table, what differs in the manifests; these hold the digests of all files."""
-    different = {}
-    for name in names:
+    different: dict[str, list[str]] = go_on_after_a_kill(folder) if names == ["killed"] else {}
+    for name in names if names != ["killed"] else ():
         rows = folder / name
         rows.mkdir()
         schema = TABLES[name](rows)

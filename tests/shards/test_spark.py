@@ -58,6 +58,13 @@ def test_spark_on_two_threads_writes_the_bytes_of_duckdb(tmp_path: Path, name: s
     assert encode_by_both(tmp_path, "local[2]", name) == {name: []}
 
 
+@pytest.mark.slow
+@needs_spark
+def test_steps_that_are_finished_are_not_done_again(tmp_path: Path) -> None:
+    found = encode_by_both(tmp_path, "local[2]", "killed")
+    assert found == {"killed": [], "kept": ["counts", "g0-entries", "g1-entries", "g1-values"]}
+
+
 def free_port() -> int:
     """A port of loopback that nobody uses now."""
     with socket.socket() as listener:
