@@ -60,6 +60,8 @@ def test_a_run_from_encoded_rows_has_the_bytes_of_one_from_the_table(tmp_path: P
     assert {"trained_rows.parquet", "held_out.json"} <= set(parts_of(from_folder))
     again = train(schema, rows, tmp_path / "two", quiet=True, resume=True)  # was finished already, by the same rows
     assert again.metrics == from_folder.metrics
+    other = feat2vec.encode_table(schema, rows.slice(1), tmp_path / "other")
+    refuse("was trained with another schema or other data", lambda: train(None, other, tmp_path / "two", resume=True))
 
 
 def test_other_options_of_the_training_leave_out_what_the_folder_has_no_rows_for(
