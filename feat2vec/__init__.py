@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from feat2vec.evaluation.run_comparison import compare
     from feat2vec.model.extractors import layer
     from feat2vec.model.keras_model import Feat2Vec
-    from feat2vec.run import Run, finetune, init, load, train
+    from feat2vec.run import Run, encode_table, finetune, init, load, train
     from feat2vec.schema.extractor_options import extractor
     from feat2vec.schema.options import Schema
     from feat2vec.schema.reading import read_schema
@@ -30,6 +30,7 @@ _HOMES = {
     "Table": "table.table",
     "UserError": "errors",
     "compare": "evaluation.run_comparison",
+    "encode_table": "run",
     "extractor": "schema.extractor_options",
     "finetune": "run",
     "fit": "encode.encoder",
@@ -54,8 +55,8 @@ PUBLIC_MODULES = (
 )
 
 __all__ = [
-    "Encoder", "Feat2Vec", "Run", "Schema", "Table", "UserError", "__version__", "compare", "extractor", "finetune",
-    "fit", "init", "layer", "load", "open_table", "read_schema", "split", "train",
+    "Encoder", "Feat2Vec", "Run", "Schema", "Table", "UserError", "__version__", "compare", "encode_table", "extractor",
+    "finetune", "fit", "init", "layer", "load", "open_table", "read_schema", "split", "train",
 ]  # fmt: skip
 
 

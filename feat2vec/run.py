@@ -725,7 +725,8 @@ def train(
     Args:
         schema: A schema, its file, its text, or the same as nested mappings. If it is None, the schema is the one that
             `feat2vec.init` writes for the table; the run keeps it, with its comments, as `proposed.yaml`.
-        data: The table: a file, a folder, a frame, `dataset:NAME`, ...
+        data: The table: a file, a folder, a frame, `dataset:NAME`, ..., or a folder that `encode_table` wrote, whose
+            schema is taken if none is given.
         out: The run's folder; a temporary one, which lives as long as the run, if none is given.
         validation: Rows that the loss is measured on after each epoch. Without them, `training.validation` of the rows
             are held out for that, and learnt again with the others if `training.refit` is true.
@@ -750,15 +751,23 @@ def train(
 
     """
     from feat2vec.schema.reading import read_schema
+    from feat2vec.shards.encoded_folder import EncodedTable
+    from feat2vec.training.encoding import source_of_rows
     from feat2vec.training.train import TrainingRequest, train_into
 
     if schema is not None and target is not None:
         raise UserError("target: is for a training without a schema; remove it, or give the schema a target")
+    with naming_arguments():
+        rows = source_of_rows(data)
+    if isinstance(rows, EncodedTable) and target is not None:
+        raise UserError(f"target: {rows.name} is encoded by a schema, which says what is learnt; remove it")
 
     def write(folder: Path) -> None:
         files: dict[str, bytes] = {}
-        if schema is None:
-            source: Any = _proposed(data, target, folder, quiet=quiet)
+        if schema is None and isinstance(rows, EncodedTable):
+            source: Any = rows.schema_text()
+        elif schema is None:
+            source = _proposed(data, target, folder, quiet=quiet)
             files[PROPOSED] = source.encode()
         else:
             source = schema.resolved() if isinstance(schema, Schema) else schema
@@ -773,7 +782,7 @@ def train(
             files=files,
             on_chosen=chosen_functions(),
         )
-        train_into(folder, request, data)
+        train_into(folder, request, rows)
 
     return _run_in(out, write)
 
@@ -792,6 +801,59 @@ def _proposed(data: object, target: str | None, folder: Path, *, quiet: bool) ->
     if proposal.warning is not None:
         reporter.say(f"weak: {proposal.warning}")
     return proposal.text
+
+
+def encode_table(
+    schema: Schema | str | Path | Mapping[str, object],
+    data: object,
+    out: str | Path,
+    *,
+    engine: Literal["duckdb", "spark"] = "duckdb",
+    settings: Sequence[str] = (),
+    resume: bool = False,
+    force: bool = False,
+    memory: str = MEMORY,
+) -> Path:
+    """Encode a table into a folder, which trainings start from: shards of rows, vocabularies and value tables.
+
+    While it works, what is finished is in `out.partial`.
+
+    Args:
+        schema: A schema, its file, its text, or the same as nested mappings.
+        data: The table: a file, a folder, a frame, `dataset:NAME`, ...; for Spark files that all its workers see.
+        out: The folder.
+        engine: What counts: "duckdb" in this process, or "spark", which needs `pip install 'feat2vec[spark]'` and Java
+            17. The session's options are those of Spark: `SPARK_MASTER`, `spark-defaults.conf`. Both write the same
+            bytes.
+        settings: Values that replace the schema's, such as "groups.title.extractor.min_count=5".
+        resume: Go on with what a killed process has left.
+        force: Replace the folder of encoded rows that is there.
+        memory: What DuckDB may hold, such as "2GB".
+
+    Returns:
+        The folder.
+
+    Raises:
+        UserError: Something is wrong with an argument, the schema or the table.
+        OSError: A file could not be written.
+
+    >>> folder = feat2vec.encode_table(schema, films, "encoded")
+    >>> sorted(path.name for path in folder.iterdir() if path.name != ".feat2vec")
+    ['_encoder', '_sample', '_shards', 'manifest.json']
+
+    """
+    from feat2vec.evaluation.weakness import ROWS_OF_CONSTANT
+    from feat2vec.schema.reading import read_schema
+    from feat2vec.training.encoding import EncodingRequest, encode_into, engine_named
+
+    with naming_arguments():
+        source: Any = schema.resolved() if isinstance(schema, Schema) else schema
+        read = read_schema(source, settings=settings)
+        rows = 0 if read.target is None else ROWS_OF_CONSTANT
+        with engine_named(engine) as counting:
+            request = EncodingRequest(read, counting, resume=resume, force=force, memory=memory, training_rows=rows)
+            encode_into(Path(out), request, data)
+    return Path(out)
 
 
 def finetune(

@@ -23,7 +23,7 @@ from feat2vec.cli.process import (
     refuse_null_characters,
     refuse_removed_folder,
 )
-from feat2vec.cli.tables import check, init, split
+from feat2vec.cli.tables import check, encode, init, split
 from feat2vec.cli.training import finetune, run, train, tune
 from feat2vec.cli.vectors import embed, export, predict, similar
 from feat2vec.errors import naming_options
@@ -59,6 +59,7 @@ COMMANDS = (
     split,
     init,
     check,
+    encode,
     train,
     run,
     tune,

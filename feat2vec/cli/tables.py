@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -127,3 +128,54 @@ def check(schema: str | None, data: str | None, resolved: bool, as_json_schema: 
     elif not resolved:
         groups = len(checked.groups)
         say(f"{schema}: no problems, {groups} group{'s' * (groups != 1)}, objective {checked.objective.type}")
+
+
+@click.command()
+@click.argument("schema")
+@click.option("--data", required=True, help="The table; for Spark files that all its workers see.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The encoded rows: a folder that is made.")
+@click.option(
+    "--engine",
+    type=click.Choice(["duckdb", "spark"]),
+    default="duckdb",
+    show_default=True,
+    help="What counts: DuckDB here, or Spark (feat2vec[spark] and Java 17).",
+)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace any key of the schema.")
+@click.option("--resume", is_flag=True, help="Go on with an encoding that was interrupted.")
+@click.option("--force", is_flag=True, help="Replace encoded rows that are there.")
+@click.option("--memory", default="1GB", show_default=True, help="What DuckDB may hold before it spills to disk.")
+@click.option("--quiet", is_flag=True, help="Print nothing.")
+def encode(
+    schema: str,
+    data: str,
+    out: Path,
+    engine: Literal["duckdb", "spark"],
+    settings: tuple[str, ...],
+    resume: bool,
+    force: bool,
+    memory: str,
+    quiet: bool,
+) -> None:
+    """Encode a table into a folder that trainings start from: shards of rows, vocabularies and value tables.
+
+    Both engines write the same bytes. The master of Spark is that of SPARK_MASTER or of spark-defaults.conf; without
+    one it counts in this process. Options that decide no ids, such as model.dim or training.epochs, may be others when
+    a training starts from the folder.
+
+    \b
+    feat2vec encode films.yaml --data 'films/*.parquet' --out films-encoded
+    feat2vec train films.yaml --data films-encoded --out runs/films
+    SPARK_MASTER=spark://host:7077 feat2vec encode films.yaml --data /shared/films --out /shared/encoded --engine spark
+    """
+    from feat2vec.run import encode_table
+    from feat2vec.shards.encoded_folder import EncodedTable
+
+    folder = encode_table(
+        schema, data, out, engine=engine, settings=settings, resume=resume, force=force, memory=memory
+    )
+    if not quiet:
+        facts = EncodedTable(folder).manifest
+        shards = len(facts["shards"])
+        plural = "" if shards == 1 else "s"
+        say(f"{out}: {facts['rows']:,} rows in {shards:,} shard{plural}; next: feat2vec train {schema} --data {out}")

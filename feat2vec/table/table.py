@@ -118,6 +118,25 @@ class Table:
         is_readable = not any(column in part.unreadable for part in self._parts)
         return types.pop() if len(types) == 1 and is_readable else None
 
+    @property
+    def part_count(self) -> int:
+        """The number of its files or objects."""
+        return len(self._parts)
+
+    def of_part(self, place: int) -> Table:
+        """The rows of one file or object, with the columns and types of the whole table.
+
+        Args:
+            place: Which one, from 0.
+
+        Returns:
+            A table of that part.
+
+        """
+        table = Table(self.name, [self._parts[place]], self.typed, self._as_found)
+        table.columns = self.columns
+        return table
+
     def with_columns_as_found(self, columns: Collection[str]) -> Table:
         """The same table with columns that are read as the parts have them, such as structs.
 

@@ -17,6 +17,7 @@ from feat2vec.arrays import Int64s
 from feat2vec.encode.columns import columns_of
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.hashing import row_order
+from feat2vec.shards.encoded_folder import EncodedTable
 from feat2vec.table.table import Table, marked, open_table, stages
 from feat2vec.training.held_out import held_out_places
 from feat2vec.training.run_folder import TrainedRun
@@ -71,7 +72,7 @@ class ChosenModel:
             The rows in the order of the table, with the columns that the schema names.
 
         """
-        return raw_rows(self.table, self.learnt, held_out_places(self.learnt, 1.0, _seed_of(self.learnt), most))
+        return raw_rows(self.table, self.learnt, held_out_places(self.learnt, 1.0, seed_of(self.learnt), most))
 
 
 OnChosen: TypeAlias = Callable[[ChosenModel], Additions]
@@ -94,18 +95,27 @@ def chosen_model(
         UserError: The table can be read only once, and has been.
 
     """
+    if isinstance(table, EncodedTable):
+        table.refuse_other_sample(learnt.encoder.schema, splits=places is not None)
     if places is None:
-        chosen = held_out_places(measured, 1.0, _seed_of(learnt), MOST_MEASURED)
+        chosen = held_out_places(measured, 1.0, seed_of(learnt), MOST_MEASURED)
         held_out = raw_rows(open_table(validation), measured, chosen)
     else:
-        order = np.argsort(row_order(places, _seed_of(learnt)))
+        order = np.argsort(row_order(places, seed_of(learnt)))
         held_out = raw_rows(table, learnt, np.sort(places[order[:MOST_MEASURED]]))
     counts = {name: np.asarray(values.counts) for name, values in learnt.values.items()}
     return ChosenModel(run, held_out, counts, table, learnt)
 
 
-def _seed_of(rows: Encoded) -> int:
-    """Another seed than that by which rows are held out, as those are the first in its order."""
+def seed_of(rows: Encoded) -> int:
+    """The seed by which rows are chosen to be measured on.
+
+    Another seed than that by which rows are held out, as those are the first in its order.
+
+    Args:
+        rows: Encoded rows.
+
+    """
     return rows.encoder.schema.training.seed + 1
 
 
@@ -121,6 +131,8 @@ def raw_rows(table: Table, encoded: Encoded, places: Int64s) -> pa.Table:
     schema = encoded.encoder.schema
     further = [column for column in (schema.id, schema.target, schema.weight) if column is not None]
     columns = columns_of(schema.groups.values(), further, table)
+    if isinstance(table, EncodedTable):
+        return table.rows_at(places, columns)
     parts: list[pa.Table] = []
     first = 0  # row of the stage
     for stage in stages(table, columns):

@@ -93,8 +93,8 @@ def row_blocks(array: Array) -> Iterator[Array]:
 
 
 def key_buffers(keys: pa.Array) -> Iterator[Array]:
-    """The bytes of Arrow strings, and where each string begins."""
-    for buffer in keys.buffers():
+    """The bytes of Arrow strings, and where each string begins; of a slice no more than its own."""
+    for buffer in pa.concat_arrays([keys, keys.slice(0, 0)]).buffers():
         if buffer is not None:
             yield np.frombuffer(buffer, np.uint8)
 
@@ -119,6 +119,17 @@ def differences(before: Mapping[str, object], now: Mapping[str, object], path: s
             yield from differences(old, new, f"{key_path}.")
         elif old != new:
             yield f"{key_path}: {_shortened(old)} before, {_shortened(new)} now"
+
+
+def first_difference(before: Mapping[str, object], now: Mapping[str, object]) -> str:
+    """Where two nested mappings differ first, as a line.
+
+    Args:
+        before: The one.
+        now: The other.
+
+    """
+    return next(differences(before, now), "in an order")
 
 
 def _shortened(value: object) -> str:

@@ -17,9 +17,10 @@ from feat2vec.encode.encoder import Encoded, fit
 from feat2vec.encode.targets import no_target
 from feat2vec.encode.workspace import check_memory
 from feat2vec.errors import FailedError, UserError, writing
+from feat2vec.shards.encoded_folder import EncodedTable
 from feat2vec.table.table import Table, open_table
 from feat2vec.training.execution import share_cores
-from feat2vec.training.fingerprints import LEARNT_FROM, learnt_from, refuse_other_origin
+from feat2vec.training.fingerprints import LEARNT_FROM, first_difference, learnt_from, refuse_other_origin
 from feat2vec.training.learning import Learning, Learnt, TrainingRequest
 from feat2vec.training.memory_estimate import refuse_too_large, release_memory
 from feat2vec.training.reporting import Reporter
@@ -161,6 +162,12 @@ def _publish(partial: Path, place: FolderPlace) -> None:
 
 
 def _encode(request: TrainingRequest, data: object, folder: Path | None) -> Encoded:
+    if isinstance(data, EncodedTable):
+        if request.start is not None:
+            raise UserError(
+                f"{data.name}: holds rows encoded by another encoder than that of the run; give the table itself"
+            )
+        return data.encoded(request.schema, folder, first_difference)
     encode = fit if request.start is None else request.start.encode
     return encode(request.schema, data, folder, request.memory)
 

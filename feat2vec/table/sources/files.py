@@ -38,6 +38,7 @@ def find_files(source: str) -> list[str]:
     if os.path.isfile(source):
         return [source]
     if os.path.isdir(source):
+        _refuse_encoded_rows(source)
         paths = sorted(_files_below(source))
         if not paths:
             raise UserError(f"{source}: the folder has no data files: received nothing but hidden files, or none")
@@ -48,6 +49,12 @@ def find_files(source: str) -> list[str]:
             raise UserError(f"{source}: no file matches: check the pattern and the folder")
         return paths
     raise UserError(_why_missing(source))
+
+
+def _refuse_encoded_rows(folder: str) -> None:
+    """Raise for a folder that `feat2vec encode` wrote: what it holds are no rows of a table."""
+    if os.path.isdir(os.path.join(folder, "_shards")):
+        raise UserError(f"{folder}: holds encoded rows, which `feat2vec train` starts from; give the table itself")
 
 
 def _files_below(folder: str) -> Iterator[str]:
