@@ -177,6 +177,16 @@ def test_a_group_is_completed_by_how_frequent_values_are_in_its_own_column(run: 
     assert len(row.values) == 11
 
 
+def test_a_value_that_never_stands_in_a_column_does_not_complete_it(run: feat2vec.Run) -> None:
+    """Teams 8 to 10 play away alone: NCE never sees them at home, and so does not learn that they are improbable."""
+    completer = run.completer("home")
+    log_p = completer.log_probabilities(completer.queries_of_table(games(20)))
+    names = list(completer.hidden.names(np.arange(len(completer.hidden))))
+    at_home = np.array([name in set(games()["home"].to_pylist()) for name in names])
+    assert np.isneginf(log_p[:, ~at_home]).all()
+    np.testing.assert_allclose(np.exp(log_p[:, at_home]).sum(axis=1), 1)
+
+
 def test_the_value_that_is_most_popular_in_its_column_is_ranked_first(run: feat2vec.Run) -> None:
     measured = run.evaluate(games(), "rank", "away", beside="popularity")
     counts = games()["away"].drop_null().value_counts().to_pylist()

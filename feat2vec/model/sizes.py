@@ -100,13 +100,13 @@ def group_weights(spec: ExtractorSpec, codec: Codec, schema: Schema, dims: Seque
         count = sum(size * dim for size, dim in zip(sizes, dims, strict=True))
         return count, f"{sizes[0]:,} keys of {shown_dims} numbers", "max_size, to keep fewer keys"
     if isinstance(codec, ItemsCodec) and isinstance(spec, TextAttention):
-        return _attention_weights(spec, len(codec.vocabulary), dims)
+        return _attention_weights(spec, _token_rows(codec), dims)
     if isinstance(codec, ItemsCodec):
         # options of text_cnn, which other text extractors lack
         token_dim: int = getattr(spec, "token_dim", 0)
         filters: int = getattr(spec, "filters", 0)
         spans: tuple[int, ...] = getattr(spec, "widths", ())
-        tokens = len(codec.vocabulary)
+        tokens = _token_rows(codec)
         convolutions = sum(spans) * token_dim * filters
         count = tokens * token_dim + convolutions + filters * len(spans) * sum(dims)
         return count, f"{tokens:,} tokens of {token_dim:,} numbers, {filters:,} filters", "token_dim"
@@ -115,6 +115,11 @@ def group_weights(spec: ExtractorSpec, codec: Codec, schema: Schema, dims: Seque
     shown_widths = ", ".join(f"{width:,}" for width in widths)
     count = layer_weights([*widths, sum(dims)])
     return count, f"layers of {shown_widths} and {shown_dims} units", "hidden, with fewer units"
+
+
+def _token_rows(codec: ItemsCodec) -> int:
+    """The rows of a table of token vectors: one of each key, and that of unseen ones; padding has none."""
+    return len(codec.vocabulary) - 1
 
 
 def _attention_weights(spec: TextAttention, tokens: int, dims: Sequence[int]) -> tuple[int, str, str]:

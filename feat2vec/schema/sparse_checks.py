@@ -48,6 +48,12 @@ def _activation_conflicts(schema: Schema, findings: Findings) -> Iterator[Proble
     assert model.activation is not None
     if model.activation.linear and not model.bias:
         yield (*path, "linear"), "asks for linear terms, and the model has none; add `bias: true`"
+    objective = schema.objective
+    if model.activation.linear and findings.sound("objective"):
+        if objective.has_classes or objective.compares_candidates:
+            # A term that all of a row's scores have in common has no gradient.
+            rule = f"asks for linear terms that learn, and {objective.type} only compares the scores of one row"
+            yield (*path, "linear"), f"{rule}; remove it, or use another objective"
     if model.posterior == "gaussian":
         yield path, "cannot be combined with `posterior: gaussian`; remove one of them"
     if model.activation.count == 1 and not model.activation.linear:

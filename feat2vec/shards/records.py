@@ -6,7 +6,6 @@ TensorFlow reads them with `tf.data.FixedLengthRecordDataset`, NumPy with `np.fr
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from feat2vec.arrays import Array
 from feat2vec.encode.arrays_on_disk import ROWS_PER_BLOCK, release_pages
 from feat2vec.encode.encoder import Encoded
 from feat2vec.sampling.joint_values import Joint
+from feat2vec.writing.files import replace_durably
 
 NUMBER_BYTES = 4
 SHARD_BYTES = 256 << 20  # about, of a file
@@ -98,9 +98,7 @@ def write_shard(path: Path, encoded: Encoded, joints: Sequence[Joint], rows: ran
                 if array is not None:
                     numbers.append(np.ascontiguousarray(array[part]).view(np.int32)[:, None])
             file.write(np.concatenate(numbers, axis=1, dtype="<i4").tobytes())
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    replace_durably(unfinished, path)
     release_pages(encoded.rows)
 
 

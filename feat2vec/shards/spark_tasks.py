@@ -28,6 +28,7 @@ from feat2vec.schema.options import Group
 from feat2vec.table.spelling import respell
 from feat2vec.table.table import Stage, Table, open_table, stages
 from feat2vec.table.types import MISSING_NUMBERS
+from feat2vec.writing.files import replace_durably
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
@@ -231,7 +232,7 @@ class WritePiece:
         unfinished = path.with_name(f".{path.name}-{os.getpid()}")
         with unfinished.open("wb") as file:
             np.save(file, ids_of_rows)
-        unfinished.replace(path)
+        replace_durably(unfinished, path)
         return pa.table({"piece": pa.array([piece], pa.int64())})
 
 

@@ -95,6 +95,8 @@ class Completer:
         self.kept_rows = kept_rows
         log_counts = np.log(self.hidden.counts + 1.0)
         self.prior: Floats = self.scale * self.hidden.linear + self.calibration.popularity * log_counts  # [candidates]
+        if len(encoder.schema.sharing(group)) > 1:  # keys that stand in the columns of other groups alone
+            self.prior = np.where(self.hidden.counts > 0, self.prior, -np.inf)
 
     def queries(self, entries: Mapping[str, Array], vectors: Mapping[str, Queries] | None = None) -> RowQueries:
         """What candidates are found by in rows.

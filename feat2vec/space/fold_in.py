@@ -97,8 +97,11 @@ def fold_in(
     """
     check_fold_in(run.schema, group)
     model, encoder = run.model_for_rows(), run.fitted
-    new = _values_with_rows(read_new_rows(model, encoder, group, open_table(rows)))
+    new = read_new_rows(model, encoder, group, open_table(rows))
     schema, gain = encoder.schema, encoder.schema.groups[group].extractor.gain
+    if schema.target is None:
+        new = _in_rows_with_context(new)
+    new = _values_with_rows(new)
     unseen, _ = unseen_vector(model, encoder, group)
     counts = np.bincount(new.items.values, minlength=len(new.keys))
     if not len(new.keys):
@@ -149,6 +152,13 @@ def check_fold_in(schema: Schema, group: object) -> None:
         )
     if schema.target is None:
         check_target_of_noise(schema, group)
+
+
+def _in_rows_with_context(new: NewRows) -> NewRows:
+    """The same without values of rows that hold nothing else, which tell nothing of them."""
+    with_context = np.flatnonzero((new.contexts != 0).sum(axis=1)[new.items.rows])  # [items]
+    rows, values, factors = new.items
+    return replace(new, items=NewItems(rows[with_context], values[with_context], factors[with_context]))
 
 
 def _values_with_rows(new: NewRows) -> NewRows:
@@ -211,8 +221,8 @@ def vectors_of_new_values(
     table = open_table(rows)
     folded = fold_in(run, table, group, known)
     if not len(folded.keys):
-        labelled = " in a row with a target" if run.schema.target is not None else ""
-        raise UserError(f"{table.name}: has no value of {group!r} that training has not seen{labelled}")
+        where = "beside something else" if run.schema.target is None else "in a row with a target"
+        raise UserError(f"{table.name}: has no value of {group!r} that training has not seen {where}")
     model, bias = run.vector_source, run.schema.model.bias
     no_vectors = [np.zeros((0, dim), np.float32) for dim in run.schema.model.levels.dims[1:]]
     space = ValueSpace(

@@ -6,7 +6,6 @@ What is finished stays in OUT.partial when the process is killed: the fitted row
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -43,7 +42,7 @@ from feat2vec.training.fingerprints import first_difference
 from feat2vec.training.held_out import held_out_places, why_none_is_held_out
 from feat2vec.writing import new_id, publish_folder, record_files, refuse_inputs_inside
 from feat2vec.writing.digests import PARTS
-from feat2vec.writing.encoding_folder import ENCODED, encoded_place, encoding_folder
+from feat2vec.writing.encoding_folder import ENCODED, encoded_place, encoding_folder, whole_folder
 from feat2vec.writing.files import JsonObject, read_json
 from feat2vec.writing.folder_marks import MARK, write_mark
 from feat2vec.writing.folders import FolderPlace
@@ -193,16 +192,13 @@ def _fitted(folder: Path, request: EncodingRequest, table: Table) -> Encoded:
     """The rows as the engine encodes them; once they are on disk, whole, they are read from there."""
     rows, facts = folder / "rows", folder / "tallies.json"
     if not folder.exists():
-        unfinished = folder.with_name(f".{folder.name}")
-        shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
-        unfinished.mkdir()
-        encoded = request.engine.fit(request.schema, table, unfinished / "rows", request.memory)
-        (unfinished / "encoder").mkdir()
-        encoded.encoder.write(unfinished / "encoder")
-        tallies = {name: asdict(tally) for name, tally in encoded.tallies.items()}
-        (unfinished / facts.name).write_text(json.dumps(tallies), encoding="utf-8")
-        del encoded
-        unfinished.rename(folder)
+        with whole_folder(folder) as unfinished:
+            encoded = request.engine.fit(request.schema, table, unfinished / "rows", request.memory)
+            (unfinished / "encoder").mkdir()
+            encoded.encoder.write(unfinished / "encoder")
+            tallies = {name: asdict(tally) for name, tally in encoded.tallies.items()}
+            (unfinished / facts.name).write_text(json.dumps(tallies), encoding="utf-8")
+            del encoded
     encoder = Encoder.load(folder / "encoder")
     encoder = replace(encoder, values={name: open_values(rows, name) for name in encoder.codecs})
     known = {name: len(values.entries) for name, values in encoder.values.items()}

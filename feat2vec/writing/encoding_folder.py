@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,6 +109,24 @@ def _refuse_other_plan(work: Path, plan: JsonObject) -> None:
     changed = [name for name in plan if before.get(name) != plan[name]]
     if changed:
         raise UserError(f"{work.parent}: was begun with other {changed[0]}; start with --force")
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder that gets its name when all of it is there; what a killed process has left of it is removed before.
+
+    Args:
+        folder: Its name, inside of a work folder.
+
+    Yields:
+        The folder to write to.
+
+    """
+    unfinished = folder.with_name(f".{folder.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    yield unfinished
+    unfinished.rename(folder)
 
 
 def write_durably(path: Path, text: str) -> None:

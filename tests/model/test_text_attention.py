@@ -11,6 +11,7 @@ import pytest
 
 import feat2vec
 from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.model.sizes import least_weights
 from tests.short_trainings import train
 
 SCHEMA: dict[str, Any] = {
@@ -54,3 +55,12 @@ def test_keras_loads_the_same_model(run: feat2vec.Run) -> None:
     model = keras.models.load_model(run.folder / "model.keras")
     for weight, expected in zip(model.weights, run.model.weights, strict=True):
         np.testing.assert_array_equal(weight.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("extractor", ["text_attention", "text_cnn"])
+def test_a_model_has_at_least_as_many_weights_as_are_expected_of_its_file(extractor: str) -> None:
+    """Where a group's table of tokens is nearly all there is."""
+    groups = {"title": {"column": "title", "extractor": extractor}, "who": {"column": "who"}}
+    encoder = feat2vec.fit({"version": 1, "model": {"dim": 2}, "groups": groups}, table()).encoder
+    held = sum(int(np.prod(weight.shape)) for weight in Feat2Vec.from_encoder(encoder).weights)
+    assert least_weights(encoder) <= held

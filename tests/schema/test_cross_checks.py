@@ -164,6 +164,11 @@ noise: {joint: [[a, b]], targets: [b]}
 model: {activation: {count: 5, linear: true}}
     ! model.activation.linear: asks for linear terms, and the model has none; add `bias: true`
 
+model: {bias: true, activation: {count: 5, linear: true}}
+objective: contrastive
+    ! model.activation.linear: asks for linear terms that learn, and contrastive only compares the scores of one row; \
+remove it, or use another objective
+
 model: {activation: {count: 1}}
     ! model.activation.count: 1 gives a vector to every key; give more, or `linear: true`
 

@@ -587,6 +587,17 @@ def test_contexts_are_those_of_kept_rows_or_of_values_by_themselves(monkeypatch:
     assert np.abs(drawn.mean(axis=0) - exact.mean(axis=0)).max() < 0.6
 
 
+def test_a_value_that_stands_alone_in_its_rows_is_not_folded_in() -> None:
+    """Nothing is beside it that it could be found by."""
+    run = random_run({"groups": NOISE_GROUPS, "model": {"dim": 3}}, ratings())
+    alone = ratings().slice(0, 1)
+    for name in alone.column_names:
+        missing = pa.array(["someone new"]) if name == "user" else pa.nulls(1, alone[name].type)
+        alone = alone.set_column(alone.column_names.index(name), name, missing)
+    with pytest.raises(UserError, match="has no value of 'director' that training has not seen beside something else"):
+        run.fold_in(alone, "director")
+
+
 def test_what_no_score_finds_is_not_folded_in() -> None:
     schema = {"groups": NOISE_GROUPS, "model": {"dim": 3}, "noise": {"targets": ["film"]}}
     run = random_run(schema, ratings())
