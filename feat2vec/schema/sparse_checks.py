@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from feat2vec.schema.optimizer_options import Ftrl, Sgd
+from feat2vec.schema.objectives import ObjectiveSpec
 from feat2vec.schema.options import Schema
 from feat2vec.schema.validation import Findings, Problem
 
@@ -48,18 +49,21 @@ def _activation_conflicts(schema: Schema, findings: Findings) -> Iterator[Proble
     assert model.activation is not None
     if model.activation.linear and not model.bias:
         yield (*path, "linear"), "asks for linear terms, and the model has none; add `bias: true`"
-    objective = schema.objective
-    if model.activation.linear and findings.sound("objective"):
-        if objective.has_classes or objective.compares_candidates:
-            # A term that all of a row's scores have in common has no gradient.
-            rule = f"asks for linear terms that learn, and {objective.type} only compares the scores of one row"
-            yield (*path, "linear"), f"{rule}; remove it, or use another objective"
+    learns_all = not findings.sound("objective") or _every_term_learns(schema.objective)
+    if model.activation.linear and not learns_all:
+        rule = f"asks for linear terms that learn, and {schema.objective.type} only compares the scores of one row"
+        yield (*path, "linear"), f"{rule}; remove it, or use another objective"
     if model.posterior == "gaussian":
         yield path, "cannot be combined with `posterior: gaussian`; remove one of them"
     if model.activation.count == 1 and not model.activation.linear:
         yield (*path, "count"), "1 gives a vector to every key; give more, or `linear: true`"
     if findings.sound("groups") and not _has_keys(schema):
         yield path, "is of the keys of lookups, and no group is one; remove it"
+
+
+def _every_term_learns(objective: ObjectiveSpec) -> bool:
+    """Whether linear terms of all groups have a gradient: not one that all scores of a row have in common."""
+    return not (objective.has_classes or objective.compares_candidates)
 
 
 def _has_keys(schema: Schema) -> bool:
