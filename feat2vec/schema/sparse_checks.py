@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from feat2vec.schema.optimizer_options import Ftrl, Sgd
 from feat2vec.schema.objectives import ObjectiveSpec
+from feat2vec.schema.optimizer_options import Ftrl, Sgd
 from feat2vec.schema.options import Schema
 from feat2vec.schema.validation import Findings, Problem
 
