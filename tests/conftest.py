@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
+
+# Cases of parametrized tests that take more than half a second, where a quicker case of the same test is left.
+SLOWER_CASES = frozenset((Path(__file__).parent / "slower_cases.txt").read_text(encoding="utf-8").splitlines())
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Leave slower cases to the slow tier."""
+    for item in items:
+        if item.nodeid in SLOWER_CASES:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
