@@ -63,7 +63,8 @@ def compare(run: TrainedRun, other_run: TrainedRun, data: object = None) -> Json
 def compare_runs(run: TrainedRun, other_run: TrainedRun, data: object = None) -> JsonObject:
     """`compare`, whose messages name the options of the command."""
     neighbours = {}
-    for name in run.schema.groups:
+    have_vectors = run.schema.model.pairs and other_run.schema.model.pairs
+    for name in run.schema.groups if have_vectors else ():
         if name in other_run.schema.groups:
             overlap = _overlap(run, other_run, name)
             if overlap is not None:

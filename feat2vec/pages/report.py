@@ -92,9 +92,10 @@ def facts_of(
         "seed": run.manifest["seed"],
         "metrics": dict(run.metrics),
         "history": run.history,
-        "groups": {name: _group_facts(run, name) for name in groups_once(run.schema)},
+        "groups": {name: _group_facts(run, name) for name in groups_once(run.schema) if run.schema.model.pairs},
     }
-    facts["latent"] = latent_facts(run)
+    if run.schema.model.pairs:
+        facts["latent"] = latent_facts(run)
     completion = completion_facts(run)
     if completion:
         facts["completion"] = completion
@@ -170,8 +171,9 @@ def page(facts: JsonObject) -> str:
         parts += _beside(facts["beside"])
     if "bounds" in facts:
         parts += class_parts(facts["bounds"], facts["label"])
-    parts += _space(facts["groups"])
-    parts += latent_parts(facts["latent"])
+    if facts["groups"]:  # a model without pairs has no vectors
+        parts += _space(facts["groups"])
+        parts += latent_parts(facts["latent"])
     if "levels" in facts:
         parts += level_parts(facts["levels"])
     if "stability" in facts:

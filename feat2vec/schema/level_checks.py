@@ -12,7 +12,12 @@ from feat2vec.schema.options import Mlp, Schema
 from feat2vec.schema.validation import Findings, Problem
 
 LEVELS = ("model", "levels")
-OF_PAIRS = ("l2", "l2_groups", "interaction_dropout")  # options of the training that are about vectors alone
+OF_PAIRS = (
+    "l2",
+    "l2_groups",
+    "interaction_dropout",
+    "group_dropout",
+)  # options of the training that are about vectors alone
 
 
 def linear_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ from feat2vec.schema.extractor_options import Lookup
 from feat2vec.schema.objectives import OBJECTIVES
 from feat2vec.schema.options import Mlp, Schema
 from feat2vec.space.geometry import Candidates, Model, candidates, dense, linear_terms
+from feat2vec.space.groups_and_levels import refuse_no_vectors
 from feat2vec.space.key_lookup import Names
 from feat2vec.space.labelled_fold_in import Ridge, solve_labelled
 from feat2vec.space.new_values import NewItems, NewKeys, NewRows, read_new_rows, unseen_vector
@@ -132,6 +133,7 @@ def check_fold_in(schema: Schema, group: object) -> None:
     if not isinstance(group, str) or group not in schema.groups:
         near = suggest(group, schema.groups) or f"; the groups are {listed(schema.groups)}"
         raise UserError(f"--fold-in: there is no group {group!r}{near}")
+    refuse_no_vectors(schema.model)
     extractor, objective = schema.groups[group].extractor, schema.objective
     if not isinstance(extractor, Lookup) or extractor.type != "lookup":
         raise UserError(f"--fold-in: {group!r} is no lookup; {extractor.type} makes vectors of new values by itself")

@@ -71,6 +71,11 @@ model: {pairs: false}
 objective: {type: logistic, target: y}
     ! training.interaction_dropout: is for vectors, which `model.pairs: false` leaves out; remove it
 
+training: {group_dropout: 0.1}
+model: {pairs: false}
+objective: {type: logistic, target: y}
+    ! training.group_dropout: is for vectors, which `model.pairs: false` leaves out; remove it
+
 model: {levels: {counts: [3]}}
     ! model.levels: is for models with `ranks`; remove it, or give ranks
 

@@ -11,6 +11,7 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
+from feat2vec.evaluation.run_comparison import compare_runs
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.training.fingerprints import refuse_other_origin
 from tests.short_trainings import finetune, train
@@ -92,11 +93,15 @@ def test_a_linear_model_has_no_vectors_and_others_have(run: tuple[str, feat2vec.
         lambda: trained.embed(table()),
         lambda: trained.export("parquet", tmp_path / "export"),
         lambda: trained.row_vectors(table()),
+        lambda: trained.fold_in(table(), "film"),
     ):
         with pytest.raises(UserError, match=message):
             ask()
     with pytest.raises(UserError, match="the run has no vectors to learn from, as its schema has `pairs: false`"):
         finetune(trained, table(), "stars", tmp_path / "tuned", quiet=True)
+    assert trained.report(tmp_path / "report.html")["groups"] == {}  # its losses are there all the same
+    assert "Training" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert compare_runs(trained, trained)["neighbours"] == {}
 
 
 def test_vectors_of_whole_models_are_learnt_from(run: tuple[str, feat2vec.Run], tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ MOST_GROUP_DROPOUT, MOST_DROPOUT = 0.6, 0.5
 FEWEST_EPOCHS, LEAST_DIM, LEAST_UNITS = 2, 4, 8
 OTHER_OBJECTIVE: dict[str, Data] = {"type": "contrastive", "unit": True, "temperature": 0.5}  # where it is nce
 SHARED_NEGATIVES = (64, 256)
-OF_VECTORS = ("model.dim", "training.l2", "training.interaction_dropout")  # settings that a linear model has not
+# Settings that a linear model has not.
+OF_VECTORS = ("model.dim", "training.l2", "training.interaction_dropout", "training.group_dropout")
 
 
 def ranges_around(schema: Schema) -> dict[str, Range]:

@@ -41,8 +41,8 @@ schema:
   model: {dim: 4}
   groups: {item: {column: item}, shelf: {column: shelf}}
   noise: {targets: [shelf], sharing: batch, negatives: 8}
-  objective: contrastive
-  training: {epochs: 4, batch_size: 32, optimizer: {type: adagrad, learning_rate: 1e-9}, patience: 0}  # too slow
+  objective: contrastive  # too slow
+  training: {epochs: 4, batch_size: 32, optimizer: {type: adagrad, learning_rate: 1e-9}, patience: 0, neighbours: 0}
 tune:
   ranges:
     training.optimizer.learning_rate: {choice: [1e-9, 0.3]}
