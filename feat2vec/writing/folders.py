@@ -159,9 +159,13 @@ def new_folder(place: FolderPlace | None) -> Iterator[Path]:
     try:  # an interrupt leaves nothing behind, whenever it comes
         make_parents(hidden)
         record_hidden(hidden)
-        with named_instead(hidden, hidden if place is None else place.path):
-            hidden.mkdir(mode=0o700 if out is None else 0o777)
-        is_made = True
+        is_made = True  # before it is: an interrupt may come between the two
+        try:
+            with named_instead(hidden, hidden if place is None else place.path):
+                hidden.mkdir(mode=0o700 if out is None else 0o777)
+        except OSError:
+            is_made = False
+            raise
         kind = TEMPORARY if place is None else place.kind
         if kind is not None:
             write_mark(hidden, kind, new_id())
