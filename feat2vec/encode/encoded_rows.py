@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -203,7 +203,20 @@ class Encoded:
             lines.append(f"{printable(group)}: {self._summary_of([group])}")
         if more_groups := groups[MOST_SUMMARY_GROUPS:]:
             lines.append(f"and {len(more_groups):,} more groups: {self._summary_of(more_groups)}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._lines_of_nothing_shared()])
+
+    def _lines_of_nothing_shared(self) -> Iterator[str]:
+        """A line for each group that shares a vocabulary, and has no key of it that its owner has."""
+        for name in self.tallies:
+            owner, vocabulary = self.encoder.schema.owner(name), self.encoder.codecs[name].vocabulary
+            if owner == name or vocabulary is None:
+                continue
+            counts, of_owner = (self.encoder.key_counts(group) for group in (name, owner))
+            if not (counts.any() and of_owner.any()) or (counts.astype(bool) & of_owner.astype(bool)).any():
+                continue
+            examples = [repr(vocabulary.keys[int(of_keys.argmax())].as_py()) for of_keys in (counts, of_owner)]
+            lacks = f"has no key of {owner!r}, whose vectors it shares"
+            yield printable(f"note: {name!r} {lacks}: {examples[0]} is in the one, {examples[1]} in the other")
 
     def _summary_of(self, groups: Sequence[str]) -> str:
         """How many values and keys the groups have together, and how often each policy was applied to them."""

@@ -5,7 +5,7 @@ Where the rows tell the levels of keys, ids are by descending level first; see `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
@@ -238,7 +238,9 @@ def is_list_of(values: object, item_type: type) -> bool:
 
 
 NUMERAL = r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?"
+INTEGER = r"-?(0|[1-9][0-9]*)"
 WHOLE_FLOAT = r"-?(0|[1-9][0-9]*)\.0"
+FLOAT = r"-?(0|[1-9][0-9]*)\.(0|[0-9]*[1-9])"  # the shortest text of one without an exponent
 HELD_KEY_BYTES = 64 << 20  # of distinct keys in memory; more are counted by DuckDB
 NEVER = -1  # the place of a key that does not occur
 
@@ -251,6 +253,25 @@ def without_point(keys: pa.StringArray) -> pa.StringArray:
 
     """
     return pc.replace_substring_regex(pc.replace_substring_regex(keys, r"\.0$", ""), "^-0$", "0")
+
+
+class Forms(NamedTuple):
+    """Whether all keys of a column read as integers, or as floats; None for a column without keys."""
+
+    are_integers: bool | None
+    are_floats: bool | None
+
+
+def are_integers_and_floats(forms_of_columns: Iterable[Forms]) -> bool:
+    """Whether some columns hold integers alone, and all others floats alone.
+
+    >>> integers, floats, mixed = Forms(True, False), Forms(False, True), Forms(False, False)
+    >>> [are_integers_and_floats(forms) for forms in ([integers, floats], [floats] * 2, [integers, floats, mixed])]
+    [True, False, False]
+
+    """
+    with_keys = {forms for forms in forms_of_columns if forms.are_integers is not None}
+    return with_keys == {Forms(True, False), Forms(False, True)}
 
 
 class KeyLimits(NamedTuple):
@@ -300,14 +321,22 @@ class VocabularyFit:
             self.stages += 1
             return self.stages - 1
 
-    def spell(self) -> Kind:
+    def spell(self, columns: Sequence[Sequence[int]] = ()) -> Kind:
         """Find how the keys of a column without a type are spelled, and spell them so.
 
         A column of booleans is spelled in lower case, and one of whole numbers each of which ends in .0 without that
-        end: such are the integers of a column with gaps that pandas wrote. In a column of numbers or booleans, NA and
-        the like are missing. Every other column is text.
+        end: such are the integers of a column with gaps that pandas wrote. Where columns share the keys, and some hold
+        integers alone and the others floats alone, `7.0` is the key 7 of them all. In a column of numbers or booleans,
+        NA and the like are missing. Every other column is text.
+
+        Args:
+            columns: The stages of each column, where several share the keys.
+
+        Returns:
+            The kind of the keys.
+
         """
-        return self.keys.spell()
+        return self.keys.spell(columns)
 
     def finish(self, min_count: int, max_size: int | None, kind: Kind, max_count: int | None = None) -> Vocabulary:
         """Give ids to the keys that are frequent enough, and to no more than `max_size` of them.
@@ -387,7 +416,7 @@ class KeysInMemory:
             self.places.append(np.where(counts > 0, places, NEVER))
         self.waiting = []
 
-    def spell(self) -> Kind:
+    def spell(self, columns: Sequence[Sequence[int]]) -> Kind:
         self._merge()
         is_missing = pc.is_in(self.distinct, pa.array(MISSING_NUMBERS)).to_numpy(zero_copy_only=False)
         present = self.distinct.filter(pa.array((self.counts > 0) & ~is_missing))
@@ -403,8 +432,18 @@ class KeysInMemory:
             return "number"
         if pc.all(pc.match_substring_regex(present, f"^(?:{NUMERAL})$")).as_py():
             self._leave_out(is_missing)
-            return "numeral"
+            if not are_integers_and_floats(self._forms(stages) for stages in columns):
+                return "numeral"
+            self._respell(without_point(self.distinct))
+            return "number"
         return "text"
+
+    def _forms(self, stages: Sequence[int]) -> Forms:
+        """The forms of a column's keys."""
+        places = np.unique(np.concatenate([self.places[stage] for stage in stages]))
+        keys = self.distinct.take(pa.array(places[places != NEVER]))
+        are_of = [pc.all(pc.match_substring_regex(keys, f"^(?:{form})$")).as_py() for form in (INTEGER, FLOAT)]
+        return Forms(*are_of) if len(keys) else Forms(None, None)
 
     def _leave_out(self, is_missing: npt.NDArray[np.bool_]) -> None:
         """Let some distinct keys never occur, [distinct]."""
@@ -485,7 +524,7 @@ class KeysInDatabase:
         self.connection.execute(f"insert into {self.name} select {stage}, code, key, n from piece")
         self.connection.unregister("piece")
 
-    def spell(self) -> Kind:
+    def spell(self, columns: Sequence[Sequence[int]]) -> Kind:
         [(are_booleans, are_numbers, are_whole)] = self.connection.sql(
             f"select bool_and(lower(key) in ('true', 'false')), bool_and(regexp_full_match(key, '{NUMERAL}')),"
             f" bool_and(regexp_full_match(key, '{WHOLE_FLOAT}'))"
@@ -497,9 +536,18 @@ class KeysInDatabase:
         if are_booleans:
             self._respell(partial(respell, kind="boolean"))
             return "boolean"
-        if are_whole:
-            self._respell(without_point)
-        return "number" if are_whole else "numeral"
+        if not are_whole and not are_integers_and_floats(self._forms(stages) for stages in columns):
+            return "numeral"
+        self._respell(without_point)
+        return "number"
+
+    def _forms(self, stages: Sequence[int]) -> Forms:
+        """The forms of a column's keys."""
+        [are_of] = self.connection.sql(
+            f"select bool_and(regexp_full_match(key, '{INTEGER}')), bool_and(regexp_full_match(key, '{FLOAT}'))"
+            f" from {self.name} where list_contains({list(stages)}, stage)"
+        ).fetchall()
+        return Forms(*are_of)
 
     def _respell(self, spell: Callable[[pa.StringArray], pa.StringArray]) -> None:
         keys = self.connection.sql(f"select distinct key from {self.name}").to_arrow_table()["key"]

@@ -5,7 +5,8 @@ A key is text, and two values have one key only if they are equal:
 - Text stays as it stands, in a CSV too, where every value is text: `007`, ` 7`, `7`, `7.0`, `1e5` and `100000` are six
   keys. The empty text is missing, and NA and the like are where all other keys of a CSV's column read as numbers, or
   are truth values. `True`, `TRUE` and `true` are one key, in a column of a CSV that holds no other values. Where all
-  values of such a column are whole numbers that end in .0, as pandas writes integers beside gaps, 26.0 is the key `26`.
+  values of such a column are whole numbers that end in .0, as pandas writes integers beside gaps, 26.0 is the key `26`;
+  and where such columns share keys, some of integers alone and the others of floats alone, 26.0 is the key `26` of all.
 - Integers and decimals of every size are their digits (9007199254740993), and floats their shortest text; a whole one
   below 2^53 has no point. 5, 5.0 and the decimal 5.00 are the key `5`.
 - Dates are 2024-01-31, times 2024-01-31 10:30:00, with six or nine digits of a fraction; midnight is the day. Those

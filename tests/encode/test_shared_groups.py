@@ -13,7 +13,7 @@ import feat2vec
 from feat2vec.encode.codecs import ItemsCodec, NumbersCodec
 from feat2vec.encode.encoded_rows import Encoded
 from feat2vec.encode.encoder import Encoder
-from feat2vec.encode.workspace import PieceSizes
+from feat2vec.encode.workspace import DEFAULT_SIZES, PieceSizes
 from feat2vec.errors import UserError
 
 ROWS = 60
@@ -175,18 +175,35 @@ def test_a_part_of_the_groups_keeps_the_vocabulary() -> None:
         (["7.0", "NA", "8.0"], ["7.0", "9.0", "9.0"], ["7", "9", "8"]),
         (["true", "FALSE", "True"], ["NA", "False", "true"], ["true", "false"]),
         (["7.0", "8.0", "8.0"], ["x", "y", "y"], ["8.0", "y", "7.0", "x"]),
+        (["7", "8", "8"], ["7.0", "NA", "8.0"], ["8", "7"]),  # integers, and those that pandas wrote beside a gap
+        (["7", "NA", "8"], ["0.5", "7.0", "-0.0"], ["7", "0", "0.5", "8"]),
+        (["7", "8", "8"], ["7.0", "8", "8"], ["8", "7", "7.0"]),  # a text column of both
+        (["1", "2", "2"], ["1.10", "1.0", "1.10"], ["1.10", "2", "1", "1.0"]),  # versions
     ],
 )
+@pytest.mark.parametrize("sizes", [DEFAULT_SIZES, PieceSizes(held_key_bytes=0)], ids=["memory", "database"])
 def test_text_without_types_is_spelled_by_both_columns(
-    texts: list[str], keys: list[str], kind: list[str], tmp_path: Path
+    texts: list[str], keys: list[str], kind: list[str], sizes: PieceSizes, tmp_path: Path
 ) -> None:
-    lines = ["from,to", *(",".join(row) for row in zip(texts, keys, strict=True))]
-    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
-    groups = {"from": {"column": "from"}, "to": {"column": "to", "share": "from"}}
-    encoder = feat2vec.fit({"version": 1, "groups": groups}, tmp_path / "rows.csv").encoder
+    encoder = fitted_to_texts(texts, keys, tmp_path, sizes).encoder
     vocabulary = encoder.codecs["to"].vocabulary
     assert vocabulary is not None
     assert vocabulary.keys.to_pylist() == kind
+
+
+def fitted_to_texts(texts: list[str], keys: list[str], folder: Path, sizes: PieceSizes = DEFAULT_SIZES) -> Encoded:
+    """Two columns of a CSV that share a vocabulary."""
+    lines = ["from,to", *(",".join(row) for row in zip(texts, keys, strict=True))]
+    (folder / "rows.csv").write_text("\n".join(lines) + "\n")
+    groups = {"from": {"column": "from"}, "to": {"column": "to", "share": "from"}}
+    return feat2vec.fit({"version": 1, "groups": groups}, folder / "rows.csv", sizes=sizes)
+
+
+def test_a_summary_tells_that_columns_have_no_key_in_common(tmp_path: Path) -> None:
+    apart = fitted_to_texts(["1", "2", "2"], ["1.10", "2.00", "2.00"], tmp_path).summary().splitlines()
+    expected = "note: 'to' has no key of 'from', whose vectors it shares: '2.00' is in the one, '2' in the other"
+    assert apart[-1] == expected
+    assert "note" not in fitted_to_texts(["1", "2", "2"], ["1.0", "2.0", "2.0"], tmp_path).summary()
 
 
 @pytest.mark.parametrize(

@@ -341,7 +341,9 @@ class ItemsFit:
         assert isinstance(spec, (ItemsSpec, TokensSpec))
         kind_of_keys = shared_kind({fit.group.columns[0]: fit.kind for fit in self.fits})
         is_untyped = kind_of_keys is None and isinstance(spec, ItemsSpec) and not edges
-        spelling = self.vocabulary_fit.spell() if is_untyped else kind_of_keys or "text"
+        columns = [[staged.number for staged in fit.staged] for fit in self.fits if fit.staged]  # the stages of each
+        columns = columns if len(columns) > 1 else []
+        spelling = self.vocabulary_fit.spell(columns) if is_untyped else kind_of_keys or "text"
         max_share = spec.max_share if isinstance(spec, ItemsSpec) else 1.0
         rows = sum(fit.rows for fit in self.fits)
         # rounded before it is cut, as 0.29 * 100 is below 29 in floats
