@@ -111,7 +111,7 @@ class Run(TrainedRun):
         level: int | None = None,
         *,
         by_group: Literal[False] = False,
-        fold_in: str | None = None,
+        fold_in: str | Sequence[str] | None = None,
     ) -> Float32s: ...
 
     @overload
@@ -122,7 +122,7 @@ class Run(TrainedRun):
         level: int | None = None,
         *,
         by_group: Literal[True],
-        fold_in: str | None = None,
+        fold_in: str | Sequence[str] | None = None,
     ) -> dict[str, Float32s]: ...
 
     def embed(
@@ -132,7 +132,7 @@ class Run(TrainedRun):
         level: int | None = None,
         *,
         by_group: bool = False,
-        fold_in: str | None = None,
+        fold_in: str | Sequence[str] | None = None,
     ) -> Float32s | dict[str, Float32s]:
         """Vectors of any rows: for each row the sum of the vectors of its groups.
 
@@ -143,7 +143,8 @@ class Run(TrainedRun):
             groups: The groups to add up, all if it is None.
             level: In a model with `ranks`, the space of the vectors; by default 1, in which every value has a vector.
             by_group: Return the vectors of each group instead of their sum.
-            fold_in: A lookup group whose unseen values get the vectors that solve these rows; see `Run.fold_in`.
+            fold_in: A lookup group whose unseen values get the vectors that solve these rows, or several; see
+                `Run.fold_in`.
 
         Returns:
             An array [rows, dim], or {group: array} with `by_group`.
@@ -158,12 +159,13 @@ class Run(TrainedRun):
         if fold_in is None:
             embedder = self.embedder(groups, level)
         else:
-            from feat2vec.space.fold_in import fold_in as fold_in_values
+            from feat2vec.space.fold_in import fold_in_groups
             from feat2vec.table.table import open_table
 
-            rows = open_table(rows)
+            rows, names = open_table(rows), [fold_in] if isinstance(fold_in, str) else fold_in
             with naming_arguments():
-                embedder = self.embedder(groups, level, fold_in_values(self, rows, fold_in, self._known_candidates))
+                folded = fold_in_groups(self, rows, names, self._known_candidates)
+                embedder = self.embedder(groups, level, folded)
         vectors: Float32s | dict[str, Float32s] = embedder.embed(rows, by_group=by_group)
         return vectors
 
@@ -200,14 +202,14 @@ class Run(TrainedRun):
         return {}
 
     def embedder(
-        self, groups: Sequence[str] | None = None, level: int | None = None, new_vectors: NewVectors | None = None
+        self, groups: Sequence[str] | None = None, level: int | None = None, new_vectors: Sequence[NewVectors] = ()
     ) -> Embedder:
         """What `embed` uses, compiled once. `embedder().write(table, "vectors.parquet")` streams vectors to a file.
 
         Args:
             groups: As for `embed`.
             level: As for `embed`.
-            new_vectors: Vectors of new values, as `feat2vec.space.fold_in.fold_in` gives them.
+            new_vectors: Vectors of new values, as `feat2vec.space.fold_in.fold_in_groups` gives them.
 
         Returns:
             The embedder, without `new_vectors` the same one for the same arguments.
@@ -218,7 +220,7 @@ class Run(TrainedRun):
         """
         from feat2vec.space.embed import Embedder
 
-        if new_vectors is not None:
+        if new_vectors:
             return Embedder(self.fitted, self.model_for_rows(groups), groups, level, new_vectors)
         key = (None if groups is None else tuple(groups), level)
         if key not in self._embedders:

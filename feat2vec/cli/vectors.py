@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +14,9 @@ from feat2vec.cli.process import import_tensorflow
 from feat2vec.errors import UserError, listed
 from feat2vec.export.formats import FORMATS, FormatName
 from feat2vec.space.search_options import INDEX_KINDS, SIMILARITIES, IndexKind, Similarity
+
+if TYPE_CHECKING:
+    from feat2vec.space.fold_in import FoldedIn
 
 
 @click.command()
@@ -51,10 +56,15 @@ def predict(run: Path, data: str, out: Path, level: int | None, force: bool) -> 
     type=int,
     help="The level, of a model with ranks. Default: 1, where every value is; if truncated, the last.",
 )
-@click.option("--fold-in", metavar="GROUP", help="Solve --data for vectors of the values that GROUP has not seen.")
+@click.option(
+    "--fold-in",
+    multiple=True,
+    metavar="GROUP",
+    help="Solve --data for vectors of the values that GROUP has not seen; may be given again.",
+)
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 def embed(
-    run: Path, data: str, out: Path, groups: str | None, level: int | None, fold_in: str | None, force: bool
+    run: Path, data: str, out: Path, groups: str | None, level: int | None, fold_in: tuple[str, ...], force: bool
 ) -> None:
     """Write the vectors of rows: one for each row and each of its groups.
 
@@ -72,18 +82,18 @@ def embed(
     from feat2vec.run import load
 
     opened, names = load(run), group_names(groups)
-    if not opened.reads_lookups(names if fold_in is None else None):
+    if not opened.reads_lookups(None if fold_in else names):
         import_tensorflow()
-    folded = None
-    if fold_in is not None:
-        from feat2vec.space.fold_in import fold_in as fold_in_values
+    folded: Sequence[FoldedIn] = ()
+    if fold_in:
+        from feat2vec.space.fold_in import fold_in_groups
 
-        folded = fold_in_values(opened, data, fold_in)
+        folded = fold_in_groups(opened, data, fold_in)
     embedder = opened.embedder(names, level, folded)
     rows = embedder.write(data, out, force=force)
     say_missing_columns(opened, data, names)
-    new_values = "" if folded is None else f", {len(folded.keys):,} new values of {fold_in} folded in"
-    say(f"{out}: {rows:,} rows, {embedder.dim} dimensions{new_values}")
+    new_values = [f", {len(of_group.keys):,} new values of {of_group.group} folded in" for of_group in folded]
+    say(f"{out}: {rows:,} rows, {embedder.dim} dimensions{''.join(new_values)}")
 
 
 @click.command()

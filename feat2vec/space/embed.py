@@ -80,7 +80,7 @@ class Embedder:
         model: The run's model, for vectors: in memory, or in its file.
         groups: The groups to use; None is all of them.
         level: The level of a model with ranks; see the top of this file for the default.
-        new_vectors: Vectors of values that the model has not seen.
+        new_vectors: Of each group that has some, the vectors of values that the model has not seen.
         rows_per_batch: Rows that go through the model at a time.
 
     Raises:
@@ -97,7 +97,7 @@ class Embedder:
         model: Model,
         groups: Sequence[str] | None = None,
         level: int | None = None,
-        new_vectors: NewVectors | None = None,
+        new_vectors: Sequence[NewVectors] = (),
         *,
         rows_per_batch: int = ROWS_PER_BATCH,
     ) -> None:
@@ -105,8 +105,9 @@ class Embedder:
         self.encoder = encoder.only(self.names)
         self.level, self.dim = level_and_dim(encoder.schema.model, level)
         self.new_vectors = new_vectors
-        if new_vectors is not None and new_vectors.group not in self.names:
-            raise UserError(f"--fold-in: {new_vectors.group!r} is not among the groups that are embedded: add it")
+        for of_group in new_vectors:
+            if of_group.group not in self.names:
+                raise UserError(f"--fold-in: {of_group.group!r} is not among the groups that are embedded: add it")
         self.stored: StoredModel | None = None
         if isinstance(model, StoredModel) and model.has_lookups(self.names):
             self.stored = model
@@ -141,28 +142,31 @@ class Embedder:
             for stage, entries in stages:
                 inputs = {name: np.ascontiguousarray(dense(entries[name])) for name in entries}  # [rows, width] each
                 vectors_of_rows = vectors_of_inputs(inputs)
-                differences = None if self.new_vectors is None else self._differences(self.new_vectors, stage)
+                differences = self._differences(stage)
                 for rows in blocks(stage.rows, self.rows_per_batch):
                     present = {name: entries[name].present[rows] for name in entries}
-                    row_vectors, group_vectors = vectors_of_rows(rows)
-                    if self.new_vectors is not None and differences is not None:
-                        of_new = dict(group_vectors)
-                        of_new[self.new_vectors.group] = group_vectors[self.new_vectors.group] + differences[rows]
-                        row_vectors, group_vectors = row_vectors + differences[rows], of_new
+                    row_vectors, of_groups = vectors_of_rows(rows)
+                    group_vectors = dict(of_groups)
+                    for group, of_stage in differences.items():
+                        group_vectors[group] = group_vectors[group] + of_stage[rows]
+                        row_vectors = row_vectors + of_stage[rows]
                     yield EmbeddedRows(stage, rows, row_vectors, group_vectors, present)
                 del vectors_of_rows  # with the keys of this stage, before those of the next are read
 
-    def _differences(self, new_vectors: NewVectors, stage: Stage) -> Float32s | None:
-        """What new values change in the vectors of a stage's rows, [rows, dim]; None for nothing.
+    def _differences(self, stage: Stage) -> dict[str, Float32s]:
+        """By group, what new values change in the vectors of a stage's rows, [rows, dim].
 
         They have the first level alone: in a space of its own a higher level has nothing of them, in a nested one the
         first coordinates.
         """
         if self.level > 1 and not self.encoder.schema.model.levels.nested:
-            return None
-        rows, changes = new_vectors.differences(self.encoder, stage)
-        differences = np.zeros((stage.rows, self.dim), np.float32)
-        differences[rows, : changes.shape[1]] = changes
+            return {}
+        differences = {}
+        for new_vectors in self.new_vectors:
+            rows, changes = new_vectors.differences(self.encoder, stage)
+            of_stage = np.zeros((stage.rows, self.dim), np.float32)
+            of_stage[rows, : changes.shape[1]] = changes
+            differences[new_vectors.group] = of_stage
         return differences
 
     @contextmanager

@@ -6,7 +6,7 @@ One small least-squares problem a value, in place of a training: `labelled_fold_
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -126,6 +126,31 @@ def fold_in(
         counts,
         (gain * unseen).astype(np.float32),
     )
+
+
+def fold_in_groups(
+    run: TrainedRun, rows: object, groups: Sequence[str], known: MutableMapping[str, KnownCandidates] | None = None
+) -> list[FoldedIn]:
+    """`fold_in` of several groups: a new value of one is solved beside the others' values as the run has them.
+
+    Args:
+        run: The run.
+        rows: Any table.
+        groups: Lookup groups; one that is named twice counts once.
+        known: As for `fold_in`.
+
+    Returns:
+        The values of each group.
+
+    Raises:
+        UserError: As from `fold_in`, for any of the groups.
+
+    """
+    names = list(dict.fromkeys(groups))
+    for name in names:
+        check_fold_in(run.schema, name)
+    table = open_table(rows)
+    return [fold_in(run, table, name, known) for name in names]
 
 
 def check_fold_in(schema: Schema, group: object) -> None:

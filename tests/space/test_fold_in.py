@@ -311,6 +311,20 @@ def test_rows_are_embedded_with_the_new_vectors() -> None:
         run.embed(rows, ["user"], fold_in="tags")
 
 
+def test_new_values_of_several_groups_are_folded_in_at_once() -> None:
+    table = ratings()
+    run = random_run({**MODELS["regression"], "training": TRAINING}, table)
+    rows = pa.concat_tables([renamed(table, "tags", "t3", NEW), renamed(table, "user", KNOWN, NEW)])
+    alone = {name: run.embed(rows, by_group=True, fold_in=name) for name in ("tags", "user")}
+    folded = run.embed(rows, by_group=True, fold_in=["user", "tags", "user"])
+    for name in run.schema.groups:
+        np.testing.assert_array_equal(folded[name], alone[name if name in alone else "tags"][name])
+    row_vectors = run.embed(rows, fold_in=["user", "tags"])
+    np.testing.assert_allclose(row_vectors, sum(folded.values()), atol=1e-5)
+    with pytest.raises(UserError, match=r"^fold_in: there is no group 'usr'; did you mean 'user'\?$"):
+        run.embed(rows, fold_in=["tags", "usr"])
+
+
 def test_new_vectors_are_searched_from_and_scored_as_the_models_own() -> None:
     table = ratings()
     run = random_run({**MODELS["regression"], "training": TRAINING}, table)
@@ -413,9 +427,10 @@ def test_the_command_folds_in_and_says_how_many(tmp_path: Path) -> None:
     train({**schema, "training": {"epochs": 1, "validation": 0}}, table, tmp_path / "run", quiet=True)
     pq.write_table(renamed(table, "user", KNOWN, NEW), tmp_path / "new.parquet")
     words = ["embed", "run", "--data", "new.parquet", "--out", "vectors.parquet", "--fold-in"]
-    done = command(*words, "user", folder=tmp_path)
+    done = command(*words, "user", "--fold-in", "film", folder=tmp_path)
     rows = renamed(table, "user", KNOWN, NEW)
-    assert done.stdout == f"vectors.parquet: {len(rows)} rows, 4 dimensions, 1 new values of user folded in\n"
+    told = ["4 dimensions", "1 new values of user folded in", "0 new values of film folded in"]
+    assert done.stdout == f"vectors.parquet: {len(rows)} rows, {', '.join(told)}\n"
     written = np.stack(pq.read_table(tmp_path / "vectors.parquet")["user"].to_pylist())
     new = feat2vec.load(tmp_path / "run").fold_in(rows, "user")
     np.testing.assert_allclose(written, np.tile(new[NEW], (len(rows), 1)), atol=1e-6)
