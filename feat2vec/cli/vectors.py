@@ -209,3 +209,7 @@ def export(
     rows = sum(group.get("rows", 0) for group in facts["groups"].values())
     vectors = f"{rows:,} vectors of {facts['dimension']} dimensions" if rows else f"{facts['dimension']} dimensions"
     say(f"{out}: {kind}, {vectors}: {listed(facts['groups'])}")
+    without_vector = {name: group.get("without_vector", 0) for name, group in facts["groups"].items()}
+    zeros = [f"{keys:,} of {name}" for name, keys in without_vector.items() if keys]
+    if zeros:
+        say(f"keys without a vector, which are zeros: {listed(zeros)}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from feat2vec.errors import ROOM
 from feat2vec.export.format_base import ExportFormat, ExportRequest, GroupFacts
 from feat2vec.space.groups_and_levels import groups_once, level_and_dim, selected_groups
+from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.writing import folder_place, new_folder
 from feat2vec.writing.files import JsonObject
@@ -76,9 +77,23 @@ def export(
     request = ExportRequest(run, names, level, unit_length)
     with new_folder(folder_place(out, "export", force=force)) as folder, _errors_naming(Path(out)):
         group_facts = export_format.write(folder, request)
+        for name, without_vector in _without_vector(request):
+            group_facts[name]["without_vector"] = without_vector
         facts = manifest_facts(export_format, group_facts, level=space, dim=dim, unit_length=unit_length)
         write_manifest(folder, facts)
     return facts
+
+
+def _without_vector(request: ExportRequest) -> Iterator[tuple[str, int]]:
+    """The groups some of whose keys have zeros in place of a vector, and how many."""
+    schema = request.run.schema
+    if schema.model.activation is None and not schema.training.optimizer.makes_zeros:
+        return
+    for name in request.groups:
+        if schema.groups[name].extractor.encoding == "items":
+            without_vector = vectors_of_group(request.run, name, request.level).without_vector
+            if without_vector.any():
+                yield name, int(without_vector.sum())
 
 
 @contextmanager

@@ -131,6 +131,7 @@ def _group_facts(run: TrainedRun, name: str) -> Facts:
     count = len(counts_of(model, encoder, name))
     return {
         "values": count,
+        "without_vector": int(vectors_of_group(run, name).without_vector.sum()),
         "also_of": others_with_table(run.schema, name),
         "parameters": model.params()[model.groups.index(name)],
         "norms": [record._asdict() for record in norms(model, encoder, name)],
@@ -145,6 +146,7 @@ def _neighbours(run: TrainedRun, name: str) -> Iterator[Facts]:
     vectors = vectors_of_group(run, name)
     keys = vectors.index_to_key
     order = np.argsort(-counts_of(run.model, run.fitted, name), kind="stable")  # [keys] by descending count
+    order = order[~vectors.without_vector[order]]
     for how_often, key_numbers in (("often", order[:FREQUENT_KEYS]), ("rare", order[FREQUENT_KEYS:][-RARE_KEYS:])):
         for i in key_numbers:
             key = keys[i]
@@ -263,9 +265,10 @@ def _group_parts(name: str, group: JsonObject) -> list[str]:
     for value in group["neighbours"]:
         nearest = ", ".join(f"{hit['key']} ({hit['score']:.3f})" for hit in value["near"])
         neighbour_rows.append((value["key"], value["count"], nearest))
-    also_of = group["also_of"]
+    also_of, without_vector = group["also_of"], group["without_vector"]
     return [
         f"<h2>{escape(name)}</h2>",
+        *([charts.note(f"{without_vector:,} of {group['values']:,} values have no vector.")] if without_vector else []),
         *([charts.note(f"These are also the vectors of {listed(also_of)}.")] if also_of else []),
         charts.lines(f"norms of {name} by count", {"median; 5 to 95 %": median}, "count (log)", x_log=True, band=band),
         charts.table(f"norms of {name}", ["count", "values", *(f"{share:.0%}" for share in SHARES)], rows),

@@ -52,6 +52,18 @@ class Candidates:
         """|F_1| .. |F_m|, and 0."""
         return [len(table) for table in self.tables] + [0]
 
+    def has_vector(self, candidate: int) -> bool:
+        """Whether a candidate has a number other than zero at any level."""
+        return any(bool(table[candidate].any()) for table in self.tables if candidate < len(table))
+
+    def without_vector(self) -> Bools:
+        """Which candidates are zero at all levels, [|F_1|]."""
+        is_zero = np.ones(len(self.tables[0]), np.bool_)
+        for table in self.tables:
+            for rows in blocks(len(table), ROWS_PER_BATCH):
+                is_zero[rows] &= ~table[rows].any(axis=1)
+        return is_zero
+
     def part(self, rows: slice) -> Candidates:
         """Consecutive candidates."""
         squares = [square[rows] for square in self.squares]

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Float32s, Int8s, Int64s, Integers
+from feat2vec.arrays import Bools, Float32s, Int8s, Int64s, Integers
 from feat2vec.errors import UnknownKeyError, UserError, suggest
 from feat2vec.space.key_lookup import Names, nearest
 from feat2vec.space.value_space import ValueSpace
@@ -75,6 +75,11 @@ class KeyedVectors:
     def levels(self) -> Int8s:
         """The level of each key, from 1."""
         return self._levels
+
+    @cached_property
+    def without_vector(self) -> Bools:
+        """Which keys have zeros in place of a vector, as `model.activation` leaves them, [n]."""
+        return self._space.candidates.without_vector()
 
     @cached_property
     def key_to_index(self) -> dict[str, int]:

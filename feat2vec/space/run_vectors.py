@@ -66,6 +66,7 @@ def vectors_of_group(
         truncate=model_levels.nested,
         folder=run.folder,
         min_indexed=min_indexed,
+        activation=run.schema.model.activation,
     )
     open_group = partial(vectors_of_group, run, level=level, min_indexed=min_indexed)
     reopen = partial(open_group, group)

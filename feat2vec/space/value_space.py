@@ -11,6 +11,7 @@ import numpy as np
 
 from feat2vec.arrays import Array, Float32s
 from feat2vec.encode.arrays_on_disk import file_name
+from feat2vec.schema.activation import Activation
 from feat2vec.space.exact_index import ExactIndex, Hits, best_candidates
 from feat2vec.space.faiss_index import MIN_INDEXED, FaissIndex
 from feat2vec.space.geometry import Candidates, Queries, similarities, values_as_queries
@@ -32,6 +33,7 @@ class ValueSpace:
         row_queries: Where the values are rows: what other groups' values meet, each at its own level.
         folder: The run's folder, in which indexes are kept.
         min_indexed: Fewer values are searched exactly.
+        activation: What a key needs to have a vector, where not all of them have one.
 
     """
 
@@ -45,6 +47,7 @@ class ValueSpace:
     row_queries: Queries | None = None
     folder: Path | None = None
     min_indexed: int = MIN_INDEXED
+    activation: Activation | None = None
 
     def __post_init__(self) -> None:
         self._opened: dict[str, ExactIndex | FaissIndex] = {}
@@ -68,6 +71,17 @@ class ValueSpace:
     def dim(self) -> int:
         """Dimensions of `vectors`."""
         return int(self.vectors.shape[1])
+
+    def reason_without_vector(self, position: int, count: int) -> str | None:
+        """Why a value, which occurs `count` times, has zeros in place of a vector; None for one that has a vector."""
+        if self.candidates.has_vector(position):
+            return None
+        activation, linear = self.activation, self.linear
+        if activation is not None and count < activation.count:
+            return f"its count is {count:,}, and `model.activation` gives vectors from {activation.count:,} on"
+        if activation is not None and activation.linear and linear is not None and linear[position] == 0:
+            return f"its linear term is zero (its count is {count:,}), and `model.activation` needs another one"
+        return f"all its coordinates are zero (its count is {count:,})"
 
     # --- queries ----------------------------------------------------------------------------------------------------
 

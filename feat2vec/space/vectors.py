@@ -113,7 +113,7 @@ class Vectors(KeyedVectors):
 
         Raises:
             UnknownKeyError: A group does not have the key.
-            UserError: There is no such group or similarity.
+            UserError: There is no such group or similarity, or the key has no vector (but for "score").
 
         Returns:
             The similarity.
@@ -125,6 +125,8 @@ class Vectors(KeyedVectors):
         _check_choice("similarity", similarity, SIMILARITIES)
         searched = self._vectors_of(to)
         position = searched.get_index(b)
+        if similarity != "score":
+            searched.refuse_without_vector(position)
         query, constant = self._query([(a, 1.0)], searched, similarity)
         return searched._space.similarity(query, constant, similarity, position)
 
@@ -157,7 +159,8 @@ class Vectors(KeyedVectors):
 
         Raises:
             UnknownKeyError: The group does not have a key.
-            UserError: There is no such group, similarity or index, or nothing is given.
+            UserError: There is no such group, similarity or index, nothing is given, or a key has no vector (but for
+                "score").
 
         >>> v = run.vectors("director")
         >>> sorted(key for key, _ in v.most_similar("Ozu"))
@@ -199,7 +202,7 @@ class Vectors(KeyedVectors):
 
         Raises:
             UnknownKeyError: The group does not have a key.
-            UserError: There is no such group, similarity or index, or nothing is given.
+            UserError: As from `most_similar`.
 
         >>> [(hit.group, hit.count) for hit in run.vectors("director").search("Ozu", topn=1)]
         [('director', 20)]
@@ -282,6 +285,20 @@ class Vectors(KeyedVectors):
         """
         return self.most_similar([np.asarray(vector, np.float32)], topn=topn, **options)
 
+    def refuse_without_vector(self, position: int) -> None:
+        """Raise a `UserError` for a key of a group that has no vector; a row is the sum of whatever its groups have.
+
+        Args:
+            position: The position of the key.
+
+        """
+        if self._space.row_queries is not None:
+            return
+        reason = self._space.reason_without_vector(position, int(self._counts[position]))
+        if reason is not None:
+            key = self._names.at([position])[0]
+            raise UserError(f"{self._owner}: {key!r} has no vector to compare: {reason}")
+
     # --- queries ----------------------------------------------------------------------------------------------------
 
     def _vectors_of(self, group: str | None) -> Vectors:
@@ -302,6 +319,8 @@ class Vectors(KeyedVectors):
                 query = self._space.query_of_vector(self._checked_vector(key), searched._space)
             else:
                 position = self.get_index(key)
+                if similarity != "score":
+                    self.refuse_without_vector(position)
                 query = self._space.query_of_values(np.array([position]), searched._space)
                 if similarity == "score" and self._space.linear is not None:
                     constant += weight * float(self._space.linear[position])

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Array, Float32s, Int8s, Int64s
+from feat2vec.arrays import Array, Bools, Float32s, Int8s, Int64s
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.pages.explore import colours
@@ -53,13 +53,17 @@ POINTS_PER_SEARCH = 1024  # whose neighbours are searched at a time
 
 @dataclass(frozen=True)
 class Points:
-    """Those of a group's vectors that are on its map: the most frequent, or some rows by chance."""
+    """Those of a group's vectors that are on its map: the most frequent, or some rows by chance.
+
+    `without_vector` values have zeros in place of a vector, and are on no map.
+    """
 
     places: Int64s
     keys: list[str]
     counts: Int64s
     levels: Int8s
     total: int
+    without_vector: int
 
 
 class Atlas:
@@ -195,16 +199,24 @@ class Atlas:
                     vectors.counts[places],
                     vectors.levels[places],
                     len(vectors),
+                    int(self._without_vector(vectors).sum()),
                 )
             return self._points[name]
 
     def _map_ids(self, vectors: Vectors, *, drawn_at_random: bool) -> Int64s:
         """The vectors that are on the map: all of them, or `limit`."""
-        if len(vectors) <= self.limit:
-            return np.arange(len(vectors))
+        shown = np.flatnonzero(~self._without_vector(vectors))
+        if len(shown) <= self.limit:
+            return shown
         if drawn_at_random:  # rows are often sorted: the first ones would be of one kind
-            return np.sort(np.random.default_rng(self.seed).choice(len(vectors), self.limit, replace=False))
-        return np.sort(np.argsort(-vectors.counts, kind="stable")[: self.limit])
+            return np.sort(np.random.default_rng(self.seed).choice(shown, self.limit, replace=False))
+        return np.sort(shown[np.argsort(-vectors.counts[shown], kind="stable")[: self.limit]])
+
+    def _without_vector(self, vectors: Vectors) -> Bools:
+        """Which values of a group have no vector; of a group without any vector they are shown all the same."""
+        is_row = self._is_rows(vectors.name)
+        without_vector = np.zeros(len(vectors), np.bool_) if is_row else vectors.without_vector
+        return without_vector if not without_vector.all() else np.zeros_like(without_vector)
 
     def map(self, name: str, kind: MapKind) -> Map:
         """A group's points on a plane."""
@@ -268,6 +280,7 @@ class Atlas:
             vectors = self.vectors(name)
             if not 0 <= place < len(vectors):
                 raise LookupError(f"{name}/{place}")
+            vectors.refuse_without_vector(place)
             groups = []
             for target in self.targets(name):
                 hits = vectors.nearest(np.array([place]), NEIGHBOURS, to=None if target == name else target)
@@ -306,6 +319,7 @@ class Atlas:
     def _points_answer(self, points: Points) -> Answer:
         return {
             "total": points.total,
+            "without_vector": points.without_vector,
             "keys": points.keys,
             "counts": pack(points.counts, "<f8"),
             "ids": pack(points.places, "<i4"),

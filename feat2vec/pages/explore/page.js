@@ -50,7 +50,7 @@ async function points(i) {
   const group = groups[i];
   if (!group.keys) {
     const found = await ask("points/" + i);
-    Object.assign(group, { total: found.total, counts: unpack(found.counts, Float64Array), scale: found.scale,
+    Object.assign(group, { total: found.total, zeros: found.without_vector, counts: unpack(found.counts, Float64Array), scale: found.scale,
       ids: unpack(found.ids, Int32Array), levels: unpack(found.levels, Int8Array), folded: found.keys.map(fold) });
     group.place = new Map();
     group.ids.forEach((id, p) => group.place.set(id, p));
@@ -168,9 +168,11 @@ async function draw() {
     plotlyServerURL: "", modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]] };  // no sharing
   await Plotly.react($("map"), state.layers.map((layer) => trace(layer, group.keys.length)), layout, config);
   bind();
+  const whole = group.keys.length + group.zeros === group.total;
   const all = group.keys.length === group.total ? shown(group.total) : `${shown(group.keys.length)} of ${shown(group.total)}`;
-  const chosen = group.keys.length === group.total ? "" : group.i === facts.rows ? ", drawn by chance" : ", the most frequent";
-  $("note").textContent = `${group.name}: ${all} points${chosen}. ${map.note}.`;
+  const chosen = whole ? "" : group.i === facts.rows ? ", drawn by chance" : ", the most frequent";
+  const zeros = group.zeros ? ` ${shown(group.zeros)} have no vector and are on no map.` : "";
+  $("note").textContent = `${group.name}: ${all} points${chosen}. ${map.note}.${zeros}`;
   if (!state.selected) say("");
   document.body.dataset.drawn = `${group.i} ${kind} ${state.colour}`;
 }
