@@ -12,12 +12,15 @@ from feat2vec.schema.options import Mlp, Schema
 from feat2vec.schema.validation import Findings, Problem
 
 LEVELS = ("model", "levels")
-OF_PAIRS = (
+OF_PAIRS = (  # options of the training that are about vectors alone
     "l2",
     "l2_groups",
     "interaction_dropout",
     "group_dropout",
-)  # options of the training that are about vectors alone
+    "dependent_rate",
+)
+OF_VECTORS = {"gain": 1.0, "start": "random"}  # the same of extractors, by the value that changes nothing
+LEFT_OUT = "is for vectors, which `model.pairs: false` leaves out"
 
 
 def linear_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
@@ -43,7 +46,15 @@ def linear_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
     for key in OF_PAIRS:
         if getattr(schema.training, key) and findings.sound("training", key):
             remedy = "use `l2_linear`" if key == "l2" else "remove it"
-            yield ("training", key), f"is for vectors, which `model.pairs: false` leaves out; {remedy}"
+            yield ("training", key), f"{LEFT_OUT}; {remedy}"
+    if schema.training.l2_over == "tables" and findings.sound("training", "l2_over"):
+        yield ("training", "l2_over"), f"tables {LEFT_OUT}; remove it"
+    for name, group in schema.groups.items():
+        if group.share is not None or not findings.sound("groups", name):
+            continue
+        for key, neutral in OF_VECTORS.items():
+            if getattr(group.extractor, key, neutral) != neutral:
+                yield ("groups", name, "extractor", key), f"{LEFT_OUT}; remove it"
 
 
 def level_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:

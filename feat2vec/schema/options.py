@@ -166,11 +166,12 @@ class ModelSpec(Spec):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_bias(cls, data: object) -> object:
-        """Switch `bias` on where a score has nothing else."""
-        if isinstance(data, Mapping) and data.get("pairs") is False and "bias" not in data:
-            return {**data, "bias": True}
-        return data
+    def _with_what_follows(cls, data: object) -> object:
+        """Switch `bias` on where a score has nothing else; `dim: null`, as a setting beside `ranks`, gives no `dim`."""
+        if not isinstance(data, Mapping):
+            return data
+        given = {key: value for key, value in data.items() if (key, value) != ("dim", None)}
+        return {"bias": True, **given} if given.get("pairs") is False else given
 
     @model_serializer(mode="wrap")
     def _by_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

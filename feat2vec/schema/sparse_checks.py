@@ -41,6 +41,8 @@ def _optimizer_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem
             yield (*path, key), "is of the linear terms of keys, and no group is a lookup; remove it"
     if options.penalize == "tables" and not (options.l1 or options.l2):
         yield (*path, "penalize"), "says what l1 and l2 are of; give one of them, or remove it"
+    elif options.penalize == "tables" and not schema.model.pairs and findings.sound("model"):
+        yield (*path, "penalize"), "tables are of vectors, which `model.pairs: false` leaves out; remove it"
 
 
 def _activation_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:

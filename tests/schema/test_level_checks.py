@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from feat2vec.schema.reading import read_schema
+from feat2vec.schema.yaml_text import parse_document
 from tests.schema.texts import BASE, cases, problems, read
 
 LINEAR_NEEDS_A_NUMBER = "false leaves a bias and linear terms, for logistic or regression"
@@ -70,6 +71,21 @@ training: {interaction_dropout: 0.1}
 model: {pairs: false}
 objective: {type: logistic, target: y}
     ! training.interaction_dropout: is for vectors, which `model.pairs: false` leaves out; remove it
+
+training: {dependent_rate: 0.1}
+model: {pairs: false}
+objective: {type: logistic, target: y}
+    ! training.dependent_rate: is for vectors, which `model.pairs: false` leaves out; remove it
+
+training: {l2_over: tables}
+model: {pairs: false}
+objective: {type: logistic, target: y}
+    ! training.l2_over: tables is for vectors, which `model.pairs: false` leaves out; remove it
+
+training: {optimizer: {type: ftrl, penalize: tables, l1: 0.1}}
+model: {pairs: false}
+objective: {type: logistic, target: y}
+    ! training.optimizer.penalize: tables are of vectors, which `model.pairs: false` leaves out; remove it
 
 training: {group_dropout: 0.1}
 model: {pairs: false}
@@ -151,6 +167,25 @@ def test_a_network_is_no_whole_model_and_a_bag_tells_no_level() -> None:
     groups = "version: 1\ngroups:\n  a: {column: a}\n  b: {column: b, share: a}\n"
     (problem,) = problems(groups + "model: {ranks: [2, 4], levels: {columns: {a: k}}}\n")
     assert problem.endswith("columns.a: is for keys of one group; 'a' shares its vectors with another")
+
+
+def test_extractors_options_of_vectors_alone_are_refused_without_pairs() -> None:
+    linear = "model: {pairs: false}\nobjective: {type: logistic, target: y}\n"
+    for key, extractor in (
+        ("gain", "{gain: 2}"),
+        ("gain", "{type: numeric, gain: 0.5}"),
+        ("start", "{type: vector, start: pca}"),
+    ):
+        groups = f"version: 1\ngroups:\n  a: {{column: a, extractor: {extractor}}}\n  b: {{column: b, share: a}}\n"
+        told = f"groups.a.extractor.{key}: is for vectors, which `model.pairs: false` leaves out; remove it"
+        assert problems(groups + linear) == [f"schema:3: {told}"]
+    assert not read(f"{BASE}{linear}").model.pairs
+
+
+def test_a_dim_of_null_is_not_given() -> None:
+    schema = read_schema(parse_document(BASE + "model: {ranks: [2, 4], dim: 8}\n"), settings=["model.dim=null"])
+    assert (schema.model.ranks, schema.model.size_key) == ((2, 4), "ranks")
+    assert read(BASE + "model: {dim: null}\n").model.dim == read(BASE).model.dim
 
 
 MODELS: dict[str, dict[str, Any]] = {
