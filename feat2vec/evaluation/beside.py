@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from feat2vec.training.trained_rows import hashes_of_table, read_trained_rows
 from feat2vec.writing.files import JsonObject
 
 DECISIVE = ("mrr", "log_loss", "rmse", "spearman", "mse")  # metrics by which one method is better than another
+DIGITS = 4  # of a metric that are shown
 LEAST_TRAINED = 0.85  # of the rows of --train; large tables are trained without their held-out tenth
 NAMES = [name for name, baseline in BASELINES.items() if not baseline.needs_corpus]
 
@@ -195,8 +197,21 @@ def _better(target: str | None, facts: Metrics, baseline_metrics: Mapping[str, M
         return
     for name, metrics in baseline_metrics.items():
         value = metrics.get(metric)
-        if value is not None and (value < facts[metric] if metric in LOWER else value > facts[metric]):
-            yield f"{name} is better for {target}: {metric} {value:.4g}, the run {facts[metric]:.4g}"
+        if value is None or is_tie(value, facts[metric]):
+            continue
+        if value < facts[metric] if metric in LOWER else value > facts[metric]:
+            yield f"{name} is better for {target}: {metric} {value:.{DIGITS}g}, the run {facts[metric]:.{DIGITS}g}"
+
+
+def is_tie(value: float, other_value: float) -> bool:
+    """Whether two values of a metric differ by less than one in the last of the digits that are shown.
+
+    >>> is_tie(0.98211, 0.98214), is_tie(0.9821, 0.9834), is_tie(0.0, 0.0)
+    (True, False, True)
+    """
+    larger = max(abs(value), abs(other_value))
+    unit = 10.0 ** (math.floor(math.log10(larger)) - DIGITS + 1) if larger else 0.0
+    return value == other_value or abs(value - other_value) < unit
 
 
 def better_of(facts: JsonObject) -> list[str]:
@@ -239,5 +254,5 @@ def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.{DIGITS}g}"
     return f"{value:,}" if isinstance(value, int) else shortened(printable(str(value)), 30)

@@ -223,6 +223,7 @@ def read_recipe(path: str | Path, settings: Sequence[str] = ()) -> tuple[Recipe,
         raise UserError(f"{path}: no such recipe{suggestion or '; the repository of feat2vec has some in recipes/'}")
     document = read_document(path)
     recipe = validate(document, Recipe, recipe_conflicts, STAND_INS)
+    _refuse_settings_of_recipe(document, settings)
     source = schema_document(document, recipe)
     if asks_for_groups(source):
         if recipe.tune is not None:
@@ -235,6 +236,24 @@ def read_recipe(path: str | Path, settings: Sequence[str] = ()) -> tuple[Recipe,
     if problems:
         raise UserError(*(document.problem(key_path, message) for key_path, message in problems))
     return recipe, schema
+
+
+def _refuse_settings_of_recipe(document: Document, settings: Sequence[str]) -> None:
+    """Raise for settings of the recipe's own keys: those of its schema alone can be replaced."""
+    of_recipe = {field.alias or name for name, field in Recipe.model_fields.items()} - set(Schema.model_fields)
+    problems = []
+    for setting in settings:
+        key = setting.partition("=")[0]
+        first, _, below = key.partition(".")
+        if first == "schema" and below:
+            problems.append(f"--set {setting}: is of the schema already; leave out `schema.`: --set {below}=...")
+        elif first in of_recipe:
+            place = f"{document.name}:{document.line(tuple(key.split('.')))}"
+            problems.append(
+                f"--set {setting}: replaces keys of the schema, and `{first}` is the recipe's; edit {place}"
+            )
+    if problems:
+        raise UserError(*problems)
 
 
 def document_for_rows(path: str | Path, recipe: Recipe, settings: Sequence[str], rows: Table) -> Document:

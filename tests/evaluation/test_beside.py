@@ -13,7 +13,7 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
-from feat2vec.evaluation.beside import TaskOptions, better_of, evaluate_beside, lines_beside
+from feat2vec.evaluation.beside import TaskOptions, _better, better_of, evaluate_beside, lines_beside
 from feat2vec.evaluation.tasks import evaluate
 from tests.commands import feat2vec as command
 from tests.evaluation.test_baselines import rated, things
@@ -169,6 +169,13 @@ def test_rows_to_learn_from_that_are_not_those_of_the_run_are_told(folder: Path)
     assert command(*words, "train.parquet", folder=folder).stderr == ""
     (warning,) = command(*words, "both.parquet", folder=folder).stderr.splitlines()
     assert re.fullmatch(r"both\.parquet: 300 of 400 rows are among those the run was trained on: .*", warning)
+
+
+def test_a_tie_is_not_better() -> None:
+    run = {"log_loss": 0.34561}
+    peers = {"equal": {"log_loss": 0.34561}, "as shown": {"log_loss": 0.34559}, "lower": {"log_loss": 0.3453}}
+    assert list(_better("hit", run, peers)) == ["lower is better for hit: log_loss 0.3453, the run 0.3456"]
+    assert list(_better("hit", {"mrr": 0.5}, {"equal": {"mrr": 0.5}, "worse": {"mrr": 0.4}})) == []
 
 
 def test_the_report_shows_the_baselines_and_what_is_better(folder: Path) -> None:

@@ -255,7 +255,14 @@ def test_what_is_wrong_with_a_comparison(old: str, new: str, message: str, tmp_p
             "target: label",
             "target: label",
             ["objective.target=lable"],
-            "no column 'lable' to be the target; did you mean 'label'",
+            r"^--set objective.target=lable: objective.target: the table: has no column 'lable' to be the target; did "
+            r"you mean 'label'\?\nname the column to learn: --set objective.target=COLUMN$",
+        ),
+        (
+            "{target: label}",
+            "{target: sold}",
+            [],
+            r"small.yaml:9: objective.target: the table: has no column 'sold' .*\nname the column to learn: --set",
         ),
     ],
 )

@@ -50,6 +50,20 @@ def test_settings_are_the_schema_s(tmp_path: Path) -> None:
     assert schema.training.epochs == 3
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("split.test=0.5", r"replaces keys of the schema, and `split` is the recipe's; edit .*r.yaml:4$"),
+        ("corpus.window=3", r"replaces keys of the schema, and `corpus` is the recipe's; edit .*r.yaml:1$"),
+        ("schema.model.dim=8", r"is of the schema already; leave out `schema.`: --set model.dim=...$"),
+    ],
+)
+def test_settings_of_the_recipe_itself_are_told_apart(setting: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(GOOD)
+    with pytest.raises(UserError, match=rf"^--set {setting}: {message}"):
+        read_recipe(tmp_path / "r.yaml", [setting])
+
+
 def test_a_schema_of_its_own_file_is_beside_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("version: 1\ngroups: {a: {column: a}, b: {column: b}}\n")
     (tmp_path / "r.yaml").write_text("version: 1\nname: tiny\ndata: {rows: rows.csv}\nschema: s.yaml\n")
