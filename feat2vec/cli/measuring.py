@@ -265,7 +265,17 @@ def report(
     opened = load(run)
     loaded_other_run = None if other_run is None else load(other_run)
     names = group_names(beside) or ()
-    facts = report(opened, out, data, label, loaded_other_run, beside=names, train=train_data, force=force)
+    facts = report(
+        opened,
+        out,
+        data,
+        label,
+        loaded_other_run,
+        beside=names,
+        train=train_data,
+        force=force,
+        say=lambda line: say(line, error=True),
+    )
     if {"evaluation", "ranked", "beside"} & set(facts):
         warn_of_trained_rows(opened, data)
     if as_json:

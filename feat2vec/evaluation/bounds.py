@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,10 +21,16 @@ from feat2vec.errors import UserError, listed, suggest
 from feat2vec.evaluation.linear_classifier import best_classifier, classifier_loss
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.space.embed import Embedder
-from feat2vec.table.table import open_table
+from feat2vec.table.table import Table, open_table
 from feat2vec.table.types import is_list
 
+MOST_CLASSES = 1000  # of a label
 MOST_TASKS = 50  # sets of classes, for each of which the best linear classifier is searched
+
+
+def say_nothing(line: str) -> None:
+    """Do nothing with a line."""
+    del line
 
 
 class Bound(NamedTuple):
@@ -328,6 +334,7 @@ def bounds_of_vectors(
     without_label: int,
     settings: Sequence[tuple[int, int | None]] = ((1, 1),),
     draws: int = 200_000,
+    say: Callable[[str], None] = say_nothing,
 ) -> list[ClassBound]:
     """`class_bounds` of vectors that are there already.
 
@@ -338,6 +345,7 @@ def bounds_of_vectors(
         without_label: How many rows have none.
         settings: Pairs of N, the number of negatives, and k; a row is told from k other classes (None: all).
         draws: How many contrastive samples are drawn.
+        say: What is told, in a line, which of the settings is computed.
 
     Returns:
         Both sides of the bound, for each of the settings.
@@ -353,6 +361,7 @@ def bounds_of_vectors(
     gains: dict[int, float] = {}  # by k
     for negatives, k in settings:
         other_classes = classes - 1 if k is None else k
+        say(f"{label}: {len(labels):,} rows of {classes:,} classes, the bound for N {negatives}, k {other_classes:,}")
         bound = contrastive_bound(vectors, labels, negatives, other_classes, draws)
         if other_classes not in gains:
             gains[other_classes] = gain_of_best_linear(vectors, labels, other_classes)
@@ -398,7 +407,7 @@ def labelled_vectors(model: Feat2Vec, encoder: Encoder, data: object, label: str
         The vectors, [rows, dim]; their labels as numbers, [rows]; and how many rows have no label.
 
     Raises:
-        UserError: The column is missing, holds lists, or is in every group.
+        UserError: The column is missing, holds lists, is in every group, or has more than 1,000 values.
 
     Example:
         >>> vectors, labels, without_label = feat2vec.diagnose.labelled_vectors(run.model, run.fitted, films, "genre")
@@ -415,6 +424,7 @@ def labelled_vectors(model: Feat2Vec, encoder: Encoder, data: object, label: str
     groups = [name for name, group in encoder.schema.groups.items() if label not in group.columns]
     if not groups:
         raise UserError(f"--label: every group holds {label!r} itself; name another column")
+    _refuse_many_classes(table, label)
     vector_parts: list[Float32s] = []
     label_chunks: list[pa.StringArray] = []
     for part in Embedder(encoder, model, groups).batches(table, [label]):
@@ -425,3 +435,15 @@ def labelled_vectors(model: Feat2Vec, encoder: Encoder, data: object, label: str
     has_label = pc.is_valid(labels).to_numpy()
     codes = labels.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return np.concatenate(vector_parts)[has_label], codes[has_label], int((~has_label).sum())
+
+
+def _refuse_many_classes(table: Table, label: str) -> None:
+    """Raise for a column that has as many values as one of numbers, before anything is computed for them."""
+    values = pa.chunked_array(
+        [pc.unique(batch.data.column(0)).cast(pa.string()) for batch in table.batches([label])], pa.string()
+    )
+    classes = len(pc.unique(values).drop_null())
+    if classes > MOST_CLASSES:
+        few = f"a label has at most {MOST_CLASSES:,} classes"
+        remedy = "name a column of fewer, such as one of ranges that the numbers fall into"
+        raise UserError(f"--label: column {label!r} of {table.name} has {classes:,} values; {few}: {remedy}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from html import escape
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 from feat2vec.errors import UserError, listed
 from feat2vec.evaluation import prediction
 from feat2vec.evaluation.beside import better_of, evaluate_beside, table_rows
-from feat2vec.evaluation.bounds import bounds_of_vectors, labelled_vectors
+from feat2vec.evaluation.bounds import bounds_of_vectors, labelled_vectors, say_nothing
 from feat2vec.evaluation.label_bounds import label_bounds_of_vectors
 from feat2vec.evaluation.level_bounds import level_bounds
 from feat2vec.evaluation.norms_and_isotropy import SHARES, counts_of, isotropy, levels, norms
@@ -47,6 +47,7 @@ def report(
     beside: Sequence[str] = (),
     train: object = None,
     force: bool = False,
+    say: Callable[[str], None] = say_nothing,
 ) -> Facts:
     """Write a page of HTML about a run, whole or not at all.
 
@@ -59,6 +60,7 @@ def report(
         beside: Baselines that are measured on `data` too, such as "popularity" and "tfidf".
         train: The rows that the run was trained on, which most baselines learn from.
         force: Replace the file if it is there.
+        say: What is told, in a line, which of the long computations begins.
 
     Returns:
         What the page says.
@@ -73,7 +75,7 @@ def report(
     if beside and data is None:
         raise UserError("--beside: is measured on --data; name rows that training has not seen")
     file_place(out, force=force)
-    facts = facts_of(run, data, label, other_run)
+    facts = facts_of(run, data, label, other_run, say)
     if beside:
         facts["beside"] = evaluate_beside(run, data, names=beside, train=train)
     elif data is not None and label is None and run.schema.target is None:
@@ -83,7 +85,11 @@ def report(
 
 
 def facts_of(
-    run: TrainedRun, data: object = None, label: str | None = None, other_run: TrainedRun | None = None
+    run: TrainedRun,
+    data: object = None,
+    label: str | None = None,
+    other_run: TrainedRun | None = None,
+    say: Callable[[str], None] = say_nothing,
 ) -> Facts:
     """What the page says, as plain data."""
     facts: Facts = {
@@ -104,9 +110,11 @@ def facts_of(
     if data is not None and run.schema.target is not None:
         facts["evaluation"] = prediction.predict(run, data)
     if label is not None:
+        say(f"{label}: the vectors of the rows")
         vectors, labels, without_label = labelled_vectors(run.model, run.fitted, data, label)
-        bounds = bounds_of_vectors(vectors, labels, label, without_label, BOUND_CASES, DRAWS)
+        bounds = bounds_of_vectors(vectors, labels, label, without_label, BOUND_CASES, DRAWS, say)
         facts["bounds"] = plain(list(dict.fromkeys(bounds)))  # each once
+        say(f"{label}: the best linear classifier, the lemmas' bounds and a linear probe")
         negatives = run.schema.noise.negatives
         facts["label"] = plain(label_bounds_of_vectors(vectors, labels, label, negatives, DRAWS))
     if len(run.schema.model.levels) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,37 @@ def test_what_is_no_level_is_refused_with_its_row(level: float) -> None:
     message = f"row 8: column 'depth': received {level!r}; a level is a whole number, 1 to 3"
     with pytest.raises(UserError, match=message.replace(".", r"\.")):
         encoded(levels if isinstance(level, int) else [None if x is None else float(x) for x in levels])
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (
+            [str(level) if level else None for level in LEVELS],
+            "row 1: column 'depth': received '1'; {}, and the column h",
+        ),
+        ([level and datetime.date(2020, 1, 1) for level in LEVELS], r"row 1: column 'depth' holds date32.*; {}"),
+        ([level and level == 1 for level in LEVELS], "row 1: column 'depth' holds bool; {}"),
+        ([None] * 18, r"column 'depth', of model.levels, tells no level in any row that has a key; fill it, or remove"),
+        ([None] * 17 + [3], "tells no level in any row that has a key"),
+    ],
+)
+def test_a_column_of_something_else_holds_no_levels(column: list[Any], message: str) -> None:
+    with pytest.raises(UserError, match=message.format("a level is a whole number, 1 to 3")):
+        encoded(column)
+
+
+def test_levels_of_a_csv_are_whole_numbers(tmp_path: Path) -> None:
+    model = {"ranks": [2, 4], "levels": {"columns": {"key": "depth"}}}
+    schema = {"version": 1, "model": model, "groups": {"key": {"column": "key"}, "other": {"column": "other"}}}
+    path = tmp_path / "rows.csv"
+    path.write_text("key,other,depth\na,x,1.0\nb,y, 2\nc,x,\nb,x,NA\n")
+    vocabulary = fit(schema, path).encoder.codecs["key"].vocabulary
+    assert vocabulary is not None
+    assert vocabulary.keys.to_pylist()[0] == "b"
+    path.write_text("key,other,depth\na,x,\nb,y,deep\n")
+    with pytest.raises(UserError, match=r"row 2: column 'depth': received 'deep'; a level is a whole number, 1 to 2$"):
+        fit(schema, path)
 
 
 def test_a_column_that_is_not_there_is_refused() -> None:

@@ -273,11 +273,22 @@ def test_rows_that_are_given_are_measured_without_baselines(folder: Path, tmp_pa
     assert "among those the run was trained on" in done.stderr
 
 
+def test_a_label_of_as_many_values_as_rows_is_refused(folder: Path, tmp_path: Path) -> None:
+    rows = pa.table({"tags": [["t1"]] * 1001, "price": np.arange(1001) / 8})
+    message = (
+        r"^--label: column 'price' of .* has 1,001 values; a label has at most 1,000 classes: name a column of fewer"
+    )
+    with pytest.raises(UserError, match=message):
+        report(feat2vec.load(folder / "run"), tmp_path / "report.html", rows, "price")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_command(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     options = ("--data", folder / "rows.parquet", "--label", "good", "--other", folder / "other", "--out", out)
     done = command("report", folder / "run", *options)
     lines = done.stdout.splitlines()
+    assert "good: 200 rows of 2 classes, the bound for N 5, k 1" in done.stderr.splitlines()
     assert lines[0].startswith("good: N 1, k 1: L_un ")
     assert "tau 0.5, bound" in lines[0]
     assert lines[0].split(", ")[-1].startswith("best linear ")

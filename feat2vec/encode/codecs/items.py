@@ -350,6 +350,7 @@ class ItemsFit:
         max_count = int(round(max_share * rows, 6)) if max_share < 1 else None
         vocabulary = self.vocabulary_fit.finish(spec.min_count, spec.max_size, spelling, max_count)
         if self.given_levels is not None:
+            self.given_levels.refuse_no_level()
             column, level_stages = self.given_levels.column, self.given_levels.stages
             vocabulary = self.vocabulary_fit.by_levels(vocabulary, level_stages, column.levels)
         is_bag = isinstance(spec, ItemsSpec) and spec.bag
