@@ -162,14 +162,17 @@ def _fit_group(
     halves = rng.permutation(len(originals)) % 2 == 0
     in_first = np.isin(held_out.originals[truth.rows], originals[halves])  # [observations]
     of_first, numbers = fit.calibration(in_first)
-    fits = [(of_first, fit.unseen(of_first, ~in_first))]  # each with what it says of rows that it has not seen
+    fits = [(of_first, in_first, fit.unseen(of_first, ~in_first))]  # each with what it says of rows it has not seen
     if len(originals) < ROWS_OF_ONE_CHECK:
         of_second, _ = fit.calibration(~in_first, numbers)
-        fits.append((of_second, fit.unseen(of_second, in_first)))
-    factor = sureness([part for _, unseen in fits for part in unseen])
-    checks = [Check(fit, calibration, unseen, factor) for calibration, unseen in fits]
-    calibration, _ = fit.calibration(np.ones(len(truth.rows), np.bool_), numbers)
-    return with_checks(surer(calibration, factor), checks)
+        fits.append((of_second, ~in_first, fit.unseen(of_second, in_first)))
+    factor = sureness([part for _, _, unseen in fits for part in unseen])
+    checks = []
+    for calibration, seen, unseen in fits:
+        checks.append(Check(fit, fit.with_list_numbers(surer(calibration, factor), seen), unseen, factor))
+    every_value = np.ones(len(truth.rows), np.bool_)
+    calibration, _ = fit.calibration(every_value, numbers)
+    return with_checks(fit.with_list_numbers(surer(calibration, factor), every_value), checks)
 
 
 def _fitted_groups(schema: Schema, held_out: HeldOut) -> list[str]:

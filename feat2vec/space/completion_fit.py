@@ -20,7 +20,9 @@ MOST_VALUES = 1000  # of a fit
 MOST_CANDIDATES = 1000
 MOST_SCORES = 1 << 25  # of its values with its candidates, by group: 128 MB
 MOST_HESSIAN_WORK = 1 << 27  # products for the curvature where the fit begins
-RIDGE_OF_WEIGHTS = 4.0  # one over the variance of what is expected of w - 1, before any row is seen
+RIDGE_OF_WEIGHTS = 4.0  # one over the variance of a weight about their mean, before any row is seen
+GROUPS_OF_RIDGE = 4  # of more, each weight is expected as much nearer to the mean
+RIDGE_OF_MEAN = 4.0
 RIDGE_OF_POPULARITY = 16.0
 ROWS_PER_BLOCK = 256
 MOST_STEPS = 50
@@ -188,18 +190,41 @@ def fitted_numbers(observations: Observations, popularity: float, start: Floats 
     """
     groups = observations.vectors.shape[1]
     default = np.append(np.ones(groups), popularity)
-    ridge = np.append(np.full(groups, RIDGE_OF_WEIGHTS), RIDGE_OF_POPULARITY)
+    ridge = ridge_of_numbers(groups, popularity)
     parts = score_blocks(observations)
 
     def penalised(numbers: Floats) -> tuple[float, Floats]:
         value, gradient = loss_of_blocks(parts, numbers)
         distance = numbers - default
-        return value + float(ridge @ np.square(distance)) / 2, gradient + ridge * distance
+        return value + float(distance @ ridge @ distance) / 2, gradient + ridge @ distance
 
     begin = default if start is None else start
-    curvature = curvature_of_blocks(parts, begin) + np.diag(ridge)
+    curvature = curvature_of_blocks(parts, begin) + ridge
     inverse: Floats = np.asarray(np.linalg.inv(curvature), np.float64)
     return minimum(penalised, begin, inverse)
+
+
+def ridge_of_numbers(groups: int, popularity: float) -> Floats:
+    """One over the variance of what is expected of the numbers, before any row is seen.
+
+    The weights have a mean m in common, about 1: w_g = m + d_g. The less the groups say, the more popularity does: its
+    power is m b + (1 - m) + e, b its default. m, d_g and e are normal and independent.
+
+    Args:
+        groups: How many weights there are.
+        popularity: The default b of the power.
+
+    Returns:
+        The inverse of the covariance of the weights and the power, [groups + 1, groups + 1].
+
+    >>> np.linalg.inv(ridge_of_numbers(2, 0.0)).round(4).tolist()
+    [[0.5, 0.25, -0.25], [0.25, 0.5, -0.25], [-0.25, -0.25, 0.3125]]
+
+    """
+    own = np.append(np.full(groups, RIDGE_OF_WEIGHTS * max(groups / GROUPS_OF_RIDGE, 1)), RIDGE_OF_POPULARITY)
+    by_mean = np.append(np.ones(groups), popularity - 1) * own  # [groups + 1]
+    ridge: Floats = np.diag(own) - np.outer(by_mean, by_mean) / (RIDGE_OF_MEAN + by_mean @ (by_mean / own))
+    return ridge
 
 
 def loss_and_gradient(observations: Observations, numbers: Floats) -> tuple[float, Floats]:

@@ -34,8 +34,8 @@ SCORES_IN_MEMORY = 1 << 19
 MOST_LISTS = 500  # that the probability of being in a list is fitted to
 FEATURES_IN_MEMORY = 1 << 24  # numbers that say how much the nearest rows know
 MOST_FITTED_CANDIDATES = 200_000  # of more, the nearest rows are not asked
-SURENESS = np.exp(np.linspace(-1, 0.4, 57))  # factors of log p that are tried
-SPREAD_OF_SURENESS = 0.3  # of its logarithm, before any row is seen
+SURENESS = np.exp(np.linspace(-3, 0.4, 137))  # factors of what a fit says beyond popularity, which are tried
+SPREAD_OF_SURENESS = 1.0  # of its logarithm, before any row is seen
 ANSWERS_OF_LIST = 5  # of each row that are compared
 DIGITS = 6  # that are stored of a number
 
@@ -83,12 +83,16 @@ class GroupFit:
         pairs = self.held_out.originals[self.truth.rows[chosen]] * len(self.counts) + self.truth.places[chosen]
         values = len(np.unique(pairs))  # each of which may stand there twice
         calibration = replace(default, popularity=rounded(numbers[-1]), weights=weights, values=values)
-        rows = np.unique(self.truth.rows[chosen])
         if self.neighbours is not None:
-            calibration = replace(calibration, neighbours=self._powers(calibration, rows))
+            powers = self._powers(calibration, np.unique(self.truth.rows[chosen]))
+            calibration = replace(calibration, neighbours=powers)
+        return calibration, numbers
+
+    def with_list_numbers(self, calibration: GroupCalibration, chosen: Bools) -> GroupCalibration:
+        """The numbers with those of lists, fitted to some of the observations; without lists as they are."""
         if not is_list(self.completer.encoder, self.completer.group):
-            return calibration, numbers
-        rows = rows[:MOST_LISTS]
+            return calibration
+        rows = np.unique(self.truth.rows[chosen])[:MOST_LISTS]
         if calibration.neighbours:
             rows = rows[: self._most_rows()]
             log_shares, log_weights = self.log_probabilities(calibration, rows), np.zeros(len(self.counts))
@@ -96,10 +100,12 @@ class GroupFit:
             log_shares, log_weights, is_member = log_shares[:, seen], log_weights[seen], self.is_true(rows)[:, seen]
         else:
             log_weights = self.sample.log_weights
+            numbers = np.array([*(calibration.weight(name) for name in self.completer.given), calibration.popularity])
             log_shares = log_shares_of_rows(self.observations, rows, numbers) - log_weights
             is_member = self._is_true(rows, self.observations.true_places, len(self.sample.places))
+        default = self.completer.calibration
         size, slope = fitted_list_numbers(log_shares, log_weights, is_member, default.list_size)
-        return replace(calibration, list_size=rounded(size), list_slope=rounded(slope)), numbers
+        return replace(calibration, list_size=rounded(size), list_slope=rounded(slope))
 
     def _most_rows(self) -> int:
         """How many rows the nearest rows' numbers are fitted to, at most."""
@@ -141,7 +147,7 @@ class GroupFit:
         says = []
         for block in blocks(len(rows), max(SCORES_IN_MEMORY // len(self.counts), 1)):
             log_p = self.log_probabilities(calibration, rows[block]).astype(np.float32)
-            says.append(Unseen(log_p, self.is_true(rows[block])))
+            says.append(Unseen(log_p, self.is_true(rows[block]), np.log(self.counts + 1).astype(np.float32)))
         return says
 
     def log_probabilities(self, calibration: GroupCalibration, rows: Int64s) -> Floats:
@@ -215,25 +221,35 @@ class Unseen:
     Args:
         log_p: Log p of the candidates, [rows, candidates].
         is_true: Which candidates each row has, [rows, candidates].
+        log_counts: log(count + 1) of the candidates, [candidates].
 
     """
 
     log_p: Float32s
     is_true: Bools
+    log_counts: Float32s
+
+    def tilted(self, factor: float) -> Float32s:
+        """Log p and a number for each row, where what it says beyond popularity is multiplied by a factor."""
+        popular = np.float32(1 - factor) * self.log_counts
+        tilted: Float32s = np.float32(factor) * self.log_p + popular
+        return tilted
 
     def loss(self, factor: float) -> float:
-        """The sum of the rows' -log p of true values, where all log p are multiplied by a factor."""
+        """The sum of the rows' -log p of true values, `tilted` by a factor."""
         values = self.is_true.sum(axis=1)
-        of_true = np.where(self.is_true, self.log_p, 0).sum(axis=1, dtype=np.float64) / values  # [rows]
-        top = self.log_p.max(axis=1)
-        sums = np.exp(np.float32(factor) * (self.log_p - top[:, None])).sum(axis=1, dtype=np.float64)
-        return float((factor * (top - of_true) + np.log(sums)).sum())
+        log_p = self.tilted(factor)
+        of_true = np.where(self.is_true, log_p, 0).sum(axis=1, dtype=np.float64) / values  # [rows]
+        top = log_p.max(axis=1)
+        sums = np.exp(log_p - top[:, None]).sum(axis=1, dtype=np.float64)
+        return float((top - of_true + np.log(sums)).sum())
 
 
 def sureness(unseen: Sequence[Unseen]) -> float:
-    """What log p of fits is multiplied by, so that values which they have not seen are most probable.
+    """The factor of what fits say beyond popularity that makes values which they have not seen most probable.
 
-    Numbers that are fitted to few rows say of these more than they may say of others.
+    Numbers that are fitted to few rows say of these more than they may say of others. With a factor of 0 only
+    popularity would be left.
     """
     losses: dict[int, float] = {}
 
@@ -259,7 +275,7 @@ class Check:
 
     Args:
         fit: The fit.
-        calibration: Its numbers.
+        calibration: Its numbers, with the sureness.
         unseen: What it says of the rows with a sureness of 1.
         factor: The sureness that it is checked with.
 
@@ -267,13 +283,12 @@ class Check:
 
     def __init__(self, fit: GroupFit, calibration: GroupCalibration, unseen: Sequence[Unseen], factor: float) -> None:
         completer = fit.completer
-        calibration = surer(calibration, factor)
         self.is_list = is_list(completer.encoder, completer.group)
         self.has_ranks = has_quantiles(completer.encoder, completer.group)
         log_shares = np.log(np.maximum(fit.counts, 1e-12) / fit.counts.sum())
         losses, popularity_losses, said, true, ranks = [], [], [], [], []
         for part in unseen:
-            log_p, is_true = log_softmax(part.log_p.astype(np.float64) * factor), part.is_true  # [rows, candidates]
+            log_p, is_true = log_softmax(part.tilted(factor).astype(np.float64)), part.is_true  # [rows, candidates]
             values = is_true.sum(axis=1)
             losses.append(-np.where(is_true, log_p, 0).sum(axis=1) / values)
             popularity_losses.append(-(is_true @ log_shares) / values)
@@ -320,17 +335,14 @@ def _ranks_of_numbers(completer: Completer, probabilities: Floats, true_places: 
 
 
 def surer(calibration: GroupCalibration, factor: float) -> GroupCalibration:
-    """Numbers with which log p is multiplied by a factor, but for what makes its sum 1.
-
-    The probability of being in a list, 1 - exp(-exp(a) p^s), stays where it is for most lists: s is divided by it.
-    """
-    slope = calibration.list_slope / factor
+    """Numbers with which what log p says beyond popularity is multiplied by a factor."""
     if calibration.neighbours:
         powers = tuple(rounded(power * factor) for power in calibration.neighbours)
-        return replace(calibration, neighbours=powers, list_slope=rounded(slope))
+        popularity = calibration.popularity + (1 - factor) / powers[0]
+        return replace(calibration, neighbours=powers, popularity=rounded(popularity))
     weights = {name: rounded(weight * factor) for name, weight in calibration.weights.items()}
-    popularity = rounded(calibration.popularity * factor)
-    return replace(calibration, weights=weights, popularity=popularity, list_slope=rounded(slope))
+    popularity = calibration.popularity * factor + 1 - factor
+    return replace(calibration, weights=weights, popularity=rounded(popularity))
 
 
 def vectors_of_candidates(candidates: Candidates, places: Int64s, levels: Levels) -> Floats:

@@ -22,7 +22,7 @@ from feat2vec.space.calibration import (
     default_calibration,
     read_completion,
 )
-from feat2vec.space.completer import Completer
+from feat2vec.space.completer import Completer, log_softmax
 from feat2vec.space.completion_calibration import (
     files_of_completion,
     fit_completion,
@@ -34,11 +34,12 @@ from feat2vec.space.completion_fit import (
     fitted_numbers,
     loss_and_gradient,
     minimum,
+    ridge_of_numbers,
     sampled_candidates,
     score_blocks,
 )
 from feat2vec.space.geometry import Candidates, Queries, similarities
-from feat2vec.space.group_fit import surer, vectors_of_candidates
+from feat2vec.space.group_fit import Unseen, sureness, surer, vectors_of_candidates
 from feat2vec.space.neighbours import side_by_side
 from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
 from feat2vec.space.run_completion import completion_of_run
@@ -108,7 +109,7 @@ def test_curvature_is_that_of_finite_differences() -> None:
 
 def test_many_rows_give_the_numbers_that_drew_them_and_few_the_defaults() -> None:
     np.testing.assert_allclose(fitted_numbers(drawn_observations(4000), 0.5), NUMBERS, atol=0.12)
-    few = fitted_numbers(drawn_observations(2), 0.5)
+    few = fitted_numbers(drawn_observations(1), 0.5)
     np.testing.assert_allclose(few, [1, 1, 1, 0.5], atol=0.6)
 
 
@@ -221,13 +222,75 @@ def test_training_stores_the_calibration(completed_run: feat2vec.Run, tmp_path: 
     assert files_of_completion(fit_completion(completed_run, films(9))) == {}
 
 
-def test_numbers_that_are_too_sure_are_taken_back() -> None:
-    """Log p is multiplied by a factor, with and without the nearest rows."""
-    numbers = GroupCalibration(0.5, {"a": 1.5}, 0.1, 0.9)
-    assert surer(numbers, 0.5) == GroupCalibration(0.25, {"a": 0.75}, 0.1, 1.8)
-    with_neighbours = GroupCalibration(0.5, {"a": 1.5}, 0.1, 0.9, neighbours=(0.6, 0.0, 0.2, 0.0, 1.0))
-    halved = (0.3, 0.0, 0.1, 0.0, 0.5)
-    assert surer(with_neighbours, 0.5) == GroupCalibration(0.5, {"a": 1.5}, 0.1, 1.8, neighbours=halved)
+@pytest.mark.parametrize("neighbours", [(), (0.6, 0.1, 0.2, 0.0, 1.0)])
+def test_what_is_said_beyond_popularity_is_multiplied_by_the_sureness(neighbours: tuple[float, ...]) -> None:
+    rng = np.random.default_rng(0)
+    products, evidence = rng.normal(size=(2, 5, 9)), rng.normal(size=(4, 5, 9))  # [groups or ways, rows, candidates]
+    log_counts = np.log(rng.integers(1, 50, 9) + 1)
+
+    def log_p(numbers: GroupCalibration) -> Any:
+        scores = numbers.weight("a") * products[0] + numbers.weight("b") * products[1] + numbers.popularity * log_counts
+        if numbers.neighbours:
+            scores = scores * numbers.neighbours[0] + np.tensordot(numbers.neighbours[1:], evidence, 1)
+        return log_softmax(scores)
+
+    numbers = GroupCalibration(0.5, {"a": 1.5, "b": -0.5}, 0.1, 0.9, neighbours=neighbours)
+    for factor in (1.3, 0.5, 0.05):
+        by_hand = log_softmax(log_counts + factor * (log_p(numbers) - log_counts))
+        np.testing.assert_allclose(log_p(surer(numbers, factor)), by_hand, atol=1e-3)
+    assert surer(numbers, 1.0) == numbers
+
+
+@pytest.mark.parametrize(("said", "least", "most"), [(0.0, 0.04, 0.2), (0.5, 0.4, 0.6), (1.0, 0.85, 1.15)])
+def test_the_sureness_is_how_much_of_what_is_said_is_true(said: float, least: float, most: float) -> None:
+    """Values are drawn by popularity and a share of what the fit says; the share is found from rows of two checks."""
+    rng = np.random.default_rng(0)
+    log_counts = np.log(np.array([400, 80, 30, 9, 2]) + 1.0)
+    unseen = []
+    for rows in (600, 200):
+        evidence = rng.normal(0, 1.5, (rows, 5))
+        probabilities = np.exp(log_softmax(log_counts + said * evidence))
+        true = np.array([rng.choice(5, p=of_row / of_row.sum()) for of_row in probabilities])
+        is_true = np.eye(5, dtype=bool)[true]
+        unseen.append(
+            Unseen(log_softmax(log_counts + evidence).astype(np.float32), is_true, log_counts.astype(np.float32))
+        )
+    assert least < sureness(unseen) < most
+    beside = [sum(part.loss(sureness(unseen) + step) for part in unseen) for step in (-0.2, 0, 0.2)]
+    assert min(beside) == beside[1]
+
+
+def test_what_is_expected_of_the_numbers_has_a_mean_in_common() -> None:
+    rng = np.random.default_rng(0)
+    means, default = 1 + rng.normal(0, 0.5, 400_000), 0.75
+    weights = means[:, None] + rng.normal(0, 0.5, (400_000, 3))
+    powers = means * default + 1 - means + rng.normal(0, 0.25, 400_000)
+    covariance = np.cov(np.column_stack([weights, powers]).T)
+    np.testing.assert_allclose(np.linalg.inv(ridge_of_numbers(3, default)), covariance, atol=0.01)
+    each_of_many = np.linalg.inv(ridge_of_numbers(40, default))
+    assert each_of_many[0, 0] - each_of_many[0, 1] == pytest.approx(each_of_many[1, 1] - each_of_many[1, 2])
+    assert each_of_many[0, 0] - each_of_many[0, 1] == pytest.approx(0.25 * 4 / 40)
+
+
+def test_many_groups_that_say_little_are_not_worse_than_popularity() -> None:
+    """Forty groups of noise, 80 rows of a skewed column: as they tell nothing, popularity is what is left."""
+    rng = np.random.default_rng(0)
+    counts = np.array([900, 60, 30, 10])
+    of_candidates = rng.normal(0, 0.4, (4, 5))
+    true = rng.choice(4, 400, p=counts / counts.sum())
+    vectors, log_counts = rng.normal(size=(400, 40, 5)), np.log(counts + 1.0)
+    observations = Observations(
+        vectors, np.arange(400), of_candidates[true], np.zeros(400), log_counts[true], true, np.ones(400),
+        of_candidates, np.zeros(4), log_counts,
+    )  # fmt: skip
+    numbers = fitted_numbers(observations.take(np.arange(80)), 0.0)
+    unseen = observations.take(np.arange(80, 400))
+    popular, _ = loss_and_gradient(unseen, np.append(np.zeros(40), 1.0))
+    default, _ = loss_and_gradient(unseen, np.append(np.ones(40), 0.0))
+    fitted, _ = loss_and_gradient(unseen, numbers)
+    assert fitted < popular + 0.25 * (default - popular)
+    assert abs(numbers[:-1].mean()) < 0.3
+    assert numbers[-1] > 0.7
 
 
 @pytest.mark.slow

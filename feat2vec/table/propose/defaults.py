@@ -69,7 +69,6 @@ FEWEST_EPOCHS, MOST_EPOCHS = 10, 80
 FEW_ROWS = 2_000
 GROUP_DROPOUT = 0.1  # for rows in which the groups that tell most are missing
 SMALL_TABLE, SMALL_BATCH, LARGE_BATCH = 50_000, 512, 2048
-LEARNT_TWICE = 20_000  # rows that are learnt from the beginning with those held out; with more, training goes on
 
 
 def unlabelled_defaults(facts: TableFacts) -> dict[str, Section]:
@@ -122,8 +121,8 @@ def _training(rows: int) -> Section:
         "optimizer": {"type": "adagrad", "learning_rate": 0.1},
         "group_dropout": GROUP_DROPOUT,
     }
-    if rows > LEARNT_TWICE:
-        options["refit"] = "continue"
+    # What is fitted to the held-out rows is told of the model that has learnt from the others: it is to stay like it.
+    options["refit"] = "continue"
     options["seed"] = 0
     return Section(options, f"{rows:,} rows: fewer rows need more epochs, in smaller batches")
 
