@@ -20,7 +20,8 @@ A step brings the A of its own keys nearer to what it finds. So a table of A is 
 
 After each pass over the rows v is the mean of what the rows have, u the mean of a group's m, and a group's precision of
 linear terms, where the schema has none, the inverse of the mean of m^2 + s. The vector of values that no row has is u.
-An item that is in a list twice counts as two independent ones.
+Groups that share their weights have one posterior, which the occurrences in all of them tell. An item that is in a list
+twice, or in two such groups of a row, counts as two independent ones.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from feat2vec.arrays import Integers
 from feat2vec.model.extractors import LookupExtractor
 from feat2vec.model.extractors.base import UNSEEN
 from feat2vec.model.extractors.lookup import Bags, sum_bags
+from feat2vec.model.group_vectors import join_entries
 from feat2vec.model.optimizers import Rows, by_row
 from feat2vec.model.optimizers.base import Gradient, RowsOfTable
 from feat2vec.model.pair_scores import Tensor
@@ -80,6 +82,8 @@ class PosteriorStep(NamedTuple):
 class GaussianPosterior:
     """The state that training has beside the means, and what a batch does to both.
 
+    What is said of a group holds for all groups that share its weights: of these it is the first, `schema.owners`.
+
     Args:
         schema: The schema, whose `posterior` is gaussian.
         sizes: The number of rows of each group's table.
@@ -92,7 +96,7 @@ class GaussianPosterior:
         training, dim, scale = schema.training, schema.model.dim, schema.model.scale
         self.dim, self.row_count = dim, rows
         self.starts = np.cumsum([0, *sizes])[:-1]  # [groups], where a group's rows begin in the table of curvatures
-        self.precisions = tf.constant([schema.l2_of(name) for name in schema.groups], tf.float32)  # of vectors
+        self.precisions = tf.constant([schema.l2_of(name) for name in schema.owners], tf.float32)  # of vectors
         self.learns_linear = not training.l2_linear
         self.counts = tf.Variable(np.concatenate(counts).astype(np.float32), trainable=False)
         start = tf.constant([[scale**2] * dim + [1.0]], tf.float32)
@@ -146,7 +150,7 @@ class GaussianPosterior:
     def step(
         self,
         extractors: Sequence[LookupExtractor],
-        entries: Sequence[Tensor],
+        entries: Sequence[Sequence[Tensor]],
         bias: keras.Variable,
         labels: Tensor,
         weights: Tensor | None,
@@ -155,7 +159,7 @@ class GaussianPosterior:
 
         Args:
             extractors: The layer of each group.
-            entries: The entries of each group, [batch, width].
+            entries: The entries of each group and of those that share it, [batch, width] each.
             bias: What every score has.
             labels: In units of their deviation, [batch].
             weights: What the errors of the rows are multiplied by, [batch]; None where each is 1.
@@ -164,7 +168,8 @@ class GaussianPosterior:
             The loss, gradients and new curvatures.
 
         """
-        bags = [extractor.bags(part) for extractor, part in zip(extractors, entries, strict=True)]
+        bags = [extractor.bags(join_entries(parts)) for extractor, parts in zip(extractors, entries, strict=True)]
+        columns = [len(parts) for parts in entries]  # of each group, side by side in a row
         sizes = tf.stack([tf.size(group.ids) for group in bags])  # [groups], of keys
         table_rows = [group.ids - UNSEEN for group in bags]
         means = tf.concat([_means(*read) for read in zip(extractors, table_rows, strict=True)], axis=0)  # [keys, D + 1]
@@ -177,14 +182,20 @@ class GaussianPosterior:
             sum_moments(group, *of_group)
             for group, *of_group in zip(bags, tf.split(means, sizes), tf.split(variances, sizes), strict=True)
         ]
-        expected = expected_errors(Moments(*map(tf.stack, zip(*moments, strict=True))), bias.value, labels)
+        all_columns = (sum(columns), tf.shape(labels)[0], self.dim + 1)  # [columns, batch, D + 1]
+        below_each_other = [tf.concat(parts, axis=0) for parts in zip(*moments, strict=True)]
+        in_rows = Moments(*(tf.reshape(part, all_columns) for part in below_each_other))
+        expected = expected_errors(in_rows, bias.value, labels)
         slopes, curvatures, row_weights = expected.slopes, expected.curvatures, tf.ones_like(expected.squares)
         if weights is not None:
             row_weights = tf.cast(weights, labels.dtype)
             slopes, curvatures = slopes * row_weights[:, None], curvatures * row_weights[:, None]
+        of_groups = [
+            [tf.reshape(part, (-1, self.dim + 1)) for part in tf.split(of_columns, columns)]
+            for of_columns in (slopes, curvatures)
+        ]
         of_keys = [
-            add_to_keys(group, slope, curvature)
-            for group, slope, curvature in zip(bags, tf.unstack(slopes), tf.unstack(curvatures), strict=True)
+            add_to_keys(group, slope, curvature) for group, slope, curvature in zip(bags, *of_groups, strict=True)
         ]
         of_keys = tf.concat(of_keys, axis=0)  # [keys, 2 (D + 1)]
 

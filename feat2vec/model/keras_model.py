@@ -186,7 +186,7 @@ class Feat2Vec(LossModel):
         """Update the weights; True, as the branches of a `tf.cond` return something."""
         self.optimizer.apply_gradients(gradients)
         if posterior_step is not None:
-            require(self.posterior).update(posterior_step, self.extractors)
+            require(self.posterior).update(posterior_step, self.distinct_extractors())
         return True
 
     def test_step(self, data: tuple[object, ...]) -> dict[str, Tensor]:
@@ -265,11 +265,13 @@ class Feat2Vec(LossModel):
     def _new_posterior(self, encoded: Encoded) -> GaussianPosterior:
         """The variances of weights before the first step, and how often each key occurs in the training rows."""
         counts = []
-        for name, extractor in zip(self.groups, self.extractors, strict=True):
-            values, shape = encoded.values[name], extractor.shape
-            ids = values.entries[:, : values.entries.shape[1] // 2] if shape.weighted else values.entries
-            counts.append(id_counts(ids, values.counts, shape.sizes[0] + UNSEEN)[UNSEEN:])
-        sizes = [extractor.shape.sizes[0] for extractor in self.extractors]
+        for members, extractor in zip(self.sharing, self.distinct_extractors(), strict=True):
+            shape, of_columns = extractor.shape, []
+            for values in (encoded.values[self.groups[member]] for member in members):
+                ids = values.entries[:, : values.entries.shape[1] // 2] if shape.weighted else values.entries
+                of_columns.append(id_counts(ids, values.counts, shape.sizes[0] + UNSEEN)[UNSEEN:])
+            counts.append(np.sum(of_columns, axis=0))
+        sizes = [extractor.shape.sizes[0] for extractor in self.distinct_extractors()]
         return GaussianPosterior(self.schema, sizes, counts, encoded.learnt_rows)
 
     @property

@@ -159,12 +159,15 @@ class LossModel(ScoreModel):
                 (value ids, targets).
             weights: What the losses of the rows are multiplied by, [batch].
             seed: Two integers, which decide the negatives and what is dropped.
-            training: Whether the loss is to learn from: with dropout, L2 and the losses of lower levels.
+            training: Whether the loss is to learn from: with dropout, L2 and the losses of lower levels; of normal
+                weights the expected one.
 
         Returns:
             A scalar.
 
         """
+        if training and self.has_posterior:
+            return self.posterior_step(inputs, truth, weights).loss
         if ENTRIES in inputs:
             batch = self._read_many_groups(inputs[ENTRIES], truth, seed)
             return self._many_groups_loss(batch, truth, weights, seed, training)
@@ -355,6 +358,9 @@ class LossModel(ScoreModel):
             The loss, a scalar, and pairs of a gradient and its variable.
 
         """
+        if self.has_posterior:
+            step = self.posterior_step(inputs, truth, weights)
+            return step.loss, step.gradients
         if ENTRIES in inputs:
             return self._many_groups_gradients(inputs[ENTRIES], truth, weights, seed)
         with tf.GradientTape() as tape:
@@ -381,8 +387,9 @@ class LossModel(ScoreModel):
             The loss, the gradients of the means, and what becomes of the variances.
 
         """
-        entries = [inputs[name] for name in self.groups]
-        return require(self.posterior).step(self.extractors, entries, self.bias, self.standardized(labels), weights)
+        entries = [[inputs[self.groups[g]] for g in members] for members in self.sharing]
+        extractors, labels = self.distinct_extractors(), self.standardized(labels)
+        return require(self.posterior).step(extractors, entries, self.bias, labels, weights)
 
     # --- many groups ------------------------------------------------------------------------------------------------
 

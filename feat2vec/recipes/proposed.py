@@ -71,9 +71,9 @@ def proposed_document(document: Document, settings: Sequence[str], table: Table)
     try:
         proposal = parse_document(propose_schema(table, target=target).text).data
     except UserError as error:  # of a file that is removed when the recipe ends
-        problems = [problem.replace(f"{table.name}: ", "the table: ", 1) for problem in error.problems]
+        of_table = [problem.replace(f"{table.name}: ", "the table: ", 1) for problem in error.problems]
         remedy = "name the column to learn: --set objective.target=COLUMN"
-        raise UserError(*(given.problem(("objective", "target"), problem) for problem in problems), remedy) from None
+        raise UserError(*(given.problem(("objective", "target"), problem) for problem in of_table), remedy) from None
     groups = proposal["groups"]
     assert isinstance(groups, dict)
     of_rows: dict[str, Data] = {

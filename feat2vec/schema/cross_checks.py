@@ -186,8 +186,6 @@ def _posterior_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem
         yield path, "gaussian cannot be combined with a network; remove one of them"
     for name, group in schema.groups.items():
         if findings.sound("groups", name):
-            if group.share is not None:
-                yield ("groups", name, "share"), "cannot be combined with `posterior: gaussian`; remove one of them"
             yield from _posterior_conflicts_of_group(name, group)
     if not findings.sound("training"):
         return

@@ -286,10 +286,13 @@ class Vectors(KeyedVectors):
         return self.most_similar([np.asarray(vector, np.float32)], topn=topn, **options)
 
     def refuse_without_vector(self, position: int) -> None:
-        """Raise a `UserError` for a key of a group that has no vector; a row is the sum of whatever its groups have.
+        """Raise for a key of a group that has no vector; a row is the sum of whatever its groups have.
 
         Args:
             position: The position of the key.
+
+        Raises:
+            UserError: The key has no vector; the message says why.
 
         """
         if self._space.row_queries is not None:

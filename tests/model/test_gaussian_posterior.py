@@ -26,6 +26,13 @@ GROUPS: dict[str, Any] = {
 }
 
 
+SHARED: dict[str, Any] = {  # two columns each of one posterior, some of whose keys are in both
+    "friend": {"column": "friend", "share": "user"},
+    **GROUPS,
+    "label": {"column": "labels", "share": "tag", "extractor": {**GROUPS["tag"]["extractor"], "weights": "more"}},
+}
+
+
 def table(rows: int = 40) -> pa.Table:
     rng = np.random.default_rng(0)
     user, film = rng.zipf(1.5, rows) % 6, rng.integers(0, 5, rows)
@@ -33,7 +40,10 @@ def table(rows: int = 40) -> pa.Table:
     return pa.table(
         {
             "user": [None if i % 11 == 0 else f"u{u}" for i, u in enumerate(user)],
+            "friend": [f"u{(u + i) % 8}" for i, u in enumerate(user)],
             "film": [f"f{f}" for f in film],
+            "labels": [["t1", "t7"][: i % 3] for i in range(rows)],
+            "more": [[0.5, 2.0][: i % 3] for i in range(rows)],
             "genres": [[f"g{k}" for k in range(f % 4)] for f in film],
             "tags": tags,
             "much": [rng.uniform(0.5, 2, len(of_row)).tolist() for of_row in tags],
@@ -44,12 +54,12 @@ def table(rows: int = 40) -> pa.Table:
     )
 
 
-def trained_model(**training: Any) -> tuple[Feat2Vec, Encoded]:
+def trained_model(groups: dict[str, Any] = GROUPS, **training: Any) -> tuple[Feat2Vec, Encoded]:
     """A model with means and curvatures as in the middle of a training."""
     schema = {
         "version": 1,
         "model": {"dim": DIM, "bias": True, "posterior": "gaussian"},
-        "groups": GROUPS,
+        "groups": groups,
         "objective": {"type": "regression", "target": "rating", "weight": "trust"},
         "training": {**TRAINING, **training},
     }
@@ -58,15 +68,16 @@ def trained_model(**training: Any) -> tuple[Feat2Vec, Encoded]:
     model.learn_from(encoded)
     model.compile()
     rng = np.random.default_rng(1)
-    for extractor in model.extractors:
+    owners = model.distinct_extractors()
+    for extractor in owners:
         for variable in (extractor.tables[0], extractor.linear):
             variable.assign(rng.normal(size=variable.shape))
     assert model.posterior is not None
     model.bias.assign(0.3)
     model.posterior.curvatures.assign(rng.uniform(0.2, 2, model.posterior.curvatures.shape))
     model.posterior.noise.assign(0.7)
-    model.posterior.linear_precisions.assign(rng.uniform(1, 9, len(GROUPS)))
-    model.posterior.prior_means.assign(rng.normal(size=(len(GROUPS), DIM)))
+    model.posterior.linear_precisions.assign(rng.uniform(1, 9, len(owners)))
+    model.posterior.prior_means.assign(rng.normal(size=(len(owners), DIM)))
     return model, encoded
 
 
@@ -75,7 +86,9 @@ def keys_of_rows(model: Feat2Vec, inputs: dict[str, Any]) -> list[list[list[tupl
     assert model.posterior is not None
     batch = len(inputs["user"])
     rows: list[list[list[tuple[int, float]]]] = [[] for _ in range(batch)]
-    for name, extractor, start in zip(model.groups, model.extractors, model.posterior.starts, strict=True):
+    start_of_owner = dict(zip(model.schema.owners, model.posterior.starts, strict=True))
+    for name, extractor in zip(model.groups, model.extractors, strict=True):
+        start = start_of_owner[model.schema.owner(name)]
         entries = inputs[name].numpy()
         for row, entry in zip(rows, entries, strict=True):
             ids, weights = entry, np.ones(len(entry))
@@ -93,10 +106,10 @@ def step_and_reference(model: Feat2Vec, encoded: Encoded) -> tuple[PosteriorStep
     assert posterior is not None
     inputs, labels, weights = next(iter(model.dataset(encoded, batch_size=6, shuffle=False)))
     means = np.concatenate(
-        [np.concatenate([e.tables[0].numpy(), e.linear.numpy()], axis=1) for e in model.extractors]
+        [np.concatenate([e.tables[0].numpy(), e.linear.numpy()], axis=1) for e in model.distinct_extractors()]
     ).astype(float)
-    sizes = [extractor.shape.sizes[0] for extractor in model.extractors]
-    of_vectors = [model.schema.training.l2_of(name) for name in model.groups]
+    sizes = [extractor.shape.sizes[0] for extractor in model.distinct_extractors()]
+    of_vectors = [model.schema.training.l2_of(name) for name in model.schema.owners]
     linear = posterior.linear_precisions.numpy()
     of_groups = np.concatenate([np.repeat(np.array(of_vectors)[:, None], DIM, axis=1), linear[:, None]], axis=1)
     expected = reference.normal_step(
@@ -114,21 +127,39 @@ def step_and_reference(model: Feat2Vec, encoded: Encoded) -> tuple[PosteriorStep
     return model.posterior_step(inputs, labels, weights), expected, weights
 
 
-def test_a_step_is_that_of_the_reference() -> None:
-    model, encoded = trained_model()
+@pytest.mark.parametrize("groups", [GROUPS, SHARED], ids=["groups", "shared groups"])
+def test_a_step_is_that_of_the_reference(groups: dict[str, Any]) -> None:
+    model, encoded = trained_model(groups)
     posterior = model.posterior
     assert posterior is not None
     step, expected, _ = step_and_reference(model, encoded)
     assert float(step.loss) == pytest.approx(expected.loss, rel=1e-5)
     of_variable = {id(variable): gradient for gradient, variable in step.gradients}
-    for extractor, start in zip(model.extractors, posterior.starts, strict=True):
+    assert len(of_variable) == 2 * len(model.schema.owners) + 1
+    for extractor, start in zip(model.distinct_extractors(), posterior.starts, strict=True):
         for variable, columns in ((extractor.tables[0], slice(DIM)), (extractor.linear, slice(DIM, None))):
             gradient = of_variable[id(variable)]
             keys = start + gradient.indices.numpy()
             np.testing.assert_allclose(gradient.values, expected.gradients[keys, columns], rtol=1e-4, atol=1e-5)
     assert float(of_variable[id(model.bias)]) == pytest.approx(expected.bias, rel=1e-4)
-    posterior.update(step, model.extractors)
+    posterior.update(step, model.distinct_extractors())
     np.testing.assert_allclose(posterior.curvatures.numpy(), expected.curvatures, rtol=1e-4, atol=1e-6)
+
+
+def test_the_loss_to_learn_from_is_the_expected_one() -> None:
+    model, encoded = trained_model()
+    inputs, labels, weights = next(iter(model.dataset(encoded, batch_size=6, shuffle=False)))
+    seed = tf.constant([0, 0], tf.int64)
+    step, expected, _ = step_and_reference(model, encoded)
+    assert float(model.step_loss(inputs, labels, weights, seed, True)) == pytest.approx(expected.loss, rel=1e-5)
+    loss, gradients = model.loss_and_gradients(inputs, labels, weights, seed)
+    assert float(loss) == pytest.approx(expected.loss, rel=1e-5)
+    for (gradient, variable), (of_step, variable_of_step) in zip(gradients, step.gradients, strict=True):
+        assert variable is variable_of_step
+        np.testing.assert_array_equal(getattr(gradient, "values", gradient), getattr(of_step, "values", of_step))
+    of_means = float(model.step_loss(inputs, labels, weights, seed, False))  # of predictions, for validation
+    errors = model.standardized(labels) - model.submodels(inputs).scores[-1]
+    assert of_means == pytest.approx(float(tf.reduce_mean(weights * tf.square(errors))), rel=1e-5)
 
 
 def test_a_train_step_touches_the_rows_of_its_batch_alone() -> None:
@@ -152,8 +183,9 @@ def test_a_train_step_touches_the_rows_of_its_batch_alone() -> None:
     assert (after[sorted(touched)] != before[sorted(touched)]).all()
 
 
-def test_counts_are_those_of_the_training_rows() -> None:
-    model, encoded = trained_model()
+@pytest.mark.parametrize("groups", [GROUPS, SHARED], ids=["groups", "shared groups"])
+def test_counts_are_those_of_the_training_rows(groups: dict[str, Any]) -> None:
+    model, encoded = trained_model(groups)
     posterior = model.posterior
     assert posterior is not None
     inputs, *_ = next(iter(model.dataset(encoded, batch_size=len(encoded), shuffle=False)))

@@ -379,7 +379,6 @@ ALONE = "cannot be combined with `posterior: gaussian`; remove one of them"
             "groups.c.extractor: numeric has no `posterior: gaussian`; use lookup",
         ),
         ("groups", {"c": {"column": "c", "extractor": {"gain": 2}}}, f"groups.c.extractor.gain: {ALONE}"),
-        ("groups", {"c": {"column": "c", "share": "a"}}, f"groups.c.share: {ALONE}"),
         (
             "groups",
             {"c": {"column": "c", "extractor": {"item_dropout": 0.1, "multi": True}}},

@@ -12,6 +12,7 @@ from feat2vec.encode.encoder import Encoded
 from feat2vec.pages.clusters import clusters_of, require_sklearn
 from feat2vec.pages.explore import colours
 from feat2vec.pages.topics import Topics, groups_with_topics
+from feat2vec.space.groups_and_levels import ROW
 from feat2vec.space.vectors import Vectors
 from feat2vec.training.run_folder import TrainedRun
 
@@ -52,10 +53,12 @@ class LatentColours:
     def clusters(self, name: str, vectors: Vectors, places: Int64s) -> colours.Classes:
         """The clusters of a group's points."""
         if name not in self._clusters:
+            is_number = name == ROW and name not in self.run.schema.groups and self.run.schema.id is None
+            what = f"{ROW} " if is_number else ""  # a number alone says nothing of a row
             clusters = clusters_of(
                 vectors.vectors[places],
                 vectors.counts[places],
-                lambda points: vectors.strings.take(pa.array(places[points])).to_pylist(),
+                lambda points: [f"{what}{key}" for key in vectors.strings.take(pa.array(places[points])).to_pylist()],
                 self.seed,
             )
             self._clusters[name] = colours.classes(clusters.codes, clusters.names)

@@ -235,7 +235,7 @@ function drawLegend(found) {
     icon.append(path);
     button.type = "button";
     button.setAttribute("aria-pressed", "true");
-    button.title = "show or hide";
+    button.title = `${layer.name}: show or hide`;  // the whole name, of which the button has the beginning
     button.append(icon);
     add("span", `${short(layer.name)} (${shown(layer.points.length)})`, button);
     button.addEventListener("click", () => {

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.pages.clusters import clusters_of
 from feat2vec.pages.explore import Atlas
+from feat2vec.pages.explore.latent_colours import LatentColours
 from feat2vec.pages.topics import Topics
 from tests.pages.explore.answers import unpacked
 from tests.pages.explore.tables import table
@@ -42,6 +45,16 @@ def test_clusters_are_those_of_the_points(group: str, atlas: Atlas) -> None:
     keys = vectors.index_to_key
     clusters = clusters_of(vectors.vectors, vectors.counts, lambda places: [keys[place] for place in places])
     assert names_of_points(atlas, group, "cluster") == [clusters.names[code] for code in clusters.codes]
+
+
+def test_clusters_of_rows_without_names_are_named_by_their_numbers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = feat2vec.load(folder / "run")
+    rows, schema = run.row_vectors(table()), run.schema.model_copy(update={"id": None})
+    monkeypatch.setattr(type(run), "schema", property(lambda _: schema))
+    colours = LatentColours(run).clusters("row", rows, np.arange(len(rows)))
+    assert all(re.fullmatch(r"\d: row r\d+(, row r\d+)*", name) for name in colours.names)
 
 
 def test_topics_of_words_and_of_the_rows_that_points_come_in(atlas: Atlas, folder: Path) -> None:
