@@ -221,9 +221,9 @@ def ridge_of_numbers(groups: int, popularity: float) -> Floats:
     [[0.5, 0.25, -0.25], [0.25, 0.5, -0.25], [-0.25, -0.25, 0.3125]]
 
     """
-    own = np.append(np.full(groups, RIDGE_OF_WEIGHTS * max(groups / GROUPS_OF_RIDGE, 1)), RIDGE_OF_POPULARITY)
-    by_mean = np.append(np.ones(groups), popularity - 1) * own  # [groups + 1]
-    ridge: Floats = np.diag(own) - np.outer(by_mean, by_mean) / (RIDGE_OF_MEAN + by_mean @ (by_mean / own))
+    of_each = np.append(np.full(groups, RIDGE_OF_WEIGHTS * max(groups / GROUPS_OF_RIDGE, 1)), RIDGE_OF_POPULARITY)
+    by_mean = np.append(np.ones(groups), popularity - 1) * of_each  # [groups + 1]
+    ridge: Floats = np.diag(of_each) - np.outer(by_mean, by_mean) / (RIDGE_OF_MEAN + by_mean @ (by_mean / of_each))
     return ridge
 
 
