@@ -2,7 +2,7 @@
 
     groups' vectors -> scores of their pairs -> bias and head -> score
 
-The weights and the vectors are those of `VectorModel`. `Feat2Vec`, which derives from `ScoreModel`, adds how the weights
+The weights and the vectors are those of `VectorModel`. `Feat2Vec`, which derives from `ScoreModel`, adds how weights
 are learnt.
 """
 
