@@ -209,6 +209,15 @@ class ScoreModel(VectorModel):
         outputs = self.head(levels, masks, training=training, seed=self.step_seed(SeedOf.HEAD) if training else None)
         return outputs if self.schema.objective.has_classes else outputs[:, 0]
 
+    def bias_or_zero(self) -> Tensor | float:
+        """The variable that every score has, 0 without bias.
+
+        Returns:
+            The variable, or 0.0.
+
+        """
+        return self.bias if self.schema.model.bias else 0.0
+
     def _class_levels(self) -> list[Level]:
         """The classes' vectors, [classes, D_k]: a class is a value of the top level."""
         if self.schema.model.levels.nested:

@@ -314,15 +314,6 @@ class VectorModel(keras.Model):
         kept = extractor.drop_items(lists[:, :width], self._seed_of_group(group))
         return tf.concat([kept, lists[:, width:]], axis=1) if extractor.shape.weighted else kept
 
-    def bias_or_zero(self) -> Tensor | float:
-        """The variable that every score has, 0 without bias.
-
-        Returns:
-            The variable, or 0.0.
-
-        """
-        return self.bias if self.schema.model.bias else 0.0
-
     def step_seed(self, purpose: SeedOf, step: Tensor | None = None) -> Tensor:
         """A seed for the random draws of a step.
 
