@@ -11,8 +11,10 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
+from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.pages.explore import Atlas
 from feat2vec.pages.report import facts_of, page
+from feat2vec.run import Run
 from tests.commands import feat2vec as command
 from tests.short_trainings import train
 
@@ -63,6 +65,26 @@ def test_a_key_whose_linear_term_is_zero_says_so(run: feat2vec.Run) -> None:
     told = r"'u1' has no vector to compare: its linear term is zero \(its count is 10\), and `model.activation` needs"
     with pytest.raises(UserError, match=told):
         users.most_similar("u1")
+
+
+@pytest.mark.parametrize("sharing", ["separate", "truncate"])
+def test_keys_that_reach_a_level_without_a_vector_have_zeros_there(sharing: str) -> None:
+    counts = {"a": 9, "b": 8, "c": 4, "d": 3, "e": 1}  # of which two have vectors, and four reach level 2
+    rows = pa.table(
+        {"key": [key for key, n in counts.items() for _ in range(n)], "other": ["x", "y", "x", "y", "z"] * 5}
+    )
+    model = {"ranks": [2, 4], "levels": {"counts": [3]}, "level_sharing": sharing, "activation": {"count": 5}}
+    groups = {"key": {"column": "key"}, "other": {"column": "other"}}
+    run = Run.of_model(
+        Feat2Vec.from_encoder(feat2vec.fit({"version": 1, "groups": groups, "model": model}, rows).encoder)
+    )
+    keys = run.vectors("key", level=2)
+    assert keys.index_to_key == ["a", "b", "c", "d"]
+    assert keys.vectors.shape == (4, 4)
+    assert keys.without_vector.tolist() == [False, False, True, True]
+    assert {hit.key for hit in keys.search("a")} == {"b", "c", "d"}
+    with pytest.raises(UserError, match=r"'c' has no vector to compare: its count is 4, and `model.activation` gives"):
+        keys.most_similar("c")
 
 
 def test_the_command_counts_them(run: feat2vec.Run, tmp_path: Path) -> None:

@@ -355,8 +355,7 @@ def bounds_of_vectors(
 
     """
     classes = len(np.unique(labels))
-    if classes < 2:
-        raise UserError(f"--label: column {label!r} has {classes} class{'es' * (classes != 1)}; two or more are needed")
+    refuse_few_classes(label, classes)
     bounds: list[ClassBound] = []
     gains: dict[int, float] = {}  # by k
     for negatives, k in settings:
@@ -379,6 +378,12 @@ def bounds_of_vectors(
             )
         )
     return bounds
+
+
+def refuse_few_classes(label: str, classes: int) -> None:
+    """Raise a `UserError` unless the column of a label has two classes or more."""
+    if classes < 2:
+        raise UserError(f"--label: column {label!r} has {classes} class{'es' * (classes != 1)}; two or more are needed")
 
 
 def _meaning(label: str, bound: Bound, negatives: int, k: int) -> str:

@@ -22,8 +22,7 @@ import numpy as np
 
 from feat2vec.arrays import Float32s, Floats, Integers
 from feat2vec.encode.encoder import Encoder
-from feat2vec.errors import UserError
-from feat2vec.evaluation.bounds import class_means, contrastive_loss, labelled_vectors, right_share
+from feat2vec.evaluation.bounds import class_means, contrastive_loss, labelled_vectors, refuse_few_classes, right_share
 from feat2vec.evaluation.coupons import chance_of_all, draws_for
 from feat2vec.evaluation.linear_classifier import Probe, best_classifier, classifier_loss, linear_probe
 from feat2vec.model.keras_model import Feat2Vec
@@ -160,8 +159,7 @@ def label_bounds_of_vectors(
     features = vectors.astype(np.float64)
     names, class_ids = np.unique(labels, return_inverse=True)
     classes, rows = len(names), len(labels)
-    if classes < 2:
-        raise UserError(f"--label: column {label!r} has {classes} class{'es' * (classes != 1)}; two or more are needed")
+    refuse_few_classes(label, classes)
     counts = np.bincount(class_ids)  # [classes]
     shares, even = counts / rows, np.full(rows, 1 / rows)
     means = class_means(features, class_ids)  # [classes, d]

@@ -36,8 +36,8 @@ from feat2vec.model.many_groups import ENTRIES, join_values
 from feat2vec.model.optimizers import sum_duplicates
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.principal_components import start_from_components
-from feat2vec.model.score_model import SeedOf, shapes_of
 from feat2vec.model.single_items import id_counts, item_counts
+from feat2vec.model.vector_model import SeedOf, shapes_of
 from feat2vec.sampling.batches import Batches, value_tables
 from feat2vec.sampling.joint_values import Joint, joint_values
 

@@ -36,7 +36,7 @@ from feat2vec.model.many_groups import (
 from feat2vec.model.noise_loss import BatchVectors, context_mask, noise_loss
 from feat2vec.model.optimizers.base import Gradient
 from feat2vec.model.pair_scores import Tensor
-from feat2vec.model.score_model import Inputs, ScoreModel
+from feat2vec.model.score_model import ScoreModel
 from feat2vec.model.single_items import (
     groups_by_item,
     item_entries,
@@ -46,6 +46,7 @@ from feat2vec.model.single_items import (
     without_own_items,
 )
 from feat2vec.model.sizes import BYTES_OF_WEIGHT
+from feat2vec.model.vector_model import Inputs
 from feat2vec.sampling.joint_values import Joint
 from feat2vec.sampling.noise import Draw, Noise
 from feat2vec.schema.options import Schema

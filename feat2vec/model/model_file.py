@@ -141,7 +141,7 @@ def read_model(path: Path, encoder: Encoder, *, sealed: bool = False, groups: Se
 
     from feat2vec.model.keras_model import Feat2Vec
     from feat2vec.model.large_variables import tables_aside
-    from feat2vec.model.score_model import shapes_of
+    from feat2vec.model.vector_model import shapes_of
 
     with damage_as_user_error(path), ModelFile(path, encoder.schema, sealed=sealed) as file, tables_aside():
         _refuse_too_few(path, file.size, encoder)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +49,29 @@ def places_of(batches: Batches) -> Iterator[int]:
         yield from batch.column(0).to_pylist()
 
 
+def of_each_part(
+    source: str,
+    batches: Batches,
+    read: Callable[[Table, int], Batches],
+    tell: Callable[[int, Sequence[str]], pa.RecordBatch],
+) -> Batches:
+    """What a task makes of each of its parts of a table.
+
+    Args:
+        source: The table.
+        batches: The numbers of the parts.
+        read: Makes batches of a part.
+        tell: Makes a batch of what is wrong with a part.
+
+    """
+    table = open_table(source)
+    for place in places_of(batches):
+        try:
+            yield from read(table, place)
+        except UserError as error:
+            yield tell(place, error.problems)
+
+
 @dataclass(frozen=True)
 class CountKeys:
     """Counts the keys of groups in parts of a table.
@@ -66,12 +89,7 @@ class CountKeys:
 
     def __call__(self, batches: Batches) -> Batches:
         """For each part its counts, as COUNTED."""
-        table = open_table(self.source)
-        for place in places_of(batches):
-            try:
-                yield from self._of_part(table, place)
-            except UserError as error:
-                yield _counted(PROBLEM, place, list(error.problems), [0] * len(error.problems))
+        yield from of_each_part(self.source, batches, self._of_part, _counted_problems)
 
     def _of_part(self, table: Table, place: int) -> Batches:
         rows, most = 0, [1] * len(self.groups)
@@ -108,6 +126,18 @@ def _counted(kind: str, place: int, keys: Sequence[str] | pa.StringArray, counts
     return pa.record_batch(arrays, ["kind", "place", "key", "n"])
 
 
+def _counted_problems(place: int, problems: Sequence[str]) -> object:
+    """What is wrong with a part, as COUNTED."""
+    return _counted(PROBLEM, place, list(problems), [0] * len(problems))
+
+
+def _entries_of_problems(place: int, problems: Sequence[str]) -> object:
+    """What is wrong with a part, as ENTRIES."""
+    del place
+    texts = [problem.encode() for problem in problems]
+    return _entries(np.full(len(texts), PROBLEM_ROW), pa.array(texts, pa.binary()))
+
+
 @dataclass(frozen=True)
 class EncodeGroup:
     """Encodes the rows of a group, as entries of bytes that sort as DuckDB's engine sorts entries.
@@ -132,13 +162,7 @@ class EncodeGroup:
 
     def __call__(self, batches: Batches) -> Batches:
         """The entries of each part, as ENTRIES."""
-        table = open_table(self.source)
-        for place in places_of(batches):
-            try:
-                yield from self._of_part(table, place)
-            except UserError as error:
-                texts = [problem.encode() for problem in error.problems]
-                yield _entries(np.full(len(texts), PROBLEM_ROW), pa.array(texts, pa.binary()))
+        yield from of_each_part(self.source, batches, self._of_part, _entries_of_problems)
 
     def _of_part(self, table: Table, place: int) -> Batches:
         first_row, codec, tally = self.first_rows[place], self.codec.value, Tally()

@@ -21,7 +21,7 @@ from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import copy_to, tables_aside
 from feat2vec.model.optimizers.base import Variable
 from feat2vec.model.pair_scores import Tensor
-from feat2vec.model.score_model import run_extractor
+from feat2vec.model.vector_model import run_extractor
 from feat2vec.schema.extractor_options import NumbersSpec, VectorSpec
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import schema_of

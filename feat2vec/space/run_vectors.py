@@ -59,7 +59,7 @@ def vectors_of_group(
     space = ValueSpace(
         group,
         size,
-        read_candidates=lambda: _at_level(candidates(model, encoder, group), level, model_levels),
+        read_candidates=lambda: _at_level(candidates(model, encoder, group), level, model_levels, size),
         read_linear=(lambda: linear_terms(model, encoder, group)) if run.schema.model.bias else None,
         read_bias=model.bias_value,
         level=level,
@@ -187,13 +187,19 @@ def _sums_over_groups(model: Feat2Vec, encoded: Encoded) -> tuple[Queries, Float
     return Queries(free, dependent), linear
 
 
-def _at_level(values: Candidates, level: int | None, levels: Levels) -> Candidates:
-    """The candidates that reach a level, with their vectors in its space; None leaves them as they are."""
+def _at_level(values: Candidates, level: int | None, levels: Levels, size: int) -> Candidates:
+    """The `size` candidates that reach a level, with their vectors in its space; None leaves them as they are.
+
+    Where `model.activation` leaves some of them without a vector, the table ends before, and they have zeros.
+    """
     if level is None:
         return values
-    size = values.sizes()[level - 1]
-    parts = [table[:size] for table in values.tables[levels.parts_of(level)]]
-    return Candidates(parts if len(parts) == 1 else [np.concatenate(parts, axis=1)])
+    with_vector = values.sizes()[level - 1]
+    parts = [table[:with_vector] for table in values.tables[levels.parts_of(level)]]
+    table = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    if with_vector < size:
+        table = np.concatenate([table, np.zeros((size - with_vector, table.shape[1]), np.float32)])
+    return Candidates([table])
 
 
 def _checked_levels(model: ModelSpec, level: int | None) -> Levels:

@@ -15,7 +15,7 @@ from feat2vec.encode.encoder import Encoded
 from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.remaining import leave_out_vectors
-from feat2vec.model.score_model import vector_weights
+from feat2vec.model.vector_model import vector_weights
 from feat2vec.sampling.batches import Batches
 from feat2vec.training.averaging import EpochAveraging
 from feat2vec.training.checkpointing import Checkpointing, Resumable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,19 +10,17 @@ from pathlib import Path
 
 from feat2vec.errors import UserError
 from feat2vec.writing.files import JsonObject, read_json
-from feat2vec.writing.folder_marks import read_mark, why_unmarked
 from feat2vec.writing.folders import (
     FolderPlace,
     finish_replacement,
     folder_place,
-    mark_folder,
     refuse_foreign,
     remove_folder,
     remove_inside,
 )
 from feat2vec.writing.locks import LOCK_FILES, locked
 from feat2vec.writing.output_paths import refuse_bad_folder
-from feat2vec.writing.training_folder import partial_folder
+from feat2vec.writing.training_folder import mark_if_new, partial_folder, refuse_other_work
 
 ENCODED = "encoded"  # the kind of a finished folder, as its mark says
 ENCODING = "encoding"  # the kind of the folder beside it, while the work goes on
@@ -77,9 +74,8 @@ def encoding_folder(
 
     """
     partial = partial_folder(out)
-    if not os.path.lexists(partial) or (partial.is_dir() and not any(partial.iterdir())):
-        mark_folder(partial, ENCODING, [f"{WORK}/", *LOCK_FILES])
-    _refuse_other_folder(partial)
+    mark_if_new(partial, ENCODING, [f"{WORK}/", *LOCK_FILES])
+    refuse_other_work(partial, ENCODING, "the rows would be encoded", "choose another --out")
     with locked(partial, "another process"):
         refuse_foreign(partial)
         work = partial / WORK
@@ -140,10 +136,3 @@ def write_durably(path: Path, text: str) -> None:
     unfinished = path.with_name(f".{path.name}")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
-
-
-def _refuse_other_folder(partial: Path) -> None:
-    mark = read_mark(partial)
-    if mark is None or mark.kind != ENCODING:
-        why = why_unmarked(partial) if mark is None else f"is of the kind {mark.kind!r}"
-        raise UserError(f"{partial}: is where the rows would be encoded, but {why}; choose another --out")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -33,6 +33,8 @@ REPLACED = "replaced.json"  # the id of the run that --force replaces when the n
 LEFT_OUT = "left_out.npy"  # the rows that the first training does not learn from
 SCRATCH = "scratch"  # the run from scratch that is trained beside one that begins with vectors
 SCRATCH_WORK = f"{SCRATCH}.partial"
+IS_NO_PLACE = "the run would train", "move it elsewhere, or choose another --out"  # of a folder of something else
+
 FILES_KEPT = (CHECKPOINT, REFIT_CHECKPOINT, REPLACED)
 ENTRIES = (*FILES_KEPT, f"{CHECKPOINT}.new", f"{REFIT_CHECKPOINT}.new", LEFT_OUT, "best")  # what it holds, by name
 FOLDERS = (
@@ -149,11 +151,12 @@ def work_folder(out: Path, *, resume: bool = False, force: bool = False, replace
 
     """
     partial = partial_folder(out)
-    if not os.path.lexists(partial) or (partial.is_dir() and not any(partial.iterdir())):
-        mark_folder(partial, TRAINING, [*ENTRIES, *LOCK_FILES])
-    _refuse_foreign_folder(partial)
+    mark_if_new(partial, TRAINING, [*ENTRIES, *LOCK_FILES])
+    refuse_other_work(partial, TRAINING, *IS_NO_PLACE)
     with locked(partial, "another training"):
-        _refuse_foreign_folder(partial)  # again: the process that held it may have ended, and removed it
+        refuse_other_work(
+            partial, TRAINING, *IS_NO_PLACE
+        )  # again: the process that held it may have ended, and removed it
         refuse_foreign(partial)
         if (partial / CHECKPOINT).exists() and not resume and not force:
             remedy = "add --resume to go on with it, or --force to start anew"
@@ -185,11 +188,33 @@ def _remove_work(partial: Path) -> None:
         remove_folder(partial, TRAINING)
 
 
-def _refuse_foreign_folder(partial: Path) -> None:
-    """Raise if the folder was not made by a training."""
+def mark_if_new(partial: Path, kind: str, entries: Sequence[str]) -> None:
+    """Mark a folder for work, if it is not there or empty.
+
+    Args:
+        partial: The folder.
+        kind: The kind of the work.
+        entries: What the work may make in it.
+
+    """
+    if not os.path.lexists(partial) or (partial.is_dir() and not any(partial.iterdir())):
+        mark_folder(partial, kind, entries)
+
+
+def refuse_other_work(partial: Path, kind: str, use: str, remedy: str) -> None:
+    """Raise if a folder was not made by work of a kind.
+
+    Args:
+        partial: The folder.
+        kind: The kind of the work.
+        use: What it would be used for, for the message.
+        remedy: What to do.
+
+    Raises:
+        UserError: The folder has no mark, or that of another kind.
+
+    """
     mark = read_mark(partial)
-    if mark is None or mark.kind != TRAINING:
+    if mark is None or mark.kind != kind:
         why = why_unmarked(partial) if mark is None else f"is of the kind {mark.kind!r}"
-        raise UserError(
-            f"{partial}: is where the run would train, but {why}; move it elsewhere, or choose another --out"
-        )
+        raise UserError(f"{partial}: is where {use}, but {why}; {remedy}")

@@ -13,7 +13,7 @@ import feat2vec
 from feat2vec.encode.encoder import Encoded, fit
 from feat2vec.encode.workspace import PieceSizes
 from feat2vec.errors import UserError
-from feat2vec.model.score_model import shapes_of
+from feat2vec.model.vector_model import shapes_of
 
 KEYS = ["a"] * 6 + ["b"] * 4 + ["c"] * 3 + ["d"] * 2 + ["e"] * 2 + [None]
 LEVELS = [1] * 6 + [None] * 3 + [1] + [1, 2, 1] + [3, 2] + [None, None] + [3]

@@ -17,7 +17,7 @@ from feat2vec.model.extractors import Extracted
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.noise_loss import context_mask, noise_loss, sum_outside_unit
 from feat2vec.model.pair_scores import Level
-from feat2vec.model.score_model import SeedOf
+from feat2vec.model.vector_model import SeedOf
 from feat2vec.sampling.noise import Unit
 from feat2vec.schema.reading import read_schema
 from tests import reference

@@ -13,7 +13,7 @@ import tensorflow as tf
 from feat2vec.model import optimizers
 from feat2vec.model.dependent_rows import dependent_rows
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.score_model import shapes_of
+from feat2vec.model.vector_model import shapes_of
 from tests import reference
 from tests.model.planted_rows import GROUPS, LOOKUPS, TABLE, encoded, one_batch
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from feat2vec.encode.encoder import fit
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.score_model import shapes_of
+from feat2vec.model.vector_model import shapes_of
 from feat2vec.schema.reading import read_schema
 from tests import reference
 from tests.model.planted_rows import CASES, GROUPS, LOOKUPS, TABLE, encoded, one_batch, with_options

@@ -18,7 +18,7 @@ from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.many_groups import ENTRIES
 from feat2vec.model.optimizers import OPTIMIZERS, Rows
-from feat2vec.model.score_model import SeedOf, shapes_of
+from feat2vec.model.vector_model import SeedOf, shapes_of
 from feat2vec.schema.reading import read_schema
 from tests import reference
 from tests.model.test_many_groups import trained

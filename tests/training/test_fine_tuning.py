@@ -14,7 +14,7 @@ import pytest
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.evaluation import prediction
-from feat2vec.model.score_model import vector_weights
+from feat2vec.model.vector_model import vector_weights
 from feat2vec.run import finetune, train
 from feat2vec.schema.reading import read_schema
 from feat2vec.table.table import open_table

@@ -14,7 +14,7 @@ import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.remaining import leaves_weights_out
-from feat2vec.model.score_model import vector_weights
+from feat2vec.model.vector_model import vector_weights
 from feat2vec.schema.reading import read_schema
 from feat2vec.table.table import open_table
 from feat2vec.training.fine_tuning import schema_of

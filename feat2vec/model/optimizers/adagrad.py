@@ -123,7 +123,7 @@ class SparseAdagrad(RowSparse):
     def update_rows(self, update: RowUpdate, learning_rate: tf.Tensor) -> None:
         """Make a step for rows of tables of one kind."""
         epsilon = self.epsilon * self._squared_unit(update.variables[0])
-        accumulators = update.rows_of([self._accumulators[self.index(table)] for table in update.variables])
+        accumulators = self.rows_of_slots(self._accumulators, update)
         _update(update.rows_of(update.variables), accumulators, update.gradient, learning_rate, epsilon)
 
     def update_step(self, gradient: tf.Tensor, variable: Variable, learning_rate: tf.Tensor) -> None:

@@ -15,6 +15,7 @@ from feat2vec.model.optimizers.base import (
     Updated,
     Variable,
     mark_slot,
+    mark_slots,
     require,
     resource_of,
     sum_duplicates,
@@ -127,8 +128,7 @@ class SparseAdam(RowSparse):
         """Create momentums, velocities and the counts of steps."""
         self._momentums, self._velocities = self.add_optimizer_variables(variables, ["momentum", "velocity"])
         for slots in (self._momentums, self._velocities):
-            for slot, variable in zip(slots, variables, strict=True):
-                mark_slot(slot, variable)
+            mark_slots(slots, variables)
         self._steps = []
         for variable in variables:
             # a row's count lives where the row lives
@@ -138,14 +138,9 @@ class SparseAdam(RowSparse):
 
     def update_rows(self, update: RowUpdate, learning_rate: tf.Tensor) -> None:
         """Make a step for rows of tables of one kind."""
-        indices = []
         for variable in update.variables:
-            indices.append(self.index(variable))
             self._refuse_two_kinds(variable, by_rows=True)
-        m, v, t = (
-            update.rows_of([slots[index] for index in indices])
-            for slots in (self._momentums, self._velocities, self._steps)
-        )
+        m, v, t = (self.rows_of_slots(slots, update) for slots in (self._momentums, self._velocities, self._steps))
         x = update.rows_of(update.variables)
         _update(x, m, v, t, update.gradient, learning_rate, self.beta_1, self.beta_2, self.epsilon)
 

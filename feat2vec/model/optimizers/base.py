@@ -494,6 +494,19 @@ class RowSparse(keras.optimizers.Optimizer):
             rule = f"{type(self).__name__} was not built on this variable; make a new optimizer for new variables"
             raise ValueError(f"{rule}. Received: '{variable.name}' {tuple(variable.shape)}") from None
 
+    def rows_of_slots(self, slots: Sequence[Variable], update: RowUpdate) -> Updated:
+        """Return the rows of an update in one kind of slots.
+
+        Args:
+            slots: those of all variables, by their indices.
+            update: the rows that are touched.
+
+        Returns:
+            The same rows of the slots of the update's variables.
+
+        """
+        return update.rows_of([slots[self.index(table)] for table in update.variables])
+
     def _clip(self, values: list[tf.Tensor], table_numbers: list[int]) -> list[tf.Tensor]:
         """Clip gradients by Keras' formulas in Keras' order, so that a clipped step is Keras' step.
 
@@ -524,6 +537,12 @@ def _beside(numbers: tf.Tensor, rows: tf.Tensor | tf.Variable) -> tf.Tensor:
 def mark_slot(slot: Variable, variable: Variable) -> Variable:
     """Return a slot, marked as a table if its variable is one."""
     return by_row(slot) if is_by_row(variable) else slot
+
+
+def mark_slots(slots: Sequence[Variable], variables: Sequence[Variable]) -> None:
+    """Mark a slot of each variable; see `mark_slot`."""
+    for slot, variable in zip(slots, variables, strict=True):
+        mark_slot(slot, variable)
 
 
 def _norm(values: list[tf.Tensor]) -> tf.Tensor:

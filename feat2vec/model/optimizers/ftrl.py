@@ -179,11 +179,11 @@ class SparseFtrl(RowSparse):
 
     def update_rows(self, update: RowUpdate, learning_rate: tf.Tensor) -> None:
         """Make a step for rows of tables of one kind."""
-        first, indices = update.variables[0], [self.index(table) for table in update.variables]
-        residuals = [self._residuals[index] for index in indices]
+        first = update.variables[0]
+        residuals = [self._residuals[self.index(table)] for table in update.variables]
         _update(
             update.rows_of(update.variables),
-            update.rows_of([self._accumulators[index] for index in indices]),
+            self.rows_of_slots(self._accumulators, update),
             None if residuals[0] is None else update.rows_of(residuals),
             self._in_rows(update.gradient, first),
             learning_rate,

@@ -15,7 +15,7 @@ from feat2vec.model.optimizers.base import (
     Updated,
     Variable,
     WholeVariable,
-    mark_slot,
+    mark_slots,
     require,
     sum_duplicates,
 )
@@ -103,14 +103,11 @@ class SparseSgd(RowSparse):
         self._velocities: list[Variable] = []
         if self.momentum:
             (self._velocities,) = self.add_optimizer_variables(variables, ["momentum"])
-            for slot, variable in zip(self._velocities, variables, strict=True):
-                mark_slot(slot, variable)
+            mark_slots(self._velocities, variables)
 
     def update_rows(self, update: RowUpdate, learning_rate: tf.Tensor) -> None:
         """Make a step for rows of tables of one kind."""
-        velocities = None
-        if self.momentum:
-            velocities = update.rows_of([self._velocities[self.index(table)] for table in update.variables])
+        velocities = self.rows_of_slots(self._velocities, update) if self.momentum else None
         table = update.rows_of(update.variables)
         _update(table, velocities, update.gradient, learning_rate, self.momentum, self.nesterov)
 
