@@ -181,9 +181,11 @@ def refuse_what_is_local(schema: Schema) -> None:
         "training.averaging": bool(training.averaging),
         "training.l2_over: tables": bool(training.l2) and training.l2_over == "tables",
     }
-    asked = [option for option, is_asked in reasons.items() if is_asked]
-    if asked:
-        raise UserError(f"{', '.join(asked)}: takes all weights in one process, which a cluster does without; remove it")
+    options = [option for option, is_asked_for in reasons.items() if is_asked_for]
+    if options:
+        raise UserError(
+            f"{', '.join(options)}: takes all weights in one process, which a cluster does without; remove it"
+        )
 
 
 __all__ = ["ClusterFitting", "refuse_what_is_local", "windows"]

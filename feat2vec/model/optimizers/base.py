@@ -420,9 +420,8 @@ class RowSparse(keras.optimizers.Optimizer):
             array([0.95, 0.5 ], dtype=float32)
 
         """
-        self.rows_of_other_rate = {
-            id(part): rows_of_part for variable, of_variable in rows for part, rows_of_part in _in_parts(variable, of_variable)
-        }
+        parts = [part for variable, of_variable in rows for part in _in_parts(variable, of_variable)]
+        self.rows_of_other_rate = {id(part): rows_of_part for part, rows_of_part in parts}
         self.share_of_other_rate = share
 
     def _rate_of_rows(self, update: RowUpdate, rate: tf.Tensor) -> tf.Tensor:
