@@ -1,7 +1,7 @@
 """The processes of a cluster and which of them this one is, from the standard variable TF_CONFIG.
 
-    {"cluster": {"chief": ["10.0.0.1:7000"], "ps": ["10.0.0.2:7000"], "worker": ["10.0.0.3:7000", "10.0.0.4:7000"]},
-     "task": {"type": "worker", "index": 1}}
+{"cluster": {"chief": ["10.0.0.1:7000"], "ps": ["10.0.0.2:7000"], "worker": ["10.0.0.3:7000", "10.0.0.4:7000"]},
+ "task": {"type": "worker", "index": 1}}
 """
 
 from __future__ import annotations
@@ -13,24 +13,27 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeGuard
+from typing import Literal, TypeGuard
 
 from feat2vec.errors import UserError, listed
 from feat2vec.terminal import shortened
 
 VARIABLE = "TF_CONFIG"
-CHIEF, SERVER, WORKER = "chief", "ps", "worker"  # the kinds of tasks, as TensorFlow names them
-NODES = (WORKER, SERVER)
 EXAMPLE = '{"cluster": {"chief": [...], "worker": [...], "ps": [...]}, "task": {"type": "worker", "index": 0}}'
 LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]")
 ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):(?P<port>\d{1,5})")
 ANSWER_SECONDS = 60.0  # how long a server may take to answer when a training starts
 SECONDS_BETWEEN_TRIES = 0.2
 
-TaskKind = Literal["chief", "ps", "worker"]
+TaskKind = Literal["chief", "ps", "worker"]  # the kinds of tasks, as TensorFlow names them
+CHIEF: Literal["chief"] = "chief"
+SERVER: Literal["ps"] = "ps"
+WORKER: Literal["worker"] = "worker"
+NODES: tuple[TaskKind, ...] = (WORKER, SERVER)
 
 
-class Task(NamedTuple):
+@dataclass(frozen=True)
+class Task:
     """One process of a cluster.
 
     Args:
@@ -148,7 +151,9 @@ def _addresses_of(cluster: dict[str, object], kind: str) -> list[str]:
         parts = ADDRESS.fullmatch(address)
         if parts is None or not 0 < int(parts["port"]) < 1 << 16:
             received = shortened(repr(address), 60)
-            raise UserError(f"{VARIABLE}: cluster.{kind}: expected host:port, the port from 1 to 65535; received {received}")
+            raise UserError(
+                f"{VARIABLE}: cluster.{kind}: expected host:port, the port from 1 to 65535; received {received}"
+            )
     return addresses
 
 
@@ -218,7 +223,9 @@ def refuse_silent_servers(addresses: Addresses, seconds: float = ANSWER_SECONDS)
     end = time.monotonic() + seconds
     silent = [address for address in addresses.servers if not answers(address, end)]
     if silent:
-        raise UserError(f"{listed(silent)}: no parameter server answered in {seconds:g} s; start it with `feat2vec node`")
+        raise UserError(
+            f"{listed(silent)}: no parameter server answered in {seconds:g} s; start it with `feat2vec node`"
+        )
     while not any(answers(address, 0) for address in addresses.workers):
         if time.monotonic() >= end:
             raise UserError(

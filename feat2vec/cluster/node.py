@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import threading
@@ -16,7 +17,9 @@ from feat2vec.errors import FailedError, in_a_line
 PROTOCOL = "grpc"
 
 
-def run_node(addresses: Addresses, say: Callable[[str], None], *, any_host: bool = False, attached: bool = False) -> None:
+def run_node(
+    addresses: Addresses, say: Callable[[str], None], *, any_host: bool = False, attached: bool = False
+) -> None:
     """Serve until a signal comes, or the end of standard input.
 
     A node keeps nothing that is not in a checkpoint. A chief that is not there yet, or not any more, is waited for.
@@ -55,5 +58,5 @@ def wait_for_end_of_input() -> None:
     """Wait until nothing more can come on standard input; what comes is dropped."""
     while True:
         select.select([sys.stdin], [], [])
-        if not sys.stdin.buffer.read1(1 << 16):  # type: ignore[attr-defined]
+        if not os.read(sys.stdin.fileno(), 1 << 16):
             return
