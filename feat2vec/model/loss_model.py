@@ -34,7 +34,7 @@ from feat2vec.model.many_groups import (
     row_scores,
 )
 from feat2vec.model.noise_loss import BatchVectors, context_mask, noise_loss
-from feat2vec.model.optimizers.base import Gradient
+from feat2vec.model.optimizers.base import Gradient, parts_of
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import Inputs, ScoreModel
 from feat2vec.model.single_items import (
@@ -357,10 +357,11 @@ class LossModel(ScoreModel):
         """
         if ENTRIES in inputs:
             return self._many_groups_gradients(inputs[ENTRIES], truth, weights, seed)
+        variables = [part for variable in self.trainable_variables for part in parts_of(variable)]
         with tf.GradientTape() as tape:
             loss = self.step_loss(inputs, truth, weights, seed, True)
-        gradients = tape.gradient(loss, [variable.value for variable in self.trainable_variables])
-        return loss, _with_gradient(gradients, self.trainable_variables)
+        gradients = tape.gradient(loss, [variable.value for variable in variables])
+        return loss, _with_gradient(gradients, variables)
 
     # --- normal weights ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,189 @@
+"""`ClusterFitting`: a training whose steps are computed by workers, and whose variables are on servers.
+
+It is `Fitting` in all but two respects: its variables are made within `Servers.holding()`, and workers call
+`Feat2Vec.train_step` in place of Keras' `fit`. Callbacks, checkpoints and the run are the same: they read and write
+tables in pieces, wherever the rows are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from feat2vec.cluster.connection import Connection, lost_as_restart
+from feat2vec.cluster.load import loads
+from feat2vec.cluster.servers import Servers, whole_variables
+from feat2vec.encode.encoder import Encoded
+from feat2vec.errors import UserError
+from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.sampling.batches import Arrays, Batches
+from feat2vec.schema.options import Schema
+from feat2vec.training.fitting import Fitting
+from feat2vec.training.warm_start import WarmStart
+
+STEPS_OF_WORKER = 64  # of each worker, after which the chief looks at the loss and may write a checkpoint
+
+
+class ClusterFitting(Fitting):
+    """Fits a model on a cluster.
+
+    Args:
+        rows: The training rows, which the chief gives to workers batch by batch.
+        validation_rows: Rows that the loss is measured on after each epoch.
+        checkpoint: The file for checkpoints.
+        origin: What the training is learnt from.
+        connection: The cluster.
+        sync: Whether each step begins when the one before has ended: the result is that of one process, to float
+            precision. Otherwise workers compute steps side by side, and none waits for another.
+        least_bytes: The size of a part of a table.
+        **kwargs: The other arguments of `Fitting`.
+
+    Raises:
+        UserError: The schema asks for what cannot be done on a cluster.
+
+    """
+
+    def __init__(
+        self,
+        rows: Encoded,
+        validation_rows: Encoded | None,
+        checkpoint: Path,
+        origin: Mapping[str, object],
+        *,
+        connection: Connection,
+        sync: bool,
+        least_bytes: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        refuse_what_is_local(rows.encoder.schema)
+        sizes = {} if least_bytes is None else {"least_bytes": least_bytes}
+        self.connection, self.sync = connection, sync
+        self.servers = Servers(connection.server_devices, **sizes)
+        with self.servers.holding(), lost_as_restart():
+            super().__init__(rows, validation_rows, checkpoint, origin, **kwargs)
+        for line in loads(self.model, rows, self.servers):
+            self.reporter.say(line)
+        self._train = self._function(self.model.train_step, self.batches)
+        if self.validation_batches is not None:
+            self._test = self._function(self.model.test_step, self.validation_batches)
+
+    def _new_model(self, rows: Encoded, start: WarmStart | None) -> Feat2Vec:
+        model = super()._new_model(rows, start)
+        model.min_many_groups = sys.maxsize  # tables of many groups are not read at once, as each is on many servers
+        return model
+
+    def _make_slots(self) -> None:
+        self.servers.build(self.model.optimizer, self.model.trainable_variables)
+
+    def _optimizer_variables(self) -> list[keras.Variable]:
+        return whole_variables(self.model.optimizer, self.model.trainable_variables)
+
+    def _function(self, step: Any, batches: Batches) -> tf.types.experimental.PolymorphicFunction:
+        """What a worker computes of a batch: its entries, and the step."""
+
+        def of_arrays(*arrays: tf.Tensor) -> None:
+            step(batches.with_entries(*arrays))
+
+        return tf.function(of_arrays, input_signature=batches.signature(), autograph=False)
+
+    # --- epochs -----------------------------------------------------------------------------------------------------
+
+    def _validation_data(self) -> None:
+        """None, as workers read the validation rows."""
+
+    def _fit_epochs(self, callbacks: Sequence[keras.callbacks.Callback], validation_data: object) -> None:
+        """Fit all epochs that are left, as Keras' `fit` does, with its callbacks."""
+        del validation_data
+        listeners = keras.callbacks.CallbackList([*self.callbacks, *callbacks], model=self.model)
+        self.model.stop_training = False
+        listeners.on_train_begin()
+        while self.progress.epoch < self.epochs and not self.model.stop_training:
+            with lost_as_restart():
+                self._fit_epoch(listeners)
+        listeners.on_train_end()
+
+    def _fit_epoch(self, listeners: keras.callbacks.CallbackList) -> None:
+        """Fit an epoch, or the rest of one that was interrupted."""
+        epoch, first_step = self.progress.epoch, self.progress.step
+        self.model.reset_metrics()
+        listeners.on_epoch_begin(epoch)
+        self.batches.start_at(epoch, first_step)
+        done, logs = first_step, {}
+        for window in windows(self.batches.arrays(), self._steps_at_once):
+            listeners.on_train_batch_begin(done - first_step)
+            for arrays in window:
+                self.connection.schedule(self._train, arrays)
+            self.connection.wait()
+            done += len(window)
+            # Steps of a worker that was lost may count twice: by this count rates and random draws go on.
+            self.model.optimizer.iterations.assign(epoch * self.batches.steps + done)
+            logs = self._loss()
+            listeners.on_train_batch_end(done - first_step - 1, logs)
+        if self.validation_batches is not None:
+            logs = {**logs, "val_loss": self._validate(listeners)}
+        listeners.on_epoch_end(epoch, logs)
+
+    @property
+    def _steps_at_once(self) -> int:
+        return 1 if self.sync else STEPS_OF_WORKER * self.connection.workers
+
+    def _validate(self, listeners: keras.callbacks.CallbackList) -> float:
+        """Measure the loss of the validation rows."""
+        assert self.validation_batches is not None
+        listeners.on_test_begin()
+        self.model.reset_metrics()
+        for arrays in self.validation_batches.arrays():
+            self.connection.schedule(self._test, arrays)
+            if self.sync:
+                self.connection.wait()
+        self.connection.wait()
+        loss = self._loss()["loss"]
+        listeners.on_test_end({"loss": loss})
+        return loss
+
+    def _loss(self) -> dict[str, float]:
+        """The mean loss until now."""
+        return {"loss": float(np.asarray(self.model.loss_tracker.result()))}
+
+
+def windows(batches: Iterator[Arrays], size: int) -> Iterator[list[Arrays]]:
+    """Lists of so many batches; the last one may have fewer.
+
+    Args:
+        batches: The batches.
+        size: The number in a list.
+
+    """
+    while window := list(islice(batches, size)):
+        yield window
+
+
+def refuse_what_is_local(schema: Schema) -> None:
+    """Raise if a schema asks for what one process has to hold all weights for.
+
+    Args:
+        schema: The schema.
+
+    Raises:
+        UserError: It does.
+
+    """
+    training = schema.training
+    reasons = {
+        "model.posterior": schema.model.posterior == "gaussian",
+        "training.averaging": bool(training.averaging),
+        "training.l2_over: tables": bool(training.l2) and training.l2_over == "tables",
+    }
+    asked = [option for option, is_asked in reasons.items() if is_asked]
+    if asked:
+        raise UserError(f"{', '.join(asked)}: takes all weights in one process, which a cluster does without; remove it")
+
+
+__all__ = ["ClusterFitting", "refuse_what_is_local", "windows"]

@@ -1,0 +1,80 @@
+"""`Connection`: the chief's side of a cluster: its devices, and work that its workers take.
+
+It is the one module that knows of `tf.distribute`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import tensorflow as tf
+
+from feat2vec.errors import RestartError
+
+LOST = (  # what TensorFlow raises where a server does not answer, or is another process than before
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.DataLossError,
+)
+RESTART = "start the chief and the servers again, with --resume: training goes on from the last checkpoint"
+
+
+class Connection:
+    """A cluster, as its chief sees it. A process has one.
+
+    Args:
+        jobs: The addresses `host:port` of the tasks of each kind: `ps`, `worker` and, if it has one, `chief`.
+
+    Raises:
+        RestartError: A server does not answer.
+
+    """
+
+    def __init__(self, jobs: Mapping[str, Sequence[str]]) -> None:
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec(dict(jobs)), rpc_layer="grpc"
+        )
+        with lost_as_restart():
+            strategy = tf.distribute.ParameterServerStrategy(resolver)
+            self._coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+        self.workers = len(jobs["worker"])
+        self.server_devices = [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(jobs["ps"]))]
+
+    def schedule(self, function: Callable[..., object], arguments: Sequence[object]) -> None:
+        """Let a worker call a `tf.function`, at some time before `wait` returns.
+
+        A worker that is lost is no reason to fail: its work is another's then. So it is done once or more often.
+
+        Args:
+            function: The function.
+            arguments: Tensors or arrays.
+
+        Raises:
+            RestartError: A server was lost.
+
+        """
+        with lost_as_restart():
+            self._coordinator.schedule(function, args=tuple(arguments))
+
+    def wait(self) -> None:
+        """Wait until the workers have done all work.
+
+        Raises:
+            RestartError: A server was lost.
+
+        """
+        with lost_as_restart():
+            self._coordinator.join()
+
+
+@contextmanager
+def lost_as_restart() -> Iterator[None]:
+    """Raise a `RestartError` in place of what TensorFlow raises where a server is lost."""
+    try:
+        yield
+    except LOST as error:
+        line = str(error).strip().splitlines()[0][:160] if str(error).strip() else type(error).__name__
+        raise RestartError(f"a server of the cluster was lost ({line})", RESTART) from None
