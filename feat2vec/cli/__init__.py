@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from feat2vec.cli.cluster import node
 from feat2vec.cli.completing import complete
 from feat2vec.cli.explore import explore
 from feat2vec.cli.measuring import compare, evaluate, explain, report
@@ -61,6 +62,7 @@ COMMANDS = (
     check,
     encode,
     train,
+    node,
     run,
     tune,
     finetune,

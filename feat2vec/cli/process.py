@@ -15,7 +15,7 @@ from types import FrameType, ModuleType
 import click
 
 from feat2vec.cli.console import say, say_problems
-from feat2vec.errors import FailedError, UserError
+from feat2vec.errors import RESTART_STATUS, FailedError, RestartError, UserError
 
 OPTIONAL_PACKAGES = ("sklearn", "pandas")  # what Keras and TensorFlow import if they can: 86 MB, 0.7 seconds
 
@@ -119,6 +119,8 @@ def exit_code(error: BaseException, signals: Sequence[int] = ()) -> int | None:
         return error.exit_code
     if isinstance(error, UserError | FailedError):
         say_problems(error.problems)
+        if isinstance(error, RestartError):
+            return RESTART_STATUS
         return 2 if isinstance(error, UserError) else 1
     if isinstance(error, OSError):
         if not isinstance(error, BrokenPipeError):  # `feat2vec init DATA | head` has seen enough

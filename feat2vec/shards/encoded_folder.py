@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -291,18 +293,13 @@ class EncodedTable(Table):
             UserError: The schema encodes in another way, or a file is missing or was changed.
 
         """
-        before, now = self.manifest["encoding"], json.loads(json.dumps(encoding_facts(schema)))
-        if before != now:
-            raise UserError(
-                f"{self.folder}: was encoded by another schema:", f"  {different(before, now)}", f"  {AGAIN}"
-            )
+        self.refuse_other_schema(schema, different)
         self._check_all_but_shards()
         encoder = replace(Encoder.load(self.folder / ENCODER), schema=schema)
+        columns, shards = self.record(), self.shards()
         try:
             tallies = {name: Tally(**facts["tally"]) for name, facts in self.manifest["groups"].items()}
-            columns = [RecordColumn(**column) for column in self.manifest["record"]]
-            shards = [(str(shard["file"]), int(shard["rows"])) for shard in self.manifest["shards"]]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError) as error:
             raise UserError(f"{self.folder}: cannot be read as encoded rows ({in_a_line(error)}); {AGAIN}") from None
         with new_folder(None if out is None else folder_place(out, None)) as folder:
             self._write_arrays(folder, columns, shards)
@@ -314,6 +311,59 @@ class EncodedTable(Table):
         encoder = replace(encoder, values={name: open_values(place, name) for name in encoder.codecs})
         known = {name: len(values.entries) for name, values in encoder.values.items()}
         return open_encoded(encoder, place, known, tallies, is_temporary=out is None)
+
+    def refuse_other_schema(self, schema: Schema, different: Callable[[JsonObject, JsonObject], str]) -> None:
+        """Raise if a schema encodes in another way than that of the folder.
+
+        Args:
+            schema: The schema of a training.
+            different: Says how what two schemas encode by differs.
+
+        Raises:
+            UserError: It does.
+
+        """
+        before, now = self.manifest["encoding"], json.loads(json.dumps(encoding_facts(schema)))
+        if before != now:
+            raise UserError(
+                f"{self.folder}: was encoded by another schema:", f"  {different(before, now)}", f"  {AGAIN}"
+            )
+
+    def record(self) -> list[RecordColumn]:
+        """The numbers of a record, in their order."""
+        try:
+            return [RecordColumn(**column) for column in self.manifest["record"]]
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{self.folder}: cannot be read as encoded rows ({in_a_line(error)}); {AGAIN}") from None
+
+    def shards(self) -> list[tuple[str, int]]:
+        """The name of each shard's file in the folder, and its rows."""
+        try:
+            return [(str(shard["file"]), int(shard["rows"])) for shard in self.manifest["shards"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{self.folder}: cannot be read as encoded rows ({in_a_line(error)}); {AGAIN}") from None
+
+    def check_shards(self, *, digests: bool = True) -> None:
+        """Raise if a shard is missing, or is not the one that was encoded.
+
+        Args:
+            digests: Whether all of each shard is read; else its size is compared.
+
+        Raises:
+            UserError: One is.
+
+        """
+        record_bytes = len(self.record()) * NUMBER_BYTES
+        for name, rows in self.shards():
+            path = self.folder / name
+            if not path.is_file():
+                raise UserError(f"{path}: is missing; copy it again, or {AGAIN}")
+            if path.stat().st_size != rows * record_bytes:
+                raise UserError(f"{path}: {_changed(path)}")
+        if digests:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                for _ in pool.map(self._check_part, [name for name, _ in self.shards()]):
+                    pass
 
     def _write_arrays(self, folder: Path, columns: list[RecordColumn], shards: list[tuple[str, int]]) -> None:
         """Write rows.npy, target.npy and weight.npy from the shards, whose digests are compared on the way."""
