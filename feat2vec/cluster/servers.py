@@ -21,7 +21,7 @@ from feat2vec.cluster.spread import Spread
 from feat2vec.cluster.spread_rows import NewPart, SpreadRows, as_keras_variable, copy_part, draw_part
 from feat2vec.model.divided_rows import DividedRows
 from feat2vec.model.large_variables import Undrawn, undrawn_tables
-from feat2vec.model.optimizers import RowSparse, by_row, resource_of
+from feat2vec.model.optimizers import RowSparse, resource_of
 from feat2vec.model.optimizers.base import SLOT_OF, Variable
 
 Created: TypeAlias = tf.Variable | DividedRows | KeyRows | GraphRows
@@ -101,7 +101,7 @@ class Servers:
                     autocast=False,
                     name=f"{name or 'table'}_part_{number}",
                 )
-            parts.append(NewPart(by_row(variable), device, number))
+            parts.append(NewPart(variable, device, number))
         self._first = (self._first + spread.parts) % len(self.devices)  # the next table's first rows are elsewhere
         return parts
 

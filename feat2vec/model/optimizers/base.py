@@ -42,7 +42,7 @@ def by_row(table: Variable) -> Variable:
         True
 
     """
-    setattr(table, BY_ROW, True)
+    _mark(table, BY_ROW)
     return table
 
 
@@ -65,13 +65,19 @@ def linear_terms(table: Variable) -> Variable:
         True
 
     """
-    setattr(table, LINEAR_TERMS, True)
+    _mark(table, LINEAR_TERMS)
     return table
 
 
 def is_linear_terms(variable: Variable) -> bool:
     """Return whether a variable holds linear terms of keys."""
     return bool(getattr(variable, LINEAR_TERMS, False))
+
+
+def _mark(table: Variable, mark: str) -> None:
+    """Mark a table, and the parts of one that is divided."""
+    for variable in {id(variable): variable for variable in (table, *parts_of(table))}.values():
+        setattr(variable, mark, True)
 
 
 def resource_of(variable: Variable) -> tf.Variable:
