@@ -110,6 +110,5 @@ def _has_records_of_steps(model: Feat2Vec, rows: Encoded, table: EncodedTable) -
         return True
     names = [[model.groups[g] for g in joint.groups] for joint in model.joints]
     is_same = [joint["groups"] for joint in table.manifest["joint"]] == names
-    return (
-        is_same and len(rows.left_out) == table.manifest["left_out"]
-    )  # tuples are numbered by the rows that are learnt
+    # Tuples are numbered by the rows that are learnt from.
+    return is_same and len(rows.left_out) == table.manifest["left_out"]

@@ -125,8 +125,11 @@ class ClusterFitting(Fitting):
             listeners.on_train_batch_begin(done - first_step)
             for _, arguments in window:
                 self.connection.schedule(self._train, arguments)
+                if self.sync:
+                    self.connection.wait()
             self.connection.wait()
-            done, _ = window[-1]
+            # Where a training in one process looks at the loss, so that it can go on from a checkpoint.
+            done = window[-1][0] // self.batches.steps_at_once * self.batches.steps_at_once
             # Steps of a worker that was lost may count twice: by this count rates and random draws go on.
             self.model.optimizer.iterations.assign(epoch * self.batches.steps + done)
             logs = self._loss()
@@ -137,7 +140,8 @@ class ClusterFitting(Fitting):
 
     @property
     def _steps_at_once(self) -> int:
-        return 1 if self.sync else STEPS_OF_WORKER * self.connection.workers
+        steps = self.batches.steps_at_once
+        return steps if self.sync else -(-STEPS_OF_WORKER * self.connection.workers // steps) * steps
 
     def _validate(self, listeners: keras.callbacks.CallbackList) -> float:
         """Measure the loss of the validation rows."""

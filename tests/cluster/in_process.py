@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -67,11 +68,8 @@ def differences(local: Any, cluster: Any) -> dict[str, float]:
     return shares
 
 
-def main(arguments: Sequence[str]) -> None:
-    out, cases = Path(arguments[0]), [argument for argument in arguments[1:] if not argument.startswith("--")]
-    from feat2vec.cli.console import say
-    from feat2vec.cluster.cluster_fitting import ClusterFitting
-    from feat2vec.cluster.connection import Connection
+def trained_twice(out: Path, case: str, fitting: Any) -> tuple[Any, Any]:
+    """The runs of a training in this process, and of one on the cluster."""
     from feat2vec.run import load
     from feat2vec.schema.reading import read_schema
     from feat2vec.training.learning import TrainingRequest
@@ -79,16 +77,52 @@ def main(arguments: Sequence[str]) -> None:
     from tests.cluster.cases import CASES, table
     from tests.short_trainings import functions_without_graphs
 
+    request = TrainingRequest(read_schema(CASES[case]), quiet=True)
+    with functions_without_graphs():
+        train_into(out / case, request, table())
+    train_into(out / f"{case} on a cluster", replace(request, fitting=fitting), table())
+    return load(out / case), load(out / f"{case} on a cluster")
+
+
+def resumed_twice(out: Path, case: str, fitting: Any) -> tuple[Any, Any]:
+    """The run of a training in this process, and of one that went on from there on the cluster, and here again."""
+    from feat2vec.run import load
+    from feat2vec.schema.reading import read_schema
+    from feat2vec.training.fitting import Fitting
+    from feat2vec.training.learning import TrainingRequest
+    from feat2vec.training.train import train_into
+    from tests.cluster.cases import CASES, table
+    from tests.short_trainings import functions_without_graphs
+    from tests.training.callbacks import StopAt, StopError
+
+    settings = ["training.checkpoint_minutes=1e-9", "training.batch_size=16"]  # 25 steps, two executions an epoch
+    request = TrainingRequest(read_schema(CASES[case], settings=settings), quiet=True)
+    with functions_without_graphs():
+        train_into(out / case, request, table())
+    place = out / f"{case} resumed"
+    for number, (kind, stops) in enumerate([(Fitting, [StopAt(1)]), (fitting, [StopAt(2)]), (Fitting, [])]):
+        part = replace(request, resume=number > 0, fitting=kind, callbacks=tuple(stops))
+        with functions_without_graphs() if kind is Fitting else nullcontext():
+            try:
+                train_into(place, part, table())
+            except StopError:
+                continue
+    return load(out / case), load(place)
+
+
+def main(arguments: Sequence[str]) -> None:
+    out, cases = Path(arguments[0]), [argument for argument in arguments[1:] if not argument.startswith("--")]
+    from feat2vec.cli.console import say
+    from feat2vec.cluster.cluster_fitting import ClusterFitting
+    from feat2vec.cluster.connection import Connection
+
     is_sync = "--async" not in arguments
     connection = Connection(start_servers(1 if is_sync else 2, 2))
     fitting = partial(ClusterFitting, connection=connection, sync=is_sync, least_bytes=LEAST_BYTES)
     results = {}
     for case in cases:
-        request = TrainingRequest(read_schema(CASES[case]), quiet=True)
-        with functions_without_graphs():
-            train_into(out / case, request, table())
-        train_into(out / f"{case} on a cluster", replace(request, fitting=fitting), table())
-        local, cluster = load(out / case), load(out / f"{case} on a cluster")
+        train = resumed_twice if "--resumed" in arguments else trained_twice
+        local, cluster = train(out, case, fitting)
         results[case] = {
             "differences": differences(local, cluster),
             "losses": [[row["loss"] for row in run.history] for run in (local, cluster)],
