@@ -36,7 +36,9 @@ def train_on_cluster(
     """
     refuse_what_is_local(request.schema)
     if request.start is not None:
-        raise UserError("a training that begins with a run's vectors holds them in one process; train it without a cluster")
+        raise UserError(
+            "a training that begins with a run's vectors holds them in one process; train it without a cluster"
+        )
     connection = Connection(jobs)
     fitting = partial(ClusterFitting, connection=connection, sync=sync)
     train_into(out, replace(request, fitting=fitting, on_chosen=()), data)
