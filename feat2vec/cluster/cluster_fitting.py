@@ -15,19 +15,22 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
+from feat2vec.cluster.batch_source import ChiefBatches, Piece, batch_source
 from feat2vec.cluster.connection import Connection, lost_as_restart
 from feat2vec.cluster.load import loads
-from feat2vec.cluster.servers import Servers, whole_variables
+from feat2vec.cluster.servers import LEAST_BYTES_OF_PART, Servers, whole_variables
+from feat2vec.cluster.spread_noise import SpreadNoise
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.sampling.batches import Arrays, Batches
+from feat2vec.sampling.noise import Counts, Noise
 from feat2vec.schema.options import Schema
+from feat2vec.shards.encoded_folder import EncodedTable
 from feat2vec.training.fitting import Fitting
 from feat2vec.training.warm_start import WarmStart
 
+BYTES_OF_DRAWN_VALUE = 12  # in the noise: its place and its probability
 STEPS_OF_WORKER = 64  # of each worker, after which the chief looks at the loss and may write a checkpoint
 
 
@@ -35,18 +38,20 @@ class ClusterFitting(Fitting):
     """Fits a model on a cluster.
 
     Args:
-        rows: The training rows, which the chief gives to workers batch by batch.
+        rows: The training rows.
         validation_rows: Rows that the loss is measured on after each epoch.
         checkpoint: The file for checkpoints.
         origin: What the training is learnt from.
         connection: The cluster.
-        sync: Whether each step begins when the one before has ended: the result is that of one process, to float
-            precision. Otherwise workers compute steps side by side, and none waits for another.
+        sync: Whether each step begins when the one before has ended, on rows that the chief sends: the result is that
+            of one process, to float precision. Otherwise workers compute steps side by side, and none waits.
+        table: The folder that the rows come from, if they do; without `sync` workers read their rows there.
         least_bytes: The size of a part of a table.
         **kwargs: The other arguments of `Fitting`.
 
     Raises:
         UserError: The schema asks for what cannot be done on a cluster.
+        RestartError: A server was lost.
 
     """
 
@@ -59,39 +64,40 @@ class ClusterFitting(Fitting):
         *,
         connection: Connection,
         sync: bool,
-        least_bytes: int | None = None,
+        table: EncodedTable | None = None,
+        least_bytes: int = LEAST_BYTES_OF_PART,
         **kwargs: Any,
     ) -> None:
         refuse_what_is_local(rows.encoder.schema)
-        sizes = {} if least_bytes is None else {"least_bytes": least_bytes}
-        self.connection, self.sync = connection, sync
-        self.servers = Servers(connection.server_devices, **sizes)
+        self.connection, self.sync, self.least_bytes = connection, sync, least_bytes
+        self.servers = Servers(connection.server_devices, least_bytes)
         with self.servers.holding(), lost_as_restart():
             super().__init__(rows, validation_rows, checkpoint, origin, **kwargs)
         for line in loads(self.model, rows, self.servers):
             self.reporter.say(line)
-        self._train = self._function(self.model.train_step, self.batches)
+        self.source = batch_source(self.model, rows, self.batches, None if sync else table)
+        self._train = self.source.function(self.model.train_step)
         if self.validation_batches is not None:
-            self._test = self._function(self.model.test_step, self.validation_batches)
+            self._test = ChiefBatches(self.validation_batches).function(self.model.test_step)
 
     def _new_model(self, rows: Encoded, start: WarmStart | None) -> Feat2Vec:
         model = super()._new_model(rows, start)
         model.min_many_groups = sys.maxsize  # tables of many groups are not read at once, as each is on many servers
+        if not self.sync:
+            model.new_noise = self._new_noise
         return model
+
+    def _new_noise(self, counts: Sequence[Counts], *arguments: Any, **options: Any) -> Noise:
+        """Noise whose tables are on the servers, if they are large."""
+        if sum(map(len, counts)) * BYTES_OF_DRAWN_VALUE < self.least_bytes:
+            return Noise(counts, *arguments, **options)
+        return SpreadNoise(counts, *arguments, devices=self.connection.server_devices, **options)
 
     def _make_slots(self) -> None:
         self.servers.build(self.model.optimizer, self.model.trainable_variables)
 
     def _optimizer_variables(self) -> list[keras.Variable]:
         return whole_variables(self.model.optimizer, self.model.trainable_variables)
-
-    def _function(self, step: Any, batches: Batches) -> tf.types.experimental.PolymorphicFunction:
-        """What a worker computes of a batch: its entries, and the step."""
-
-        def of_arrays(*arrays: tf.Tensor) -> None:
-            step(batches.with_entries(*arrays))
-
-        return tf.function(of_arrays, input_signature=batches.signature(), autograph=False)
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
@@ -114,14 +120,16 @@ class ClusterFitting(Fitting):
         epoch, first_step = self.progress.epoch, self.progress.step
         self.model.reset_metrics()
         listeners.on_epoch_begin(epoch)
-        self.batches.start_at(epoch, first_step)
         done, logs = first_step, {}
-        for window in windows(self.batches.arrays(), self._steps_at_once):
+        for window in windows(self.source.pieces(epoch, first_step), self._steps_at_once):
             listeners.on_train_batch_begin(done - first_step)
-            for arrays in window:
-                self.connection.schedule(self._train, arrays)
+            for _, arguments in window:
+                self.connection.schedule(self._train, arguments)
+                if self.sync:
+                    self.connection.wait()
             self.connection.wait()
-            done += len(window)
+            # Where a training in one process looks at the loss, so that it can go on from a checkpoint.
+            done = window[-1][0] // self.batches.steps_at_once * self.batches.steps_at_once
             # Steps of a worker that was lost may count twice: by this count rates and random draws go on.
             self.model.optimizer.iterations.assign(epoch * self.batches.steps + done)
             logs = self._loss()
@@ -132,7 +140,8 @@ class ClusterFitting(Fitting):
 
     @property
     def _steps_at_once(self) -> int:
-        return 1 if self.sync else STEPS_OF_WORKER * self.connection.workers
+        steps = self.batches.steps_at_once
+        return steps if self.sync else -(-STEPS_OF_WORKER * self.connection.workers // steps) * steps
 
     def _validate(self, listeners: keras.callbacks.CallbackList) -> float:
         """Measure the loss of the validation rows."""
@@ -153,15 +162,15 @@ class ClusterFitting(Fitting):
         return {"loss": float(np.asarray(self.model.loss_tracker.result()))}
 
 
-def windows(batches: Iterator[Arrays], size: int) -> Iterator[list[Arrays]]:
-    """Lists of so many batches; the last one may have fewer.
+def windows(pieces: Iterator[Piece], size: int) -> Iterator[list[Piece]]:
+    """Lists of so many pieces of work; the last one may have fewer.
 
     Args:
-        batches: The batches.
+        pieces: The pieces.
         size: The number in a list.
 
     """
-    while window := list(islice(batches, size)):
+    while window := list(islice(pieces, size)):
         yield window
 
 
@@ -181,9 +190,11 @@ def refuse_what_is_local(schema: Schema) -> None:
         "training.averaging": bool(training.averaging),
         "training.l2_over: tables": bool(training.l2) and training.l2_over == "tables",
     }
-    asked = [option for option, is_asked in reasons.items() if is_asked]
-    if asked:
-        raise UserError(f"{', '.join(asked)}: takes all weights in one process, which a cluster does without; remove it")
+    options = [option for option, is_asked_for in reasons.items() if is_asked_for]
+    if options:
+        raise UserError(
+            f"{', '.join(options)}: takes all weights in one process, which a cluster does without; remove it"
+        )
 
 
 __all__ = ["ClusterFitting", "refuse_what_is_local", "windows"]

@@ -7,22 +7,24 @@ its own rows, so that no process holds a whole table. The arrays that noise and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from feat2vec.arrays import Array
+from feat2vec.cluster.entry_rows import GraphRows, KeyRows, key_rows
 from feat2vec.cluster.spread import Spread
 from feat2vec.cluster.spread_rows import NewPart, SpreadRows, as_keras_variable, copy_part, draw_part
 from feat2vec.model.divided_rows import DividedRows
 from feat2vec.model.large_variables import Undrawn, undrawn_tables
-from feat2vec.model.optimizers import RowSparse, by_row, resource_of
+from feat2vec.model.optimizers import RowSparse, resource_of
 from feat2vec.model.optimizers.base import SLOT_OF, Variable
 
+Created: TypeAlias = tf.Variable | DividedRows | KeyRows | GraphRows
 LEAST_BYTES_OF_PART = 256 << 10  # of a table; each part takes some operations of each step
 
 
@@ -47,24 +49,30 @@ class Servers:
         with tf.variable_creator_scope(self._create), undrawn_tables():
             yield
 
-    def _create(self, next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable | DividedRows:
+    def _create(
+        self, next_creator: Callable[..., tf.Variable], **kwargs: Any
+    ) -> tf.Variable | DividedRows | KeyRows | GraphRows:
         """Make a variable, as `tf.variable_creator_scope` asks for."""
         if self._is_placed:
             return self._counted(next_creator(**kwargs))
         value = kwargs["initial_value"]
         value = value() if callable(value) else value
+        if isinstance(value, tf.Tensor) and value.device in self.devices:  # of who makes it
+            return self._counted(next_creator(**{**kwargs, "initial_value": value}))
         if isinstance(value, Undrawn):
             spread = self._spread(value.shape, "float32")
             parts = self._new_parts(spread, value.shape, "float32", kwargs["name"], trainable=kwargs["trainable"])
             for part in parts:
                 draw_part(part, spread, value.start)
             return SpreadRows([part.variable for part in parts], value.shape)
-        if isinstance(value, np.ndarray) and value.ndim and value.nbytes >= self.least_bytes:
-            return self._divided(value, kwargs["name"] or "array")
+        if isinstance(value, np.ndarray) and value.ndim:
+            if (keys := key_rows(value)) is not None:
+                return keys
+            return GraphRows(value) if value.nbytes < self.least_bytes else self._divided(value, kwargs["name"])
         with self._placing(), tf.device(self.devices[int(np.argmin(self.bytes))]):
             return self._counted(next_creator(**{**kwargs, "initial_value": value}))
 
-    def _divided(self, array: Array, name: str) -> SpreadRows:
+    def _divided(self, array: Array, name: str | None) -> SpreadRows:
         """An array that does not change, divided among the servers."""
         spread = self._spread(array.shape, array.dtype)
         parts = self._new_parts(spread, array.shape, array.dtype.name, name, trainable=False)
@@ -93,7 +101,7 @@ class Servers:
                     autocast=False,
                     name=f"{name or 'table'}_part_{number}",
                 )
-            parts.append(NewPart(by_row(variable), device, number))
+            parts.append(NewPart(variable, device, number))
         self._first = (self._first + spread.parts) % len(self.devices)  # the next table's first rows are elsewhere
         return parts
 
@@ -135,21 +143,21 @@ def whole_variables(optimizer: RowSparse, variables: Sequence[keras.Variable]) -
     """
     tables = {id(part): variable for variable in variables for part in _parts(variable)}
     slots: dict[tuple[int, int], list[Variable]] = {}  # by the table and the number of the slot
-    seen: dict[int, int] = {}  # how many slots of a part there were
-    wholes: list[Variable | list[Variable]] = []
+    slots_before: dict[int, int] = {}  # of each part
+    joined: list[list[Variable]] = []  # one slot of all parts of a table, or one variable
     for slot in optimizer.variables:
         part = getattr(slot, SLOT_OF, None)
         if id(part) not in tables:
-            wholes.append(slot)
+            joined.append([slot])
             continue
-        number = seen.get(id(part), 0)
-        seen[id(part)] = number + 1
+        number = slots_before.get(id(part), 0)
+        slots_before[id(part)] = number + 1
         key = (id(tables[id(part)]), number)
         if key not in slots:
             slots[key] = []
-            wholes.append(slots[key])
+            joined.append(slots[key])
         slots[key].append(slot)
-    return [_joined(whole, tables) if isinstance(whole, list) else whole for whole in wholes]
+    return [_joined(parts, tables) for parts in joined]
 
 
 def _parts(variable: keras.Variable) -> list[Variable]:
@@ -157,8 +165,10 @@ def _parts(variable: keras.Variable) -> list[Variable]:
     return resource.parts if isinstance(resource, DividedRows) else []
 
 
-def _joined(slots: Sequence[Variable], tables: dict[int, keras.Variable]) -> keras.Variable:
-    """The slots of all parts of a table as one variable."""
-    table = tables[id(getattr(slots[0], SLOT_OF))]
-    shape = (table.shape[0], *slots[0].shape[1:])
+def _joined(slots: Sequence[Variable], tables: Mapping[int, keras.Variable]) -> keras.Variable:
+    """The slots of all parts of a table as one variable; what is no slot of a table as it is."""
+    part = getattr(slots[0], SLOT_OF, None)
+    if id(part) not in tables:
+        return slots[0]
+    shape = (tables[id(part)].shape[0], *slots[0].shape[1:])
     return as_keras_variable(SpreadRows(slots, shape), slots[0].name)

@@ -138,7 +138,5 @@ def as_keras_variable(rows: DividedRows, name: str) -> keras.Variable:
         return rows
 
     with tf.variable_creator_scope(give_rows):
-        variable = keras.Variable(
-            lambda shape, dtype: 0, shape=rows.shape, dtype=rows.dtype.name, trainable=False, name=name, autocast=False
-        )
+        variable = keras.Variable("zeros", rows.shape, rows.dtype.name, trainable=False, autocast=False, name=name)
     return by_row(variable) if is_by_row(rows.parts[0]) else variable

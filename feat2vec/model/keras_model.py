@@ -298,7 +298,9 @@ class Feat2Vec(LossModel):
             self._counts_of_items(g, tables[g], counts[g]) if g in self.groups_by_item else counts[g]
             for g in range(len(self.groups))
         ]
-        self.noise = make_noise(self.schema, self.groups, self.params(), counts_of_drawn, self.joints, self.implicit)
+        self.noise = make_noise(
+            self.schema, self.groups, self.params(), counts_of_drawn, self.joints, self.implicit, self.new_noise
+        )
         if self.schema.objective.has_offsets and not np.any(self.offsets.numpy()):
             self.offsets.assign(start_of_offsets(self.noise, len(self.groups)))
 

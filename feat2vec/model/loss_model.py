@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import keras
@@ -60,6 +60,7 @@ def make_noise(
     counts: Sequence[Counts],
     joints: Sequence[Joint],
     implicit: int | None = None,
+    new_noise: Callable[..., Noise] = Noise,
 ) -> Noise:
     """The noise of a schema.
 
@@ -70,6 +71,7 @@ def make_noise(
         counts: How often each value of a group occurs, of each group.
         joints: The tuples of values of each joint set.
         implicit: The group of which rows with a target have negatives; it is the only unit then.
+        new_noise: A class derived from `Noise`, or a function with its arguments.
 
     Raises:
         UserError: If each unit has one value, so that nothing can be told from it.
@@ -81,7 +83,7 @@ def make_noise(
     shares = None
     if options.targets and isinstance(options.targets, dict):
         shares = [options.targets.get(name, 0.0) for name in groups]
-    return Noise(
+    return new_noise(
         counts,
         params,
         options.alpha_groups,
@@ -142,6 +144,7 @@ class LossModel(ScoreModel):
     def __init__(self, schema: str, shapes: Mapping[str, ShapeData], classes: int = 0, **kwargs: Any) -> None:
         super().__init__(schema, shapes, classes, **kwargs)
         self.noise: Noise | None = None
+        self.new_noise: Callable[..., Noise] = Noise  # its class, or a function with its arguments
         # For each group the entries of the values that the noise draws, [values + 1, width]; see `take_values`.
         self.value_tables: list[tf.Variable] = []
         self.posterior: GaussianPosterior | None = None  # with `model.posterior: gaussian`

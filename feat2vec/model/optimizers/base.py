@@ -42,7 +42,7 @@ def by_row(table: Variable) -> Variable:
         True
 
     """
-    setattr(table, BY_ROW, True)
+    _mark(table, BY_ROW)
     return table
 
 
@@ -65,13 +65,19 @@ def linear_terms(table: Variable) -> Variable:
         True
 
     """
-    setattr(table, LINEAR_TERMS, True)
+    _mark(table, LINEAR_TERMS)
     return table
 
 
 def is_linear_terms(variable: Variable) -> bool:
     """Return whether a variable holds linear terms of keys."""
     return bool(getattr(variable, LINEAR_TERMS, False))
+
+
+def _mark(table: Variable, mark: str) -> None:
+    """Mark a table, and the parts of one that is divided."""
+    for variable in {id(variable): variable for variable in (table, *parts_of(table))}.values():
+        setattr(variable, mark, True)
 
 
 def resource_of(variable: Variable) -> tf.Variable:
@@ -420,9 +426,8 @@ class RowSparse(keras.optimizers.Optimizer):
             array([0.95, 0.5 ], dtype=float32)
 
         """
-        self.rows_of_other_rate = {
-            id(part): rows_of_part for variable, of_variable in rows for part, rows_of_part in _in_parts(variable, of_variable)
-        }
+        parts = [part for variable, of_variable in rows for part in _in_parts(variable, of_variable)]
+        self.rows_of_other_rate = {id(part): rows_of_part for part, rows_of_part in parts}
         self.share_of_other_rate = share
 
     def _rate_of_rows(self, update: RowUpdate, rate: tf.Tensor) -> tf.Tensor:
