@@ -10,7 +10,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Literal, TypeGuard
@@ -73,18 +73,13 @@ class Addresses:
     @property
     def jobs(self) -> dict[str, list[str]]:
         """The addresses of each kind of task, as `tf.train.ClusterSpec` takes them."""
-        chief = {} if self.chief is None else {CHIEF: [self.chief]}
-        return {**chief, WORKER: list(self.workers), SERVER: list(self.servers)}
+        jobs: dict[str, list[str]] = {WORKER: list(self.workers), SERVER: list(self.servers)}
+        return jobs if self.chief is None else {CHIEF: [self.chief], **jobs}
 
     @property
     def address(self) -> str:
         """Where this process listens."""
         return self.jobs[self.task.kind][self.task.index]
-
-    @property
-    def are_loopback(self) -> bool:
-        """Whether all processes are on this machine, and reach each other by loopback."""
-        return all(is_loopback(address) for addresses in self.jobs.values() for address in addresses)
 
     def of_task(self, task: Task) -> Addresses:
         """The same cluster, as another of its processes sees it."""
@@ -102,6 +97,16 @@ def is_loopback(address: str) -> bool:
     (True, False)
     """
     return LOOPBACK.fullmatch(address.rpartition(":")[0]) is not None
+
+
+def are_loopback(jobs: Mapping[str, Sequence[str]]) -> bool:
+    """Whether all processes are on this machine, and reach each other by loopback.
+
+    Args:
+        jobs: The addresses of the tasks of each kind.
+
+    """
+    return all(is_loopback(address) for addresses in jobs.values() for address in addresses)
 
 
 def read_addresses(text: str | None, expected: Sequence[TaskKind], *, any_host: bool = False) -> Addresses:
@@ -133,7 +138,7 @@ def read_addresses(text: str | None, expected: Sequence[TaskKind], *, any_host: 
         raise UserError(f"{VARIABLE}: is no JSON ({str(error)[:80]}); received {shortened(repr(text), 60)}") from None
     if not isinstance(config, dict) or not isinstance(config.get("cluster"), dict):
         raise UserError(f"{VARIABLE}: has no `cluster`; expected {EXAMPLE}")
-    jobs = {kind: _addresses_of(config["cluster"], kind) for kind in (CHIEF, WORKER, SERVER)}
+    jobs: dict[str, list[str]] = {kind: _addresses_of(config["cluster"], kind) for kind in (CHIEF, WORKER, SERVER)}
     _refuse_missing_jobs(jobs, expected)
     task = _task(config.get("task"), jobs, expected)
     _refuse_unusable(jobs, any_host=any_host)
@@ -207,13 +212,13 @@ def _refuse_unusable(jobs: dict[str, list[str]], *, any_host: bool) -> None:
         )
 
 
-def refuse_silent_servers(addresses: Addresses, seconds: float = ANSWER_SECONDS) -> None:
+def refuse_silent_servers(jobs: Mapping[str, Sequence[str]], seconds: float = ANSWER_SECONDS) -> None:
     """Wait until all servers and one worker or more take connections.
 
     A worker that comes later is used as soon as it is there; without all servers there is no table to train.
 
     Args:
-        addresses: The cluster.
+        jobs: The addresses of the tasks of each kind.
         seconds: How long to wait.
 
     Raises:
@@ -221,15 +226,15 @@ def refuse_silent_servers(addresses: Addresses, seconds: float = ANSWER_SECONDS)
 
     """
     end = time.monotonic() + seconds
-    silent = [address for address in addresses.servers if not answers(address, end)]
+    silent = [address for address in jobs[SERVER] if not answers(address, end)]
     if silent:
         raise UserError(
             f"{listed(silent)}: no parameter server answered in {seconds:g} s; start it with `feat2vec node`"
         )
-    while not any(answers(address, 0) for address in addresses.workers):
+    while not any(answers(address, 0) for address in jobs[WORKER]):
         if time.monotonic() >= end:
             raise UserError(
-                f"{listed(addresses.workers)}: no worker answered in {seconds:g} s; start one with `feat2vec node`"
+                f"{listed(jobs[WORKER])}: no worker answered in {seconds:g} s; start one with `feat2vec node`"
             )
         time.sleep(SECONDS_BETWEEN_TRIES)
 

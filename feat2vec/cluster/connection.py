@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
+from feat2vec.cluster.addresses import are_loopback, refuse_silent_servers
+from feat2vec.cluster.loopback import listen_on_loopback_alone
 from feat2vec.errors import RestartError
 
 LOST = (  # what TensorFlow raises where a server does not answer, or is another process than before
@@ -29,17 +31,21 @@ class Connection:
         jobs: The addresses `host:port` of the tasks of each kind: `ps`, `worker` and, if it has one, `chief`.
 
     Raises:
-        RestartError: A server does not answer.
+        UserError: A server, or every worker, does not answer.
+        RestartError: A server was lost.
 
     """
 
     def __init__(self, jobs: Mapping[str, Sequence[str]]) -> None:
+        refuse_silent_servers(jobs)
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
             tf.train.ClusterSpec(dict(jobs)), rpc_layer="grpc"
         )
         with lost_as_restart():
             strategy = tf.distribute.ParameterServerStrategy(resolver)
             self._coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+        if are_loopback(jobs):
+            listen_on_loopback_alone()
         self.workers = len(jobs["worker"])
         self.server_devices = [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(jobs["ps"]))]
 

@@ -15,6 +15,7 @@ from feat2vec.cluster.loopback import listen_on_loopback_alone
 from feat2vec.errors import FailedError, in_a_line
 
 PROTOCOL = "grpc"
+LEAST_THREADS = 16  # for operations that wait for other nodes: with few, two nodes may wait for each other for ever
 
 
 def run_node(
@@ -36,9 +37,15 @@ def run_node(
 
     """
     task = addresses.task
+    threads = max(LEAST_THREADS, os.cpu_count() or 1)
     try:
         server = tf.distribute.Server(
-            addresses.jobs, job_name=task.kind, task_index=task.index, protocol=PROTOCOL, start=False
+            addresses.jobs,
+            job_name=task.kind,
+            task_index=task.index,
+            protocol=PROTOCOL,
+            config=tf.compat.v1.ConfigProto(inter_op_parallelism_threads=threads),
+            start=False,
         )
     except tf.errors.OpError as error:
         raise FailedError(

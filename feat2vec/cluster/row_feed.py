@@ -1,8 +1,8 @@
 """Rows of value ids where the workers are: read from shards by operations that run in TensorFlow.
 
-The chief says which rows a piece of work has, and the worker that gets it reads them; a worker keeps nothing. So a piece
-of work that is done again after a worker was lost has the same rows, all rows are used in each epoch, and a training
-goes on from the number of an epoch and of its piece of work. Workers need to see the files, and no Python.
+The chief says which rows a piece of work has, and the worker that gets it reads them; a worker keeps nothing. So a
+piece of work that is done again after a worker was lost has the same rows, all rows are used in each epoch, and a
+training goes on from the number of an epoch and of its piece of work. Workers need to see the files, and no Python.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from feat2vec.cluster.addresses import (
     NODES,
     Addresses,
     Task,
+    are_loopback,
     free_addresses,
     is_loopback,
     read_addresses,
@@ -36,7 +37,7 @@ def test_addresses_are_those_of_tf_config() -> None:
         ("127.0.0.1:7003",), ("127.0.0.1:7001", "[::1]:7002"), "localhost:7000", Task("worker", 1)
     )
     assert addresses.address == "[::1]:7002"
-    assert addresses.are_loopback
+    assert are_loopback(addresses.jobs)
     assert read_addresses(addresses.as_text(), NODES) == addresses
     server = addresses.of_task(Task("ps", 0))
     assert (str(server.task), server.address) == ("ps 0", "127.0.0.1:7003")
@@ -92,19 +93,18 @@ def test_a_chief_is_told_what_it_lacks() -> None:
 
 def test_other_machines_are_named_if_that_is_asked_for() -> None:
     text = config({**CLUSTER, "ps": ["ps-0.feat2vec:7000"]})
-    assert not read_addresses(text, NODES, any_host=True).are_loopback
+    assert not are_loopback(read_addresses(text, NODES, any_host=True).jobs)
     assert not is_loopback("127.0.0.1.example.org:7000")
 
 
 def test_a_server_that_does_not_answer_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         there, (silent, nobody) = f"127.0.0.1:{listening.getsockname()[1]}", list(free_addresses(2))
-        chief = Task("chief", 0)
-        refuse_silent_servers(Addresses((there,), (nobody, there), None, chief), 0.0)
+        refuse_silent_servers({"ps": [there], "worker": [nobody, there]}, 0.0)
         with pytest.raises(UserError, match=f"^{silent}: no parameter server answered in 0 s; start it with"):
-            refuse_silent_servers(Addresses((there, silent), (there,), None, chief), 0.0)
+            refuse_silent_servers({"ps": [there, silent], "worker": [there]}, 0.0)
         with pytest.raises(UserError, match=f"^{silent}, {nobody}: no worker answered in 0.1 s; start one with"):
-            refuse_silent_servers(Addresses((there,), (silent, nobody), None, chief), 0.1)
+            refuse_silent_servers({"ps": [there], "worker": [silent, nobody]}, 0.1)
 
 
 def test_free_addresses_are_free_and_different() -> None:
