@@ -5,6 +5,8 @@ It is the one module that knows of `tf.distribute`.
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
@@ -22,6 +24,7 @@ LOST = (  # what TensorFlow raises where a server does not answer, or is another
     tf.errors.DeadlineExceededError,
     tf.errors.DataLossError,
 )
+TASK = re.compile(r"/job:(ps|worker)/replica:\d+/task:(\d+)")
 RESTART = "start the chief and the servers again, with --resume: training goes on from the last checkpoint"
 
 
@@ -48,6 +51,7 @@ class Connection:
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
             tf.train.ClusterSpec(dict(jobs)), rpc_layer="grpc"
         )
+        tf.get_logger().setLevel(logging.CRITICAL)  # a process that is lost is told once, by what is raised
         with lost_as_restart():
             strategy = tf.distribute.ParameterServerStrategy(resolver)
             self._coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
@@ -89,5 +93,17 @@ def lost_as_restart() -> Iterator[None]:
     try:
         yield
     except LOST as error:
-        line = str(error).strip().splitlines()[0][:160] if str(error).strip() else type(error).__name__
-        raise RestartError(f"a server of the cluster was lost ({line})", RESTART) from None
+        raise RestartError(f"{lost_task(str(error))} of the cluster was lost", RESTART) from None
+
+
+def lost_task(message: str) -> str:
+    """The task that a message of TensorFlow names, the last one if it names several.
+
+    >>> lost_task("from remote target /job:worker/replica:0/task:0 ... target /job:ps/replica:0/task:1/device:CPU:0")
+    'parameter server 1'
+    """
+    tasks = TASK.findall(message)
+    if not tasks:
+        return "a process"
+    kind, number = tasks[-1]
+    return f"{'parameter server' if kind == 'ps' else kind} {number}"

@@ -26,6 +26,7 @@ class SpreadRows(DividedRows):
         shape: The shape of the whole.
 
     Example:
+        >>> import numpy as np
         >>> whole = np.arange(10.0, dtype=np.float32).reshape(5, 2)
         >>> spread = Spread(5, 2)
         >>> table = SpreadRows([keras.Variable(whole[spread.ids_of_part(part)]) for part in range(2)], (5, 2))

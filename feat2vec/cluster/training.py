@@ -10,6 +10,7 @@ from pathlib import Path
 from feat2vec.cluster.cluster_fitting import ClusterFitting, refuse_what_is_local
 from feat2vec.cluster.connection import Connection
 from feat2vec.errors import UserError
+from feat2vec.shards.encoded_folder import EncodedTable
 from feat2vec.training.learning import TrainingRequest
 from feat2vec.training.train import train_into
 
@@ -24,7 +25,8 @@ def train_on_cluster(
     Args:
         out: Where the run will be.
         request: What is trained.
-        data: The source of the training rows.
+        data: The source of the training rows. Workers read those of a folder of encoded rows themselves, which they
+            see at the same path; the chief sends them the rows of other sources, and all rows with `sync`.
         jobs: The addresses of the cluster's tasks of each kind; see `Connection`.
         sync: Whether steps are computed one after the other, in their order.
 
@@ -40,5 +42,6 @@ def train_on_cluster(
             "a training that begins with a run's vectors holds them in one process; train it without a cluster"
         )
     connection = Connection(jobs)
-    fitting = partial(ClusterFitting, connection=connection, sync=sync)
+    table = data if isinstance(data, EncodedTable) else None
+    fitting = partial(ClusterFitting, connection=connection, sync=sync, table=table)
     train_into(out, replace(request, fitting=fitting, on_chosen=()), data)

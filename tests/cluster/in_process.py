@@ -54,6 +54,7 @@ def start_servers(workers: int, servers: int) -> dict[str, list[str]]:
     return jobs
 
 
+TABLES: dict[str, Any] = {}  # the folder of encoded rows that workers read, if there is one
 KEPT: list[Any] = []  # the servers, for as long as the process lives
 
 
@@ -68,19 +69,23 @@ def differences(local: Any, cluster: Any) -> dict[str, float]:
     return shares
 
 
-def trained_twice(out: Path, case: str, fitting: Any) -> tuple[Any, Any]:
-    """The runs of a training in this process, and of one on the cluster."""
+def trained_twice(out: Path, case: str, fitting: Any, *, encoded: bool = False) -> tuple[Any, Any]:
+    """The runs of a training in this process, and of one on the cluster, whose workers read a folder if `encoded`."""
     from feat2vec.run import load
     from feat2vec.schema.reading import read_schema
     from feat2vec.training.learning import TrainingRequest
     from feat2vec.training.train import train_into
     from tests.cluster.cases import CASES, table
+    from tests.cluster.folders import encoded_table
     from tests.short_trainings import functions_without_graphs
 
     request = TrainingRequest(read_schema(CASES[case]), quiet=True)
     with functions_without_graphs():
         train_into(out / case, request, table())
-    train_into(out / f"{case} on a cluster", replace(request, fitting=fitting), table())
+    rows: Any = table()
+    if encoded:
+        rows = TABLES["folder"] = encoded_table(out / f"{case} encoded", CASES[case], table())
+    train_into(out / f"{case} on a cluster", replace(request, fitting=fitting), rows)
     return load(out / case), load(out / f"{case} on a cluster")
 
 
@@ -99,6 +104,7 @@ def resumed_twice(out: Path, case: str, fitting: Any) -> tuple[Any, Any]:
     request = TrainingRequest(read_schema(CASES[case], settings=settings), quiet=True)
     with functions_without_graphs():
         train_into(out / case, request, table())
+    stopped = 0
     place = out / f"{case} resumed"
     for number, (kind, stops) in enumerate([(Fitting, [StopAt(1)]), (fitting, [StopAt(2)]), (Fitting, [])]):
         part = replace(request, resume=number > 0, fitting=kind, callbacks=tuple(stops))
@@ -106,8 +112,21 @@ def resumed_twice(out: Path, case: str, fitting: Any) -> tuple[Any, Any]:
             try:
                 train_into(place, part, table())
             except StopError:
-                continue
+                stopped += 1
+    assert stopped == 2
     return load(out / case), load(place)
+
+
+def divided(fitting: Any) -> dict[str, Any]:
+    """Of a training on the cluster each variable's shape, and the shapes of its parts with their servers."""
+    from feat2vec.model.optimizers.base import parts_of, resource_of
+
+    variables = [*fitting.model.variables, *fitting.checkpointing.optimizer_variables]
+    shapes = {}
+    for variable in variables:
+        places = [(list(part.shape), resource_of(part).device) for part in parts_of(variable)]
+        shapes[f"{len(shapes)} {variable.name}"] = {"shape": list(variable.shape), "parts": places}
+    return {"variables": shapes, "bytes": fitting.servers.bytes, "epochs": fitting.epochs}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -118,15 +137,31 @@ def main(arguments: Sequence[str]) -> None:
 
     is_sync = "--async" not in arguments
     connection = Connection(start_servers(1 if is_sync else 2, 2))
-    fitting = partial(ClusterFitting, connection=connection, sync=is_sync, least_bytes=LEAST_BYTES)
+    fittings: list[dict[str, Any]] = []
+
+    def fitting(*positional: Any, **named: Any) -> ClusterFitting:
+        new = ClusterFitting(
+            *positional,
+            **named,
+            connection=connection,
+            sync=is_sync,
+            table=TABLES.get("folder"),
+            least_bytes=LEAST_BYTES,
+        )
+        fittings.append(divided(new))
+        return new
+
     results = {}
     for case in cases:
-        train = resumed_twice if "--resumed" in arguments else trained_twice
+        train: Any = partial(trained_twice, encoded="--encoded" in arguments)
+        if "--resumed" in arguments:
+            train = resumed_twice
         local, cluster = train(out, case, fitting)
         results[case] = {
             "differences": differences(local, cluster),
             "losses": [[row["loss"] for row in run.history] for run in (local, cluster)],
             "metrics": [dict(run.metrics) for run in (local, cluster)],
+            "divided": fittings[-1],
         }
         say(f"{case}: {max(results[case]['differences'].values())} {results[case]['losses']}", error=True)
     say(json.dumps(results))
