@@ -47,7 +47,6 @@ class Connection:
     def __init__(self, jobs: Mapping[str, Sequence[str]]) -> None:
         refuse_silent_servers(jobs)
         Connection.is_made = True
-        tf.get_logger().setLevel("CRITICAL")  # errors of workers and servers are raised, or their work is done again
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
             tf.train.ClusterSpec(dict(jobs)), rpc_layer="grpc"
         )
