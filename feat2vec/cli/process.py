@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import FrameType, ModuleType
+from typing import NoReturn
 
 import click
 
@@ -139,6 +140,25 @@ def _usage(error: click.ClickException) -> list[str]:
     if context is not None:
         lines = [*context.get_usage().splitlines()[:2], f"Try '{context.command_path} --help' for help.", *lines]
     return lines
+
+
+def has_cluster() -> bool:
+    """Whether this process is the chief of a cluster."""
+    connection = sys.modules.get("feat2vec.cluster.connection")
+    return connection is not None and bool(connection.Connection.is_made)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process after an error.
+
+    TensorFlow waits for the nodes of a cluster when the interpreter ends, also for those that are gone: the chief of
+    one ends without that.
+    """
+    if not has_cluster():
+        sys.exit(code)
+    with suppress(OSError):
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def open_closed_streams() -> None:

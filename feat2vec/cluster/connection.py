@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import ClassVar
 
 import tensorflow as tf
 
@@ -30,6 +31,8 @@ RESTART = "start the chief and the servers again, with --resume: training goes o
 class Connection:
     """A cluster, as its chief sees it. A process has one.
 
+    `is_made` says whether the process has one: TensorFlow does not end in a process whose cluster is gone.
+
     Args:
         jobs: The addresses `host:port` of the tasks of each kind: `ps`, `worker` and, if it has one, `chief`.
 
@@ -39,8 +42,11 @@ class Connection:
 
     """
 
+    is_made: ClassVar[bool] = False
+
     def __init__(self, jobs: Mapping[str, Sequence[str]]) -> None:
         refuse_silent_servers(jobs)
+        Connection.is_made = True
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
             tf.train.ClusterSpec(dict(jobs)), rpc_layer="grpc"
         )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 
 import tensorflow as tf
 
@@ -23,7 +25,8 @@ def run_node(
 ) -> None:
     """Serve until a signal comes, or the end of standard input.
 
-    A node keeps nothing that is not in a checkpoint. A chief that is not there yet, or not any more, is waited for.
+    A node keeps nothing that is not in a checkpoint, so it ends at once, in the middle of a step. A chief that is not
+    there yet, or not any more, is waited for.
 
     Args:
         addresses: The cluster, and which of its nodes this one is.
@@ -53,12 +56,20 @@ def run_node(
         ) from None
     if not any_host:
         listen_on_loopback_alone()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
     server.start()
     say(f"{task}: listens at {addresses.address} and waits for what the chief asks; Ctrl-C or SIGTERM ends it")
     if attached:
         wait_for_end_of_input()
-    else:
-        threading.Event().wait()
+        os._exit(0)
+    threading.Event().wait()
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End at once: a server of TensorFlow has no end, and the interpreter's own would wait for what it computes."""
+    del frame
+    os._exit(128 + number)
 
 
 def wait_for_end_of_input() -> None:

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -342,28 +340,6 @@ class EncodedTable(Table):
             return [(str(shard["file"]), int(shard["rows"])) for shard in self.manifest["shards"]]
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{self.folder}: cannot be read as encoded rows ({in_a_line(error)}); {AGAIN}") from None
-
-    def check_shards(self, *, digests: bool = True) -> None:
-        """Raise if a shard is missing, or is not the one that was encoded.
-
-        Args:
-            digests: Whether all of each shard is read; else its size is compared.
-
-        Raises:
-            UserError: One is.
-
-        """
-        record_bytes = len(self.record()) * NUMBER_BYTES
-        for name, rows in self.shards():
-            path = self.folder / name
-            if not path.is_file():
-                raise UserError(f"{path}: is missing; copy it again, or {AGAIN}")
-            if path.stat().st_size != rows * record_bytes:
-                raise UserError(f"{path}: {_changed(path)}")
-        if digests:
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                for _ in pool.map(self._check_part, [name for name, _ in self.shards()]):
-                    pass
 
     def _write_arrays(self, folder: Path, columns: list[RecordColumn], shards: list[tuple[str, int]]) -> None:
         """Write rows.npy, target.npy and weight.npy from the shards, whose digests are compared on the way."""
