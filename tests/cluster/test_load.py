@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from feat2vec.arrays import Int64s
 from feat2vec.cluster.load import lookup_shares, reads_of_step
 from feat2vec.cluster.servers import Servers
 from feat2vec.encode.encoder import fit
@@ -32,7 +33,13 @@ def test_reads_of_all_tables_are_counted(case: str, monkeypatch: pytest.MonkeyPa
     with servers.holding():
         model = Feat2Vec.from_encoder(rows.encoder)
     totals = []
-    monkeypatch.setattr("feat2vec.cluster.load.reads_of_step", lambda counts, *_: totals.append(counts.sum()) or counts)
+
+    def count(counts: Int64s, rows: int, batch_size: int) -> Int64s:
+        del rows, batch_size
+        totals.append(int(counts.sum()))
+        return counts
+
+    monkeypatch.setattr("feat2vec.cluster.load.reads_of_step", count)
     assert lookup_shares(model, rows, servers).tolist() == [1, 0]
     occurrences = 0
     for name, extractor in zip(model.schema.owners, model.distinct_extractors(), strict=True):
