@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
 
+import numpy as np
 import tensorflow as tf
 
 from feat2vec.arrays import Array
@@ -15,7 +17,20 @@ from feat2vec.sampling.batches import Batches
 from feat2vec.shards.encoded_folder import EncodedTable
 
 Step = Callable[[tuple[object, ...]], object]  # takes a batch as `Feat2Vec.train_step` does
-Piece = tuple[int, Sequence[Array]]  # how many steps of the epoch are done after it, and what a worker gets
+NUMBER = tf.TensorSpec([], tf.int64)  # that of a step, by which its random draws go on
+
+
+class Piece(NamedTuple):
+    """A step's work.
+
+    Args:
+        done: How many steps of the epoch are done after it.
+        arguments: What a worker gets: the number of the step, and rows or where they are.
+
+    """
+
+    done: int
+    arguments: Sequence[Array]
 
 
 class BatchSource(Protocol):
@@ -24,8 +39,8 @@ class BatchSource(Protocol):
     def pieces(self, epoch: int, first_step: int) -> Iterator[Piece]:
         """The work of an epoch from a step on, a step for each piece."""
 
-    def function(self, step: Step) -> Callable[..., object]:
-        """The `tf.function` that a worker calls with a piece."""
+    def function(self, model: Feat2Vec, step: Step) -> Callable[..., object]:
+        """The `tf.function` that a worker calls with a piece's arguments, for a step of the model."""
 
 
 class ChiefBatches:
@@ -42,15 +57,17 @@ class ChiefBatches:
     def pieces(self, epoch: int, first_step: int) -> Iterator[Piece]:
         """The batches of an epoch from a step on."""
         self.batches.start_at(epoch, first_step)
-        yield from enumerate(self.batches.arrays(), first_step + 1)
+        for place, arrays in enumerate(self.batches.arrays(), first_step):
+            yield Piece(place + 1, (np.int64(epoch * self.batches.steps + place), *arrays))
 
-    def function(self, step: Step) -> Callable[..., object]:
+    def function(self, model: Feat2Vec, step: Step) -> Callable[..., object]:
         """A step of value ids, target and weight, as far as there are any."""
 
-        def of_arrays(*arrays: tf.Tensor) -> None:
-            step(self.batches.with_entries(*arrays))
+        def of_arrays(number: tf.Tensor, *arrays: tf.Tensor) -> None:
+            with numbered(model, number):
+                step(self.batches.with_entries(*arrays))
 
-        function: Callable[..., object] = tf.function(of_arrays, self.batches.signature(), autograph=False)
+        function: Callable[..., object] = tf.function(of_arrays, [NUMBER, *self.batches.signature()], autograph=False)
         return function
 
 
@@ -71,20 +88,31 @@ class FolderBatches:
         steps, works = self.batches.steps, self.feed.works
         first = -(-first_step * works // steps)
         for work in self.feed.epoch(epoch, first):
-            number = int(work.seed[1]) & 0xFFFFFFFF  # that of the piece in its epoch
-            yield steps * (number + 1) // works, work
+            place = int(work.seed[1]) & 0xFFFFFFFF  # in its epoch
+            yield Piece(steps * (place + 1) // works, (np.int64(epoch * steps + place), *work))
 
-    def function(self, step: Step) -> Callable[..., object]:
+    def function(self, model: Feat2Vec, step: Step) -> Callable[..., object]:
         """A step of all rows of a piece of work."""
         columns = self.batches.signature()[0].shape[1]
 
-        def of_work(*work: tf.Tensor) -> None:
+        def of_work(number: tf.Tensor, *work: tf.Tensor) -> None:
             rows = self.feed.read(Work(*work))
             labels = [numbers for numbers in (rows.target, rows.weight) if numbers is not None]
-            step(self.batches.with_entries(rows.ids[:, :columns], *labels))
+            with numbered(model, number):
+                step(self.batches.with_entries(rows.ids[:, :columns], *labels))
 
-        function: Callable[..., object] = tf.function(of_work, WORK_SIGNATURE, autograph=False)
+        function: Callable[..., object] = tf.function(of_work, [NUMBER, *WORK_SIGNATURE], autograph=False)
         return function
+
+
+@contextmanager
+def numbered(model: Feat2Vec, number: tf.Tensor) -> Iterator[None]:
+    """Within it the random draws of the model's steps go by a number, not by how many steps were done."""
+    model.step_number = number
+    try:
+        yield
+    finally:
+        model.step_number = None
 
 
 def batch_source(model: Feat2Vec, rows: Encoded, batches: Batches, table: EncodedTable | None) -> BatchSource:

@@ -76,9 +76,10 @@ class ClusterFitting(Fitting):
         for line in loads(self.model, rows, self.servers):
             self.reporter.say(line)
         self.source = batch_source(self.model, rows, self.batches, None if sync else table)
-        self._train = self.source.function(self.model.train_step)
+        self._train = self.source.function(self.model, self.model.train_step)
         if self.validation_batches is not None:
-            self._test = ChiefBatches(self.validation_batches).function(self.model.test_step)
+            self.validation_source = ChiefBatches(self.validation_batches)
+            self._test = self.validation_source.function(self.model, self.model.test_step)
 
     def _new_model(self, rows: Encoded, start: WarmStart | None) -> Feat2Vec:
         model = super()._new_model(rows, start)
@@ -123,13 +124,13 @@ class ClusterFitting(Fitting):
         done, logs = first_step, {}
         for window in windows(self.source.pieces(epoch, first_step), self._steps_at_once):
             listeners.on_train_batch_begin(done - first_step)
-            for _, arguments in window:
-                self.connection.schedule(self._train, arguments)
+            for piece in window:
+                self.connection.schedule(self._train, piece.arguments)
                 if self.sync:
                     self.connection.wait()
             self.connection.wait()
             # Where a training in one process looks at the loss, so that it can go on from a checkpoint.
-            done = window[-1][0] // self.batches.steps_at_once * self.batches.steps_at_once
+            done = window[-1].done // self.batches.steps_at_once * self.batches.steps_at_once
             # Steps of a worker that was lost may count twice: by this count rates and random draws go on.
             self.model.optimizer.iterations.assign(epoch * self.batches.steps + done)
             logs = self._loss()
@@ -145,11 +146,10 @@ class ClusterFitting(Fitting):
 
     def _validate(self, listeners: keras.callbacks.CallbackList) -> float:
         """Measure the loss of the validation rows."""
-        assert self.validation_batches is not None
         listeners.on_test_begin()
         self.model.reset_metrics()
-        for arrays in self.validation_batches.arrays():
-            self.connection.schedule(self._test, arrays)
+        for piece in self.validation_source.pieces(0, 0):
+            self.connection.schedule(self._test, piece.arguments)
             if self.sync:
                 self.connection.wait()
         self.connection.wait()

@@ -201,9 +201,10 @@ class RowStart(keras.initializers.Initializer):
     """An initializer of tables, any rows of which can be drawn alone."""
 
     def __call__(self, shape: Sequence[int], dtype: tf.DType | str | None = None) -> Tensor:
-        if _UNDRAWN.get():
+        dtype = tf.as_dtype(dtype or keras.config.floatx())
+        if _UNDRAWN.get() and dtype == tf.float32:
             return Undrawn(self, tuple(shape))
-        return self.table(shape, tf.as_dtype(dtype or keras.config.floatx()))
+        return self.table(shape, dtype)
 
     def table(self, shape: Sequence[int], dtype: tf.DType) -> Tensor:
         """The numbers of a whole table."""
