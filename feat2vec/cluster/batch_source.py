@@ -50,7 +50,8 @@ class ChiefBatches:
         def of_arrays(*arrays: tf.Tensor) -> None:
             step(self.batches.with_entries(*arrays))
 
-        return tf.function(of_arrays, input_signature=self.batches.signature(), autograph=False)
+        function: Callable[..., object] = tf.function(of_arrays, self.batches.signature(), autograph=False)
+        return function
 
 
 class FolderBatches:
@@ -82,7 +83,8 @@ class FolderBatches:
             labels = [numbers for numbers in (rows.target, rows.weight) if numbers is not None]
             step(self.batches.with_entries(rows.ids[:, :columns], *labels))
 
-        return tf.function(of_work, input_signature=WORK_SIGNATURE, autograph=False)
+        function: Callable[..., object] = tf.function(of_work, WORK_SIGNATURE, autograph=False)
+        return function
 
 
 def batch_source(model: Feat2Vec, rows: Encoded, batches: Batches, table: EncodedTable | None) -> BatchSource:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 import keras
@@ -62,8 +64,9 @@ class Servers:
         if isinstance(value, Undrawn):
             spread = self._spread(value.shape, "float32")
             parts = self._new_parts(spread, value.shape, "float32", kwargs["name"], trainable=kwargs["trainable"])
-            for part in parts:
-                draw_part(part, spread, value.start)
+            with ThreadPoolExecutor(len(parts)) as pool:  # servers draw side by side
+                for _ in pool.map(partial(draw_part, spread=spread, start=value.start), parts):
+                    pass
             return SpreadRows([part.variable for part in parts], value.shape)
         if isinstance(value, np.ndarray) and value.ndim:
             if (keys := key_rows(value)) is not None:

@@ -200,7 +200,7 @@ class Undrawn(NamedTuple):
 class RowStart(keras.initializers.Initializer):
     """An initializer of tables, any rows of which can be drawn alone."""
 
-    def __call__(self, shape: Sequence[int], dtype: tf.DType | str | None = None) -> Tensor | Undrawn:
+    def __call__(self, shape: Sequence[int], dtype: tf.DType | str | None = None) -> Tensor:
         if _UNDRAWN.get():
             return Undrawn(self, tuple(shape))
         return self.table(shape, tf.as_dtype(dtype or keras.config.floatx()))

@@ -117,16 +117,18 @@ def resumed_twice(out: Path, case: str, fitting: Any) -> tuple[Any, Any]:
     return load(out / case), load(place)
 
 
-def divided(fitting: Any) -> dict[str, Any]:
+def divided(fitting: Any, rows: Any) -> dict[str, Any]:
     """Of a training on the cluster each variable's shape, and the shapes of its parts with their servers."""
+    from feat2vec.cluster.load import lookup_shares
     from feat2vec.model.optimizers.base import parts_of, resource_of
 
     variables = [*fitting.model.variables, *fitting.checkpointing.optimizer_variables]
-    shapes = {}
+    shapes: dict[str, Any] = {}
     for variable in variables:
         places = [(list(part.shape), resource_of(part).device) for part in parts_of(variable)]
         shapes[f"{len(shapes)} {variable.name}"] = {"shape": list(variable.shape), "parts": places}
-    return {"variables": shapes, "bytes": fitting.servers.bytes, "epochs": fitting.epochs}
+    shares = lookup_shares(fitting.model, rows, fitting.servers).tolist()
+    return {"variables": shapes, "bytes": fitting.servers.bytes, "shares": shares}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -148,10 +150,10 @@ def main(arguments: Sequence[str]) -> None:
             table=TABLES.get("folder"),
             least_bytes=LEAST_BYTES,
         )
-        fittings.append(divided(new))
+        fittings.append(divided(new, positional[0]))
         return new
 
-    results = {}
+    results: dict[str, Any] = {}
     for case in cases:
         train: Any = partial(trained_twice, encoded="--encoded" in arguments)
         if "--resumed" in arguments:

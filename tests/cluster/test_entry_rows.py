@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from feat2vec.arrays import Array
 from feat2vec.cluster.entry_rows import GraphRows, KeyRows, key_rows
 from feat2vec.cluster.servers import Servers
 from feat2vec.cluster.spread_rows import SpreadRows
@@ -20,7 +21,7 @@ LISTS = np.arange(24, dtype=np.int32).reshape(6, 4)
     ("array", "least_bytes", "kind"),
     [(KEYS, 1, KeyRows), (LISTS, 1 << 10, GraphRows), (LISTS, 1, SpreadRows), (LISTS[:, 0], 1, SpreadRows)],
 )
-def test_an_array_is_kept_where_it_is_read_fastest(array: np.ndarray, least_bytes: int, kind: type) -> None:  # type: ignore[type-arg]
+def test_an_array_is_kept_where_it_is_read_fastest(array: Array, least_bytes: int, kind: type) -> None:
     with Servers([DEVICE, DEVICE], least_bytes).holding():
         rows = tf.Variable(array, trainable=False)
     assert isinstance(rows, kind)

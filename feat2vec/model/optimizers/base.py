@@ -561,7 +561,8 @@ def _in_parts(variable: Variable, rows: slice) -> Iterator[RowsOfVariable]:
 
 def mark_slot(slot: Variable, variable: Variable) -> Variable:
     """Return a slot, which has its variable's mark, and is marked as a table if the variable is one."""
-    setattr(slot, SLOT_OF, variable)
+    if slot is not None:  # Keras makes none for a variable of float8
+        setattr(slot, SLOT_OF, variable)
     return by_row(slot) if is_by_row(variable) else slot
 
 
