@@ -41,7 +41,7 @@ def people() -> pa.Table:
 def log_loss(run: Run) -> float:
     """The loss of a run's predictions of all rows."""
     good = people()["good"].to_numpy()
-    probability = np.asarray(run.predict(people()), np.float64).reshape(-1)
+    probability = np.asarray(run.predict(people())["probability"], np.float64)
     return float(-np.log(np.where(good == 1, probability, 1 - probability)).mean())
 
 
