@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import keras
 import tensorflow as tf
 
-from feat2vec.model.divided_rows import DividedRows
+from feat2vec.model.optimizers.divided_rows import DividedRows
 
 Variable: TypeAlias = Any  # a keras.Variable or a tf.Variable
 BY_ROW = "feat2vec_by_row"  # the attribute that marks tables
