@@ -48,6 +48,16 @@ class FailedError(Exception):
         self.problems = problems
 
 
+RESTART_STATUS = 75  # the exit status that asks a launcher to start the command again (EX_TEMPFAIL of sysexits.h)
+
+
+class RestartError(FailedError):
+    """A process of a cluster was lost, and nothing else is wrong: the same command, started again, goes on.
+
+    The command line says it and exits with `RESTART_STATUS`.
+    """
+
+
 # Remedies that several messages end with.
 ROOM = "make room, or choose another folder"
 RESTORE = "restore the run from a copy, or train it again"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
+    from feat2vec.cluster.addresses import Addresses
     from feat2vec.evaluation.task_names import TaskName
     from feat2vec.export.formats import FormatName
     from feat2vec.pages.explanation_views import Explanation
@@ -719,6 +720,8 @@ def train(
     quiet: bool = False,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     memory: str = MEMORY,
+    cluster: Addresses | None = None,
+    sync: bool = False,
 ) -> Run:
     """Train a schema on a table and write a run.
 
@@ -739,6 +742,8 @@ def train(
         quiet: Print nothing.
         callbacks: Keras' own callbacks, of both trainings where rows are held out.
         memory: What encoding may hold, such as "2GB".
+        cluster: The processes of a cluster, whose chief this one is; see `feat2vec.cluster.addresses.read_addresses`.
+        sync: Whether workers of a cluster compute one step after the other.
 
     Returns:
         The run.
@@ -784,7 +789,12 @@ def train(
             files=files,
             on_chosen=chosen_functions(),
         )
-        train_into(folder, request, rows)
+        if cluster is None:
+            train_into(folder, request, rows)
+            return
+        from feat2vec.cluster.training import train_on_cluster
+
+        train_on_cluster(folder, request, rows, cluster.jobs, sync=sync)
 
     return _run_in(out, write)
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import os
 import sys
+from traceback import print_exc
 
 import click
 
+from feat2vec.cli.cluster import node
 from feat2vec.cli.completing import complete
 from feat2vec.cli.explore import explore
 from feat2vec.cli.measuring import compare, evaluate, explain, report
 from feat2vec.cli.process import (
     drop_output,
     exit_code,
+    has_cluster,
+    leave,
     noted_signals,
     open_closed_streams,
     quiet_imports,
@@ -61,6 +65,7 @@ COMMANDS = (
     check,
     encode,
     train,
+    node,
     run,
     tune,
     finetune,
@@ -93,6 +98,8 @@ def main() -> None:
         except BaseException as error:
             code = exit_code(error, signals)
             drop_output()
-            if code is None:
+            if code is None and not has_cluster():
                 raise
-            sys.exit(code)
+            if code is None:
+                print_exc()
+            leave(1 if code is None else code)

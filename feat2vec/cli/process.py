@@ -11,11 +11,12 @@ from contextlib import contextmanager, suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import FrameType, ModuleType
+from typing import NoReturn
 
 import click
 
 from feat2vec.cli.console import say, say_problems
-from feat2vec.errors import FailedError, UserError
+from feat2vec.errors import RESTART_STATUS, FailedError, RestartError, UserError
 
 OPTIONAL_PACKAGES = ("sklearn", "pandas")  # what Keras and TensorFlow import if they can: 86 MB, 0.7 seconds
 
@@ -119,6 +120,8 @@ def exit_code(error: BaseException, signals: Sequence[int] = ()) -> int | None:
         return error.exit_code
     if isinstance(error, UserError | FailedError):
         say_problems(error.problems)
+        if isinstance(error, RestartError):
+            return RESTART_STATUS
         return 2 if isinstance(error, UserError) else 1
     if isinstance(error, OSError):
         if not isinstance(error, BrokenPipeError):  # `feat2vec init DATA | head` has seen enough
@@ -137,6 +140,25 @@ def _usage(error: click.ClickException) -> list[str]:
     if context is not None:
         lines = [*context.get_usage().splitlines()[:2], f"Try '{context.command_path} --help' for help.", *lines]
     return lines
+
+
+def has_cluster() -> bool:
+    """Whether this process is the chief of a cluster."""
+    connection = sys.modules.get("feat2vec.cluster.connection")
+    return connection is not None and bool(connection.Connection.is_made)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process after an error.
+
+    TensorFlow waits for the nodes of a cluster when the interpreter ends, also for those that are gone: the chief of
+    one ends without that.
+    """
+    if not has_cluster():
+        sys.exit(code)
+    with suppress(OSError):
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def open_closed_streams() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import click
 
+from feat2vec.cli.cluster import chosen_cluster, cluster_options
 from feat2vec.cli.console import group_names, say, say_text
 from feat2vec.cli.process import import_tensorflow
 from feat2vec.errors import UserError
@@ -113,12 +114,17 @@ def training_options(run: str, schema: str) -> Callable[[Command], Command]:
     help="Rows whose loss stops training and chooses the epoch. Default: a tenth of --data (training.validation).",
 )
 @training_options(run="the run", schema="the schema")
+@cluster_options
 def train(
     schema: str | None,
     data: str,
     target: str | None,
     validation: str | None,
     out: Path,
+    cluster: bool,
+    local_cluster: str | None,
+    sync: bool,
+    host: str,
     **options: Unpack[TrainingOptions],
 ) -> None:
     """Learn a schema's vectors from a table and write them as a run.
@@ -129,19 +135,24 @@ def train(
     to 50,000 rows are then learnt again, all of them, for as many epochs. `--set training.validation=0` holds out none,
     `--set training.refit=false` leaves it at the first training. Rows without a target are left out.
 
+    On a cluster, parameter servers hold the tables and workers compute the steps (`feat2vec node`). Exit status 75
+    asks for the same command again, with --resume, once the servers are there again.
+
     \b
     feat2vec train --data films.parquet --out runs/films
     feat2vec train --data films.parquet --target rating --out runs/rating
     feat2vec train films.yaml --data films.parquet --out runs/films
     feat2vec train films.yaml --data films.parquet --out runs/films --set training.epochs=50 --force
+    feat2vec train films.yaml --data films-encoded --out runs/films --local-cluster 2x2
     """
     if schema is not None and target is not None:
         raise click.UsageError("--target is for a training without SCHEMA; remove one of them.")
-    import_tensorflow()
-    from feat2vec.run import train
+    with chosen_cluster(cluster=cluster, local_cluster=local_cluster, sync=sync, host=host) as addresses:
+        import_tensorflow()
+        from feat2vec.run import train
 
-    with interruptible_training(out):
-        run = train(schema, data, out, validation, target=target, **options)
+        with interruptible_training(out):
+            run = train(schema, data, out, validation, target=target, cluster=addresses, sync=sync, **options)
     say_trained(run, out, options["quiet"])
 
 

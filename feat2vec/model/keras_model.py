@@ -42,6 +42,22 @@ from feat2vec.sampling.batches import Batches, value_tables
 from feat2vec.sampling.joint_values import Joint, joint_values
 
 
+class MeanLoss(keras.metrics.Mean):
+    """Keras' mean of scalars, to which several processes can add at once: no addend is lost."""
+
+    def update_state(self, values: Tensor, sample_weight: Tensor | None = None) -> None:
+        """Add a loss.
+
+        Args:
+            values: The loss, a scalar.
+            sample_weight: How much it counts; 1 by default.
+
+        """
+        weight = tf.cast(1 if sample_weight is None else sample_weight, self.total.dtype)
+        self.total.value.assign_add(tf.cast(values, weight.dtype) * weight)
+        self.count.value.assign_add(weight)
+
+
 @keras.saving.register_keras_serializable(package="feat2vec")
 class Feat2Vec(LossModel):
     """A schema fitted to a table, as a Keras model: `call` takes {group: entries} and returns each row's score.
@@ -70,7 +86,7 @@ class Feat2Vec(LossModel):
         self.training_rows: Encoded | None = None
         self.class_weights: Float32s | None = None  # [classes]
         self.joints: list[Joint] = []
-        self.loss_tracker = keras.metrics.Mean(name="loss")
+        self.loss_tracker = MeanLoss(name="loss")
         self._batches_seen = tf.Variable(0, trainable=False, dtype=tf.int64)
         # The first train step whose loss was not finite, -1 for none; from it on the weights stay as they were.
         self.failed_at = tf.Variable(-1, trainable=False, dtype=tf.int64)
@@ -300,7 +316,9 @@ class Feat2Vec(LossModel):
             self._counts_of_items(g, tables[g], counts[g]) if g in self.groups_by_item else counts[g]
             for g in range(len(self.groups))
         ]
-        self.noise = make_noise(self.schema, self.groups, self.params(), counts_of_drawn, self.joints, self.implicit)
+        self.noise = make_noise(
+            self.schema, self.groups, self.params(), counts_of_drawn, self.joints, self.implicit, self.new_noise
+        )
         if self.schema.objective.has_offsets and not np.any(self.offsets.numpy()):
             self.offsets.assign(start_of_offsets(self.noise, len(self.groups)))
 

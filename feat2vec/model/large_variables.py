@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -23,7 +23,9 @@ from feat2vec.model.optimizers import is_by_row, resource_of
 from feat2vec.model.optimizers.base import Variable
 
 BYTES_PER_PIECE = 4 << 20  # that are moved at a time
+NUMBERS_PER_COUNT = 4  # normal numbers that Philox draws for each count
 _ASIDE: ContextVar[bool] = ContextVar("feat2vec_tables_aside", default=False)
+_UNDRAWN: ContextVar[bool] = ContextVar("feat2vec_tables_undrawn", default=False)
 
 
 # --- rows of variables ----------------------------------------------------------------------------------------------
@@ -188,7 +190,52 @@ def empty(shape: Sequence[int], dtype: tf.DType) -> tuple[Tensor, Array]:
     return tensor, np.ndarray(view.shape, view.dtype, buffer=memory)
 
 
-class TableStart(keras.initializers.Initializer):
+class Undrawn(NamedTuple):
+    """What a table begins with, in place of its numbers: any rows of it can be drawn alone, where they will be."""
+
+    start: RowStart
+    shape: tuple[int, ...]
+
+
+class RowStart(keras.initializers.Initializer):
+    """An initializer of tables, any rows of which can be drawn alone."""
+
+    def __call__(self, shape: Sequence[int], dtype: tf.DType | str | None = None) -> Tensor:
+        dtype = tf.as_dtype(dtype or keras.config.floatx())
+        if _UNDRAWN.get() and dtype == tf.float32:
+            return Undrawn(self, tuple(shape))
+        return self.table(shape, dtype)
+
+    def table(self, shape: Sequence[int], dtype: tf.DType) -> Tensor:
+        """The numbers of a whole table."""
+        raise NotImplementedError
+
+    def rows(self, rows: slice, dim: int) -> Tensor:
+        """Some rows of a float32 table, [rows, dim], on the device that operations are placed on."""
+        raise NotImplementedError
+
+
+class ZeroStart(RowStart):
+    """Zeros."""
+
+    def table(self, shape: Sequence[int], dtype: tf.DType) -> Tensor:
+        return tf.zeros(shape, dtype)
+
+    def rows(self, rows: slice, dim: int) -> Tensor:
+        return tf.zeros([rows.stop - rows.start, dim])
+
+
+@contextmanager
+def undrawn_tables() -> Iterator[None]:
+    """Within it the initializers of tables return `Undrawn`, which a variable creator makes a table of."""
+    token = _UNDRAWN.set(True)
+    try:
+        yield
+    finally:
+        _UNDRAWN.reset(token)
+
+
+class TableStart(RowStart):
     """`keras.initializers.RandomNormal`, number for number, drawn in pieces; with `unseen` the first row is zero.
 
     Philox draws by a counter, four normal numbers for each count, so that any piece can be drawn alone.
@@ -198,29 +245,42 @@ class TableStart(keras.initializers.Initializer):
         self.stddev, self.unseen, self.piece = stddev, unseen, piece
         self.seed = keras.initializers.RandomNormal().seed  # the next of Keras' own
 
-    def __call__(self, shape: Sequence[int], dtype: tf.DType | str | None = None) -> Tensor:
-        dtype = tf.as_dtype(dtype or keras.config.floatx())
+    def table(self, shape: Sequence[int], dtype: tf.DType) -> Tensor:
         if _ASIDE.get():  # another's numbers will be written
             return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
         if dtype != tf.float32:  # whose draws come in other numbers for each count
             table = keras.initializers.RandomNormal(stddev=self.stddev, seed=self.seed)(shape, dtype)
             return table * tf.cast(tf.range(shape[0]) > 0, dtype)[:, None] if self.unseen else table
-        key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(
-            seed=tf.cast(tf.constant([self.seed, 0], tf.uint32), tf.int32)
-        )
-        low, high = (int(word) for word in counter.numpy())
         tensor, table = empty(shape, dtype)
         flat = table.reshape(-1)
         for numbers in row_slices([len(flat)], flat.dtype, self.piece):
-            at = (low + (high << 64) + numbers.start // 4) % (1 << 128)
-            words = tf.constant(np.array([at % (1 << 64), at >> 64], np.uint64))
-            drawn = tf.raw_ops.StatelessRandomNormalV2(
-                shape=[numbers.stop - numbers.start], key=key, counter=words, alg=1, dtype=dtype
-            )
-            flat[numbers] = drawn * self.stddev + 0.0
+            flat[numbers] = self._numbers(numbers)
         if self.unseen:
             table[:1] *= 0
         return tensor
+
+    def rows(self, rows: slice, dim: int) -> Tensor:
+        first = rows.start * dim
+        begin = first // NUMBERS_PER_COUNT * NUMBERS_PER_COUNT  # of a count
+        drawn = self._numbers(slice(begin, rows.stop * dim))[first - begin :]
+        drawn = tf.reshape(drawn, [rows.stop - rows.start, dim])
+        if self.unseen and rows.start == 0:
+            drawn *= tf.concat([[[0.0]], tf.ones([rows.stop - 1, 1])], axis=0)
+        return drawn
+
+    def _numbers(self, numbers: slice) -> Tensor:
+        """Some of the table's numbers in a row; the first one begins a count."""
+        with tf.device(None):  # rows may be drawn on another machine, but not this
+            key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(
+                seed=tf.cast(tf.constant([self.seed, 0], tf.uint32), tf.int32)
+            )
+        low, high = (int(word) for word in counter.numpy())
+        at = (low + (high << 64) + numbers.start // NUMBERS_PER_COUNT) % (1 << 128)
+        words = tf.constant(np.array([at % (1 << 64), at >> 64], np.uint64))
+        drawn = tf.raw_ops.StatelessRandomNormalV2(
+            shape=[numbers.stop - numbers.start], key=key, counter=words, alg=1, dtype=tf.float32
+        )
+        return drawn * self.stddev + 0.0
 
 
 @contextmanager

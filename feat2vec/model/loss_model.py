@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import keras
@@ -34,7 +34,7 @@ from feat2vec.model.many_groups import (
     row_scores,
 )
 from feat2vec.model.noise_loss import BatchVectors, context_mask, noise_loss
-from feat2vec.model.optimizers.base import Gradient
+from feat2vec.model.optimizers.base import Gradient, parts_of
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import ScoreModel
 from feat2vec.model.single_items import (
@@ -61,6 +61,7 @@ def make_noise(
     counts: Sequence[Counts],
     joints: Sequence[Joint],
     implicit: int | None = None,
+    new_noise: Callable[..., Noise] = Noise,
 ) -> Noise:
     """The noise of a schema.
 
@@ -71,6 +72,7 @@ def make_noise(
         counts: How often each value of a group occurs, of each group.
         joints: The tuples of values of each joint set.
         implicit: The group of which rows with a target have negatives; it is the only unit then.
+        new_noise: A class derived from `Noise`, or a function with its arguments.
 
     Raises:
         UserError: If each unit has one value, so that nothing can be told from it.
@@ -82,7 +84,7 @@ def make_noise(
     shares = None
     if options.targets and isinstance(options.targets, dict):
         shares = [options.targets.get(name, 0.0) for name in groups]
-    return Noise(
+    return new_noise(
         counts,
         params,
         options.alpha_groups,
@@ -143,6 +145,7 @@ class LossModel(ScoreModel):
     def __init__(self, schema: str, shapes: Mapping[str, ShapeData], classes: int = 0, **kwargs: Any) -> None:
         super().__init__(schema, shapes, classes, **kwargs)
         self.noise: Noise | None = None
+        self.new_noise: Callable[..., Noise] = Noise  # its class, or a function with its arguments
         # For each group the entries of the values that the noise draws, [values + 1, width]; see `take_values`.
         self.value_tables: list[tf.Variable] = []
         self.posterior: GaussianPosterior | None = None  # with `model.posterior: gaussian`
@@ -364,10 +367,11 @@ class LossModel(ScoreModel):
             return step.loss, step.gradients
         if ENTRIES in inputs:
             return self._many_groups_gradients(inputs[ENTRIES], truth, weights, seed)
+        variables = [part for variable in self.trainable_variables for part in parts_of(variable)]
         with tf.GradientTape() as tape:
             loss = self.step_loss(inputs, truth, weights, seed, True)
-        gradients = tape.gradient(loss, [variable.value for variable in self.trainable_variables])
-        return loss, _with_gradient(gradients, self.trainable_variables)
+        gradients = tape.gradient(loss, [variable.value for variable in variables])
+        return loss, _with_gradient(gradients, variables)
 
     # --- normal weights ---------------------------------------------------------------------------------------------
 

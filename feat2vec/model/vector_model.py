@@ -81,6 +81,8 @@ class VectorModel(keras.Model):
         self.extractors = [of_owners[self.schema.owner(name)] for name in self.groups]  # of each group
         self.partners = [[self.groups.index(name) for name in names] for names in self.schema.partners]
         self.encoder: Encoder | None = None
+        # The number of the step that is traced, where it is not the optimizer's count: several are computed at once.
+        self.step_number: Tensor | None = None
         self.head: MlpHead | None = None
         head = self.schema.head
         if isinstance(head, Mlp):
@@ -319,13 +321,15 @@ class VectorModel(keras.Model):
 
         Args:
             purpose: What the draws are for.
-            step: The number of the step; that of the optimizer's next one by default.
+            step: The number of the step; that of the optimizer's next one by default. `step_number` goes before both.
 
         Returns:
             Two integers, [2].
 
         """
-        if step is None:
+        if self.step_number is not None:
+            step = self.step_number
+        elif step is None:
             optimizer = getattr(self, "optimizer", None)  # Keras gives a model none before `compile`
             step = 0 if optimizer is None else optimizer.iterations.value
         purpose_seed = self.schema.training.seed * SEEDS_PER_STEP + purpose

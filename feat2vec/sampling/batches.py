@@ -8,6 +8,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import tensorflow as tf
@@ -147,20 +148,27 @@ class Batches:
                 yield from batches._next_epoch()
             yield from batches._next_epoch()
 
-        columns = self.rows.shape[1] + len(self.joints)
-        arrays = [tf.TensorSpec([None, columns], tf.int32)]
-        for array in (self.target, self.weight):
-            if array is not None:
-                arrays.append(tf.TensorSpec([None], array.dtype))
-        signature = (tf.TensorSpec([None], tf.int64), tuple(arrays))
+        signature = (tf.TensorSpec([None], tf.int64), tuple(self.signature()))
         blocks = tf.data.Dataset.from_generator(epochs, output_signature=signature).prefetch(1)
-        cut, add_entries = map(tf.autograph.experimental.do_not_convert, (_cut_block, self._with_entries))
+        cut, add_entries = map(tf.autograph.experimental.do_not_convert, (_cut_block, self.with_entries))
         batches = blocks.flat_map(cut).map(add_entries, num_parallel_calls=1).prefetch(4)
         cardinality = tf.data.INFINITE_CARDINALITY if endless else self.steps - self.step
         batches = batches.apply(tf.data.experimental.assert_cardinality(cardinality))
         return batches.with_options(_options_without_optimizer())
 
-    def _with_entries(self, rows: tf.Tensor, *target_and_weight: tf.Tensor) -> tuple[object, ...]:
+    def arrays(self) -> Iterator[Arrays]:
+        """The batches of the next epoch as they are read: rows of value ids, then target and weight."""
+        for batch_bounds, arrays in self._next_epoch():
+            for start, end in pairwise(batch_bounds):
+                yield tuple(array[start:end] for array in arrays)
+
+    def signature(self) -> list[tf.TensorSpec]:
+        """The types and shapes of what `arrays` gives."""
+        columns = self.rows.shape[1] + len(self.joints)
+        specs = [tf.TensorSpec([None, columns], tf.int32)]
+        return specs + [tf.TensorSpec([None], array.dtype) for array in (self.target, self.weight) if array is not None]
+
+    def with_entries(self, rows: tf.Tensor, *target_and_weight: tf.Tensor) -> tuple[object, ...]:
         """A batch as Keras takes it, of value ids [batch, groups and joint sets]."""
         inputs = {}
         if self.starts is None:

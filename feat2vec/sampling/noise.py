@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -179,10 +179,7 @@ class Noise:
             share_of_target = np.array([sum(shares[g] for g in target.groups) for target in drawn_targets])
             q1 = share_of_target / share_of_target.sum()
         self._build(drawn_targets, q1, alpha_values)
-        self._members = {  # by column, the value ids of each tuple: [tuples, members]
-            len(counts) + j: tf.Variable(values.astype(np.int32), trainable=False)
-            for j, (_, values, _) in enumerate(joint)
-        }
+        self._keep_members({len(counts) + j: values.astype(np.int32) for j, (_, values, _) in enumerate(joint)})
 
     def _build(self, targets: Sequence[Target], q1: Floats, alpha: float) -> None:
         """Make the units and their tables.
@@ -207,6 +204,10 @@ class Noise:
         self.units = tuple(units)
         self._words = tf.Variable(words, trainable=False)
         self._log_q = tf.Variable(log_q, trainable=False)
+
+    def _keep_members(self, members: Mapping[int, Ints]) -> None:
+        """Keep the value ids of each tuple of the joint sets, by column: [tuples, members]."""
+        self._members = {column: tf.Variable(values, trainable=False) for column, values in members.items()}
 
     def allocate(self, batch: int | tf.Tensor, seed: Seed) -> tf.Tensor:
         """How many rows of a batch each unit gets, int32 [units], by systematic rounding.
@@ -251,8 +252,11 @@ class Noise:
         """The drawn values of each of a unit's groups; `values` are tuple ids if it is a joint set."""
         if unit.column not in self._members:
             return (values,)
-        members = tf.gather(self._members[unit.column], values)  # [..., members]
+        members = self._gather_members(unit.column, values)  # [..., members]
         return tuple(tf.unstack(members, len(unit.groups), axis=-1))
+
+    def _gather_members(self, column: int, values: tf.Tensor) -> tf.Tensor:
+        return tf.gather(self._members[column], values)
 
     def sample_all(self, rows: tf.Tensor, seed: Seed) -> Draws:
         """`sample`, with the slices of all units in one."""
@@ -265,9 +269,13 @@ class Noise:
         columns = [target.column for target in self.units]
         column = tf.gather(columns, unit)  # [batch]
         positive = tf.gather(rows, column, batch_dims=1)  # [batch]
+        return Draws(unit, sizes, positive, self._log_q_of(unit, positive), values, log_q)
+
+    def _log_q_of(self, unit: tf.Tensor, positive: tf.Tensor) -> tf.Tensor:
+        """The log Q2 of values of units; that of the rarest for unknown ones and where there is none: [batch]."""
         unsigned = tf.cast(tf.bitcast(positive, tf.uint32), tf.int64)  # -1 is beyond every size, as unknown values are
         place = tf.gather(self._start, unit) + tf.minimum(unsigned, tf.gather(self._size, unit))
-        return Draws(unit, sizes, positive, tf.gather(self._log_q, place), values, log_q)
+        return tf.gather(self._log_q, place)
 
     def _draw(self, unit: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Negatives of the units, int32, and their log Q2: [units, negatives].

@@ -291,18 +291,13 @@ class EncodedTable(Table):
             UserError: The schema encodes in another way, or a file is missing or was changed.
 
         """
-        before, now = self.manifest["encoding"], json.loads(json.dumps(encoding_facts(schema)))
-        if before != now:
-            raise UserError(
-                f"{self.folder}: was encoded by another schema:", f"  {different(before, now)}", f"  {AGAIN}"
-            )
+        self.refuse_other_schema(schema, different)
         self._check_all_but_shards()
         encoder = replace(Encoder.load(self.folder / ENCODER), schema=schema)
+        columns, shards = self.record(), self.shards()
         try:
             tallies = {name: Tally(**facts["tally"]) for name, facts in self.manifest["groups"].items()}
-            columns = [RecordColumn(**column) for column in self.manifest["record"]]
-            shards = [(str(shard["file"]), int(shard["rows"])) for shard in self.manifest["shards"]]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError) as error:
             raise UserError(f"{self.folder}: cannot be read as encoded rows ({in_a_line(error)}); {AGAIN}") from None
         with new_folder(None if out is None else folder_place(out, None)) as folder:
             self._write_arrays(folder, columns, shards)
@@ -314,6 +309,37 @@ class EncodedTable(Table):
         encoder = replace(encoder, values={name: open_values(place, name) for name in encoder.codecs})
         known = {name: len(values.entries) for name, values in encoder.values.items()}
         return open_encoded(encoder, place, known, tallies, is_temporary=out is None)
+
+    def refuse_other_schema(self, schema: Schema, different: Callable[[JsonObject, JsonObject], str]) -> None:
+        """Raise if a schema encodes in another way than that of the folder.
+
+        Args:
+            schema: The schema of a training.
+            different: Says how what two schemas encode by differs.
+
+        Raises:
+            UserError: It does.
+
+        """
+        before, now = self.manifest["encoding"], json.loads(json.dumps(encoding_facts(schema)))
+        if before != now:
+            raise UserError(
+                f"{self.folder}: was encoded by another schema:", f"  {different(before, now)}", f"  {AGAIN}"
+            )
+
+    def record(self) -> list[RecordColumn]:
+        """The numbers of a record, in their order."""
+        try:
+            return [RecordColumn(**column) for column in self.manifest["record"]]
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{self.folder}: cannot be read as encoded rows ({in_a_line(error)}); {AGAIN}") from None
+
+    def shards(self) -> list[tuple[str, int]]:
+        """The name of each shard's file in the folder, and its rows."""
+        try:
+            return [(str(shard["file"]), int(shard["rows"])) for shard in self.manifest["shards"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{self.folder}: cannot be read as encoded rows ({in_a_line(error)}); {AGAIN}") from None
 
     def _write_arrays(self, folder: Path, columns: list[RecordColumn], shards: list[tuple[str, int]]) -> None:
         """Write rows.npy, target.npy and weight.npy from the shards, whose digests are compared on the way."""

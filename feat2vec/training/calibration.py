@@ -76,9 +76,10 @@ def _scores_and_labels(model: Feat2Vec, batches: Batches) -> tuple[Floats, Float
 
     scores_of = tf.function(model.scores_of_batch, reduce_retracing=True, autograph=False)
     score_parts, label_parts = [], []
-    for inputs, labels, *_ in batches.dataset():
+    for arrays in batches.arrays():
+        inputs, labels, *_ = batches.with_entries(*arrays)
         score_parts.append(scores_of(inputs).numpy())
-        label_parts.append(model.standardized(labels).numpy())
+        label_parts.append(np.asarray(model.standardized(labels)))
         if sum(map(len, label_parts)) >= MOST_ROWS:
             break
     scores, labels = (np.concatenate(parts).astype(np.float64) for parts in (score_parts, label_parts))

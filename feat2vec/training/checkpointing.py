@@ -60,6 +60,7 @@ class Checkpointing(keras.callbacks.Callback):
         parts: Other callbacks whose state is saved.
         origin: What the training is learnt from; a checkpoint of another one is refused.
         validates: Whether an epoch has a validation loss.
+        optimizer_variables: Those of the optimizer; by default what it names itself.
 
     """
 
@@ -72,11 +73,13 @@ class Checkpointing(keras.callbacks.Callback):
         origin: Mapping[str, object],
         *,
         validates: bool,
+        optimizer_variables: Sequence[keras.Variable] | None = None,
     ) -> None:
         super().__init__()
         self.set_model(model)  # `fit` does so too, but a checkpoint is restored before
         self.path, self.progress, self.origin, self.validates = path, progress, origin, validates
         self.parts: list[Resumable] = [progress, *parts]
+        self.optimizer_variables = optimizer_variables
         self.steps = progress.batches.steps
         self.longest_pause = model.schema.training.checkpoint_minutes * 60
         self._metric_values: list[Array] = []  # of an epoch that goes on within
@@ -125,8 +128,13 @@ class Checkpointing(keras.callbacks.Callback):
 
     def _variables(self) -> list[keras.Variable]:
         """Every variable that training changes."""
-        model = self.model
-        return [*model.variables, *model.posterior_variables, *model.optimizer.variables, *model.metrics_variables]
+        return [*self._learnt_variables(), *self.model.metrics_variables]
+
+    def _learnt_variables(self) -> list[keras.Variable]:
+        """The weights, what training keeps beside them, and what the optimizer does."""
+        model, of_optimizer = self.model, self.optimizer_variables
+        of_optimizer = model.optimizer.variables if of_optimizer is None else of_optimizer
+        return [*model.variables, *model.posterior_variables, *of_optimizer]
 
     def _save(self) -> None:
         """Read the state into a new file, and let the disk have it while training goes on."""
@@ -195,9 +203,7 @@ class Checkpointing(keras.callbacks.Callback):
             path: The checkpoint of the other training, which was checked when that one was restored, or written by it.
 
         """
-        optimizer = self.model.optimizer
         with open_checkpoint(path) as checkpoint:
-            variables = [*self.model.variables, *self.model.posterior_variables, *optimizer.variables]
-            for i, variable in enumerate(variables):
-                if variable is not optimizer.iterations:  # the learning rate begins anew
+            for i, variable in enumerate(self._learnt_variables()):
+                if variable is not self.model.optimizer.iterations:  # the learning rate begins anew
                     restore_variable(checkpoint, f"state {i}", variable)

@@ -84,7 +84,7 @@ class Fitting:
     ) -> None:
         self.options = rows.encoder.schema.training
         self.epochs = epochs or self.options.epochs
-        self.model = _new_model(rows, start)
+        self.model = self._new_model(rows, start)
         self.starts_elsewhere = start is not None and goes_on_from is None
         self.epochs_of_rate = self.options.epochs if goes_on_from is None else self.epochs
         self.is_short = rows.learnt_rows * self.epochs <= limits.short_training_rows
@@ -105,6 +105,13 @@ class Fitting:
         self.checkpointing.restore()
         release_memory()  # what the tables of values and of the noise were made of
 
+    def _new_model(self, rows: Encoded, start: WarmStart | None) -> Feat2Vec:
+        """Make the model, whose weights begin as the schema's seed or another run has them."""
+        model = Feat2Vec.from_encoder(rows.encoder)
+        if start is not None:
+            model.start_from(start.run.model, freeze=start.freeze)
+        return model
+
     def _compile(self, eager_steps: int) -> None:
         """Compile the model with the schema's optimizer, and make the optimizer's slots."""
         options, steps = self.options.optimizer, self.batches.steps
@@ -121,6 +128,10 @@ class Fitting:
         self.model.compile(optimizer, steps_per_execution=self.batches.steps_at_once)
         # Not an argument of `compile`, as these are saved with the model.
         self.model.run_eagerly = self.reads_groups_at_once and self._steps_of_all_epochs() <= eager_steps
+        self._make_slots()
+
+    def _make_slots(self) -> None:
+        """Make the optimizer's slots."""
         self.model.optimizer.build(self.model.trainable_variables)
 
     def _make_callbacks(self, checkpoint: Path, origin: Mapping[str, object], began: float) -> None:
@@ -132,7 +143,15 @@ class Fitting:
         averaging = [EpochAveraging(self.model, self.options.averaging)] if self.options.averaging else []
         stateful: list[Resumable] = [self.patience, *averaging]
         validates = self.validation_batches is not None
-        self.checkpointing = Checkpointing(checkpoint, self.model, self.progress, stateful, origin, validates=validates)
+        self.checkpointing = Checkpointing(
+            checkpoint,
+            self.model,
+            self.progress,
+            stateful,
+            origin,
+            validates=validates,
+            optimizer_variables=self._optimizer_variables(),
+        )
         self.callbacks: list[keras.callbacks.Callback] = [
             *averaging,  # first, so that all others see the average between epochs
             LossCheck(self.model),
@@ -141,6 +160,10 @@ class Fitting:
             Reporting(self.reporter, self.progress),
             self.checkpointing,  # last, so that it saves what the others have counted
         ]
+
+    def _optimizer_variables(self) -> list[keras.Variable]:
+        """What the optimizer keeps, for checkpoints."""
+        return list(self.model.optimizer.variables)
 
     @property
     def reads_groups_at_once(self) -> bool:
@@ -248,13 +271,6 @@ class Fitting:
             "rows_per_second": self.progress.rows_per_second,
             **{key: value for key, value in last_epoch.items() if key.endswith("loss")},
         }
-
-
-def _new_model(rows: Encoded, start: WarmStart | None) -> Feat2Vec:
-    model = Feat2Vec.from_encoder(rows.encoder)
-    if start is not None:
-        model.start_from(start.run.model, freeze=start.freeze)
-    return model
 
 
 def _weights_of_groups(model: Feat2Vec) -> int:

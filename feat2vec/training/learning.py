@@ -76,6 +76,8 @@ class TrainingRequest:
             held-out ones or validation rows; after a kill once more, with the same model and rows.
         files: Further files of the run's folder, by their names.
         from_scratch: Another training, whose run this one keeps.
+        fitting: What fits a model to rows, a class derived from `Fitting` or a function with its arguments. It may
+            keep the weights outside of this process.
 
     """
 
@@ -91,6 +93,12 @@ class TrainingRequest:
     on_chosen: tuple[OnChosen, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     from_scratch: FromScratch | None = None
+    fitting: Callable[..., Fitting] = Fitting
+
+    @property
+    def holds_weights(self) -> bool:
+        """Whether this process holds the weights."""
+        return self.fitting is Fitting
 
 
 @dataclass
@@ -257,7 +265,7 @@ class Learning:
         goes_on: bool = False,
     ) -> Fitting:
         request = self.request
-        return Fitting(
+        return request.fitting(
             rows,
             measured,
             self.folder / checkpoint,

@@ -110,7 +110,8 @@ def train_in_work_folder(request: TrainingRequest, partial: Path, place: FolderP
     origin = learnt_from(rows, validation_rows, _start_facts(request))
     _refuse_targets_without_information(rows, table.name)
     release_memory()
-    refuse_too_large(rows)
+    if request.holds_weights:
+        refuse_too_large(rows)
     learning = Learning(request, table, rows, validation_rows, partial, origin, began)
     learnt = learning.learn()
     scratch = _learn_from_scratch(request, partial, table, learnt)

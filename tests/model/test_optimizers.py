@@ -650,7 +650,7 @@ def test_the_package_imports_nothing_else_of_feat2vec() -> None:
     ours = {name for name in names if name.startswith("feat2vec.")}
     assert all(name.startswith("feat2vec.model.optimizers.") for name in ours)
     assert {name.split(".")[0] for name in names - ours} == {
-        "__future__", "collections", "keras", "tensorflow", "types", "typing", "warnings",
+        "__future__", "collections", "contextlib", "keras", "tensorflow", "types", "typing", "warnings",
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from feat2vec.custom_gradients import custom_gradient
 from feat2vec.model.extractors.base import UNSEEN, Extracted, Extractor, layer
+from feat2vec.model.large_variables import ZeroStart
 from feat2vec.model.optimizers import by_row, linear_terms
 from feat2vec.model.pair_scores import Level, Tensor
 from feat2vec.model.pair_scores_by_key import KeyVectors, key_vectors_of
@@ -134,7 +135,7 @@ class LookupExtractor(Extractor):
             for level, (size, dim) in enumerate(zip(self.shape.table_sizes, self.dims, strict=True), start=1)
         ]
         if self.bias:
-            terms = self.add_weight((self.shape.sizes[0], 1), initializer="zeros", name="linear", autocast=False)
+            terms = self.add_weight((self.shape.sizes[0], 1), initializer=ZeroStart(), name="linear", autocast=False)
             self.linear = linear_terms(by_row(terms))
         super().build(None)
 

@@ -7,16 +7,20 @@ A *table* is a variable that is read and written row by row. The gradient of `tf
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import keras
 import tensorflow as tf
 
+from feat2vec.model.optimizers.divided_rows import DividedRows
+
 Variable: TypeAlias = Any  # a keras.Variable or a tf.Variable
 BY_ROW = "feat2vec_by_row"  # the attribute that marks tables
 LINEAR_TERMS = "feat2vec_linear_terms"  # the attribute that marks tables of linear terms
+SLOT_OF = "feat2vec_slot_of"  # the attribute of a slot that is its variable
 READ_ROWS = "Feat2VecReadRows"  # the name of the registered gradient of `read_rows`
 
 
@@ -38,7 +42,7 @@ def by_row(table: Variable) -> Variable:
         True
 
     """
-    setattr(table, BY_ROW, True)
+    _mark(table, BY_ROW)
     return table
 
 
@@ -61,7 +65,7 @@ def linear_terms(table: Variable) -> Variable:
         True
 
     """
-    setattr(table, LINEAR_TERMS, True)
+    _mark(table, LINEAR_TERMS)
     return table
 
 
@@ -70,9 +74,21 @@ def is_linear_terms(variable: Variable) -> bool:
     return bool(getattr(variable, LINEAR_TERMS, False))
 
 
+def _mark(table: Variable, mark: str) -> None:
+    """Mark a table, and the parts of one that is divided."""
+    for variable in {id(variable): variable for variable in (table, *parts_of(table))}.values():
+        setattr(variable, mark, True)
+
+
 def resource_of(variable: Variable) -> tf.Variable:
-    """Return TensorFlow's variable behind Keras'."""
+    """Return TensorFlow's variable behind Keras', or the `DividedRows` of a table in several variables."""
     return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+def parts_of(variable: Variable) -> list[Variable]:
+    """Return the variables that hold a variable's numbers: those of a divided table, or the variable itself."""
+    resource = resource_of(variable)
+    return resource.parts if isinstance(resource, DividedRows) else [variable]
 
 
 # --- gradients ------------------------------------------------------------------------------------------------------
@@ -115,6 +131,8 @@ def read_rows(table: Variable, ids: tf.Tensor) -> tf.Tensor:
 
     """
     resource = resource_of(table)
+    if isinstance(resource, DividedRows):
+        return resource.read_distinct(ids)
     rows = tf.gather(resource, ids)
     if tf.executing_eagerly():
         return rows
@@ -250,7 +268,8 @@ def row_updates(gradients: Sequence[tuple[Rows, Variable]], min_tables: int = MI
     tables_by_kind: dict[tuple[object, ...], list[tuple[Rows, Variable]]] = {}
     for rows, variable in gradients:
         marks = (is_by_row(variable), is_linear_terms(variable))
-        kind = (tuple(variable.shape[1:]), str(variable.dtype), rows.ids.dtype, *marks)
+        place = resource_of(variable).device
+        kind = (tuple(variable.shape[1:]), str(variable.dtype), rows.ids.dtype, place, *marks)
         tables_by_kind.setdefault(kind, []).append((rows, variable))
     updates = []
     for tables in tables_by_kind.values():
@@ -278,7 +297,8 @@ class RowSparse(keras.optimizers.Optimizer):
 
     `build`, `apply` and `apply_gradients` take a list of shards wherever they take a variable, for gradients too
     (`tf.nn.embedding_lookup`'s "div" rule or any other: a shard's gradient has the shard's own row numbers). Where
-    the first of these calls has lists, `clipnorm` bounds the norm of the whole table.
+    the first of these calls has lists, `clipnorm` bounds the norm of the whole table. `build` takes a table of
+    `DividedRows` as the list of its parts.
 
     A subclass makes its slots in `build_slots` and its steps in `update_rows` and `update_step`.
     """
@@ -289,6 +309,7 @@ class RowSparse(keras.optimizers.Optimizer):
     later_step, later_share = 0, 1.0
     rows_of_other_rate: Mapping[int, slice] = MappingProxyType({})  # by the variable's id; see `learn_at_share`
     share_of_other_rate = 1.0
+    updates_beside_variables = False  # whether an update is computed on the device of its variable
 
     def __init__(self, learning_rate: LearningRate, **kwargs: Any) -> None:
         for argument, reason in REFUSED.items():
@@ -354,14 +375,20 @@ class RowSparse(keras.optimizers.Optimizer):
             if isinstance(gradient, Rows):
                 by_rows[is_later].append((Rows(gradient.ids, value), variable))
             else:
-                self.update_step(value, variable, self._rate_of_variable(variable, rates[is_later]))
+                with self._place_of_update(variable):
+                    self.update_step(value, variable, self._rate_of_variable(variable, rates[is_later]))
         for rows_and_variables, rate in zip(by_rows, rates, strict=True):
             for update in row_updates(rows_and_variables, self.min_tables):
-                self.update_rows(update, self._rate_of_rows(update, rate))
+                with self._place_of_update(update.variables[0]):
+                    self.update_rows(update, self._rate_of_rows(update, rate))
         for _, variable in pairs:
             if getattr(variable, "constraint", None) is not None:
                 variable.assign(variable.constraint(variable))
         self.iterations.assign_add(1)
+
+    def _place_of_update(self, variable: Variable) -> AbstractContextManager[object]:
+        """A context in which the update of a variable is computed: by default where the step is."""
+        return tf.device(resource_of(variable).device) if self.updates_beside_variables else nullcontext()
 
     def learn_later(self, variables: Sequence[Variable], first_step: int, share: float) -> None:
         """Let variables stay as they are until a step, and learn at a share of the learning rate from then on.
@@ -399,7 +426,8 @@ class RowSparse(keras.optimizers.Optimizer):
             array([0.95, 0.5 ], dtype=float32)
 
         """
-        self.rows_of_other_rate = {id(variable): rows_of_variable for variable, rows_of_variable in rows}
+        parts = [part for variable, of_variable in rows for part in _in_parts(variable, of_variable)]
+        self.rows_of_other_rate = {id(part): rows_of_part for part, rows_of_part in parts}
         self.share_of_other_rate = share
 
     def _rate_of_rows(self, update: RowUpdate, rate: tf.Tensor) -> tf.Tensor:
@@ -534,8 +562,20 @@ def _beside(numbers: tf.Tensor, rows: tf.Tensor | tf.Variable) -> tf.Tensor:
     return tf.reshape(numbers, [-1] + [1] * (len(rows.shape) - 1))
 
 
+def _in_parts(variable: Variable, rows: slice) -> Iterator[RowsOfVariable]:
+    """Some rows of a variable, as rows of its parts if it is a divided table."""
+    resource = resource_of(variable)
+    if not isinstance(resource, DividedRows):
+        yield variable, rows
+        return
+    for number, part in enumerate(resource.parts):
+        yield part, resource.rows_of_part(number, rows)
+
+
 def mark_slot(slot: Variable, variable: Variable) -> Variable:
-    """Return a slot, marked as a table if its variable is one."""
+    """Return a slot, which has its variable's mark, and is marked as a table if the variable is one."""
+    if slot is not None:  # Keras makes none for a variable of float8
+        setattr(slot, SLOT_OF, variable)
     return by_row(slot) if is_by_row(variable) else slot
 
 
@@ -556,7 +596,7 @@ def _flatten(tables: Iterable[Variable | Sequence[Variable]]) -> list[tuple[int,
     """Return (the table's number, shard) for each shard of each table."""
     numbered_shards = []
     for number, table in enumerate(tables):
-        shards = table if isinstance(table, list | tuple) else [table]
+        shards = table if isinstance(table, list | tuple) else parts_of(table)
         numbered_shards += [(number, shard) for shard in shards]
     return numbered_shards
 

@@ -1,0 +1,200 @@
+"""`ClusterFitting`: a training whose steps are computed by workers, and whose variables are on servers.
+
+It is `Fitting` in all but two respects: its variables are made within `Servers.holding()`, and workers call
+`Feat2Vec.train_step` in place of Keras' `fit`. Callbacks, checkpoints and the run are the same: they read and write
+tables in pieces, wherever the rows are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from feat2vec.cluster.batch_source import ChiefBatches, Piece, batch_source
+from feat2vec.cluster.connection import Connection, lost_as_restart
+from feat2vec.cluster.load import loads
+from feat2vec.cluster.servers import LEAST_BYTES_OF_PART, Servers, whole_variables
+from feat2vec.cluster.spread_noise import SpreadNoise
+from feat2vec.encode.encoder import Encoded
+from feat2vec.errors import UserError
+from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.sampling.noise import Counts, Noise
+from feat2vec.schema.options import Schema
+from feat2vec.shards.encoded_folder import EncodedTable
+from feat2vec.training.fitting import Fitting
+from feat2vec.training.warm_start import WarmStart
+
+BYTES_OF_DRAWN_VALUE = 12  # in the noise: its place and its probability
+STEPS_OF_WORKER = 64  # of each worker, after which the chief looks at the loss and may write a checkpoint
+
+
+class ClusterFitting(Fitting):
+    """Fits a model on a cluster.
+
+    Args:
+        rows: The training rows.
+        validation_rows: Rows that the loss is measured on after each epoch.
+        checkpoint: The file for checkpoints.
+        origin: What the training is learnt from.
+        connection: The cluster.
+        sync: Whether each step begins when the one before has ended, on rows that the chief sends: the result is that
+            of one process, to float precision. Otherwise workers compute steps side by side, and none waits.
+        table: The folder that the rows come from, if they do; without `sync` workers read their rows there.
+        least_bytes: The size of a part of a table.
+        **kwargs: The other arguments of `Fitting`.
+
+    Raises:
+        UserError: The schema asks for what cannot be done on a cluster.
+        RestartError: A server was lost.
+
+    """
+
+    def __init__(
+        self,
+        rows: Encoded,
+        validation_rows: Encoded | None,
+        checkpoint: Path,
+        origin: Mapping[str, object],
+        *,
+        connection: Connection,
+        sync: bool,
+        table: EncodedTable | None = None,
+        least_bytes: int = LEAST_BYTES_OF_PART,
+        **kwargs: Any,
+    ) -> None:
+        refuse_what_is_local(rows.encoder.schema)
+        self.connection, self.sync, self.least_bytes = connection, sync, least_bytes
+        self.servers = Servers(connection.server_devices, least_bytes)
+        with self.servers.holding(), lost_as_restart():
+            super().__init__(rows, validation_rows, checkpoint, origin, **kwargs)
+        for line in loads(self.model, rows, self.servers):
+            self.reporter.say(line)
+        self.source = batch_source(self.model, rows, self.batches, None if sync else table)
+        self._train = self.source.function(self.model, self.model.train_step)
+        if self.validation_batches is not None:
+            self.validation_source = ChiefBatches(self.validation_batches)
+            self._test = self.validation_source.function(self.model, self.model.test_step)
+
+    def _new_model(self, rows: Encoded, start: WarmStart | None) -> Feat2Vec:
+        model = super()._new_model(rows, start)
+        model.min_many_groups = sys.maxsize  # tables of many groups are not read at once, as each is on many servers
+        if not self.sync:
+            model.new_noise = self._new_noise
+        return model
+
+    def _new_noise(self, counts: Sequence[Counts], *arguments: Any, **options: Any) -> Noise:
+        """Noise whose tables are on the servers, if they are large."""
+        if sum(map(len, counts)) * BYTES_OF_DRAWN_VALUE < self.least_bytes:
+            return Noise(counts, *arguments, **options)
+        return SpreadNoise(counts, *arguments, devices=self.connection.server_devices, **options)
+
+    def _make_slots(self) -> None:
+        self.servers.build(self.model.optimizer, self.model.trainable_variables)
+
+    def _optimizer_variables(self) -> list[keras.Variable]:
+        return whole_variables(self.model.optimizer, self.model.trainable_variables)
+
+    # --- epochs -----------------------------------------------------------------------------------------------------
+
+    def _validation_data(self) -> None:
+        """None, as workers read the validation rows."""
+
+    def _fit_epochs(self, callbacks: Sequence[keras.callbacks.Callback], validation_data: object) -> None:
+        """Fit all epochs that are left, as Keras' `fit` does, with its callbacks."""
+        del validation_data
+        listeners = keras.callbacks.CallbackList([*self.callbacks, *callbacks], model=self.model)
+        self.model.stop_training = False
+        listeners.on_train_begin()
+        while self.progress.epoch < self.epochs and not self.model.stop_training:
+            with lost_as_restart():
+                self._fit_epoch(listeners)
+        listeners.on_train_end()
+
+    def _fit_epoch(self, listeners: keras.callbacks.CallbackList) -> None:
+        """Fit an epoch, or the rest of one that was interrupted."""
+        epoch, first_step = self.progress.epoch, self.progress.step
+        self.model.reset_metrics()
+        listeners.on_epoch_begin(epoch)
+        done, logs = first_step, {}
+        for window in windows(self.source.pieces(epoch, first_step), self._steps_at_once):
+            listeners.on_train_batch_begin(done - first_step)
+            for piece in window:
+                self.connection.schedule(self._train, piece.arguments)
+                if self.sync:
+                    self.connection.wait()
+            self.connection.wait()
+            # Where a training in one process looks at the loss, so that it can go on from a checkpoint.
+            done = window[-1].done // self.batches.steps_at_once * self.batches.steps_at_once
+            # Steps of a worker that was lost may count twice: by this count rates and random draws go on.
+            self.model.optimizer.iterations.assign(epoch * self.batches.steps + done)
+            logs = self._loss()
+            listeners.on_train_batch_end(done - first_step - 1, logs)
+        if self.validation_batches is not None:
+            logs = {**logs, "val_loss": self._validate(listeners)}
+        listeners.on_epoch_end(epoch, logs)
+
+    @property
+    def _steps_at_once(self) -> int:
+        steps = self.batches.steps_at_once
+        return steps if self.sync else -(-STEPS_OF_WORKER * self.connection.workers // steps) * steps
+
+    def _validate(self, listeners: keras.callbacks.CallbackList) -> float:
+        """Measure the loss of the validation rows."""
+        listeners.on_test_begin()
+        self.model.reset_metrics()
+        for piece in self.validation_source.pieces(0, 0):
+            self.connection.schedule(self._test, piece.arguments)
+            if self.sync:
+                self.connection.wait()
+        self.connection.wait()
+        loss = self._loss()["loss"]
+        listeners.on_test_end({"loss": loss})
+        return loss
+
+    def _loss(self) -> dict[str, float]:
+        """The mean loss until now."""
+        return {"loss": float(np.asarray(self.model.loss_tracker.result()))}
+
+
+def windows(pieces: Iterator[Piece], size: int) -> Iterator[list[Piece]]:
+    """Lists of so many pieces of work; the last one may have fewer.
+
+    Args:
+        pieces: The pieces.
+        size: The number in a list.
+
+    """
+    while window := list(islice(pieces, size)):
+        yield window
+
+
+def refuse_what_is_local(schema: Schema) -> None:
+    """Raise if a schema asks for what one process has to hold all weights for.
+
+    Args:
+        schema: The schema.
+
+    Raises:
+        UserError: It does.
+
+    """
+    training = schema.training
+    reasons = {
+        "model.posterior": schema.model.posterior == "gaussian",
+        "training.averaging": bool(training.averaging),
+        "training.l2_over: tables": bool(training.l2) and training.l2_over == "tables",
+    }
+    options = [option for option, is_asked_for in reasons.items() if is_asked_for]
+    if options:
+        raise UserError(
+            f"{', '.join(options)}: takes all weights in one process, which a cluster does without; remove it"
+        )
+
+
+__all__ = ["ClusterFitting", "refuse_what_is_local", "windows"]

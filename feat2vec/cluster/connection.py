@@ -1,0 +1,108 @@
+"""`Connection`: the chief's side of a cluster: its devices, and work that its workers take.
+
+It is the one module that knows of `tf.distribute`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import ClassVar
+
+import tensorflow as tf
+
+from feat2vec.cluster.addresses import are_loopback, refuse_silent_servers
+from feat2vec.cluster.loopback import listen_on_loopback_alone
+from feat2vec.errors import RestartError
+
+LOST = (  # what TensorFlow raises where a server does not answer, or is another process than before
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.DataLossError,
+)
+TASK = re.compile(r"/job:(ps|worker)/replica:\d+/task:(\d+)")
+RESTART = "start the chief and the servers again, with --resume: training goes on from the last checkpoint"
+
+
+class Connection:
+    """A cluster, as its chief sees it. A process has one.
+
+    `is_made` says whether the process has one: TensorFlow does not end in a process whose cluster is gone.
+
+    Args:
+        jobs: The addresses `host:port` of the tasks of each kind: `ps`, `worker` and, if it has one, `chief`.
+
+    Raises:
+        UserError: A server, or every worker, does not answer.
+        RestartError: A server was lost.
+
+    """
+
+    is_made: ClassVar[bool] = False
+
+    def __init__(self, jobs: Mapping[str, Sequence[str]]) -> None:
+        refuse_silent_servers(jobs)
+        Connection.is_made = True
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec(dict(jobs)), rpc_layer="grpc"
+        )
+        tf.get_logger().setLevel(logging.CRITICAL)  # a process that is lost is told once, by what is raised
+        with lost_as_restart():
+            strategy = tf.distribute.ParameterServerStrategy(resolver)
+            self._coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+        if are_loopback(jobs):
+            listen_on_loopback_alone()
+        self.workers = len(jobs["worker"])
+        self.server_devices = [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(jobs["ps"]))]
+
+    def schedule(self, function: Callable[..., object], arguments: Sequence[object]) -> None:
+        """Let a worker call a `tf.function`, at some time before `wait` returns.
+
+        A worker that is lost is no reason to fail: its work is another's then. So it is done once or more often.
+
+        Args:
+            function: The function.
+            arguments: Tensors or arrays.
+
+        Raises:
+            RestartError: A server was lost.
+
+        """
+        with lost_as_restart():
+            self._coordinator.schedule(function, args=tuple(arguments))
+
+    def wait(self) -> None:
+        """Wait until the workers have done all work.
+
+        Raises:
+            RestartError: A server was lost.
+
+        """
+        with lost_as_restart():
+            self._coordinator.join()
+
+
+@contextmanager
+def lost_as_restart() -> Iterator[None]:
+    """Raise a `RestartError` in place of what TensorFlow raises where a server is lost."""
+    try:
+        yield
+    except LOST as error:
+        raise RestartError(f"{lost_task(str(error))} of the cluster was lost", RESTART) from None
+
+
+def lost_task(message: str) -> str:
+    """The task that a message of TensorFlow names, the last one if it names several.
+
+    >>> lost_task("from remote target /job:worker/replica:0/task:0 ... target /job:ps/replica:0/task:1/device:CPU:0")
+    'parameter server 1'
+    """
+    tasks = TASK.findall(message)
+    if not tasks:
+        return "a process"
+    kind, number = tasks[-1]
+    return f"{'parameter server' if kind == 'ps' else kind} {number}"

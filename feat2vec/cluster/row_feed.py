@@ -1,0 +1,239 @@
+"""Rows of value ids where the workers are: read from shards by operations that run in TensorFlow.
+
+The chief says which rows a piece of work has, and the worker that gets it reads them; a worker keeps nothing. So a
+piece of work that is done again after a worker was lost has the same rows, all rows are used in each epoch, and a
+training goes on from the number of an epoch and of its piece of work. Workers need to see the files, and no Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from feat2vec.arrays import Array, Int64s
+from feat2vec.encode.left_out import LeftOut
+from feat2vec.shards.encoded_folder import EncodedTable
+from feat2vec.shards.records import NUMBER_BYTES, RecordColumn
+
+STEPS_OF_WORK = 16  # in a piece of work, about
+PIECES_OF_WORK = 16  # runs of neighbouring rows that are shuffled together, about
+MOST_PIECE_ROWS = 4096
+WORKS_OF_EPOCH = 16  # or more, in a table that has so many batches, so that no worker waits long for the last one
+PARALLEL_READS = 4
+READ_BYTES = 1 << 20  # that are read of a file at once
+
+
+class Work(NamedTuple):
+    """Which rows a worker reads for some steps.
+
+    Args:
+        shards: The shard of each run of neighbouring rows, int32 [pieces].
+        firsts: The first row of each in its shard, int64 [pieces].
+        counts: The number of its rows, int64 [pieces].
+        left_out: The places in these rows, put one after the other, that nothing is learnt from: int32 [left out].
+        seed: What the order of the rows follows from, int64 [2].
+        steps: In how many batches they are used, int32 [].
+
+    """
+
+    shards: Array
+    firsts: Array
+    counts: Array
+    left_out: Array
+    seed: Array
+    steps: Array
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that are learnt from."""
+        return int(self.counts.sum()) - len(self.left_out)
+
+
+WORK_SIGNATURE = Work(
+    tf.TensorSpec([None], tf.int32),
+    tf.TensorSpec([None], tf.int64),
+    tf.TensorSpec([None], tf.int64),
+    tf.TensorSpec([None], tf.int32),
+    tf.TensorSpec([2], tf.int64),
+    tf.TensorSpec([], tf.int32),
+)  # of a `tf.function` that takes a piece of work
+
+
+class WorkRows(NamedTuple):
+    """Rows in the order in which they are used.
+
+    Args:
+        ids: Value ids and the ids of joint tuples, int32 [rows, groups and joint sets].
+        target: float32 or int32 [rows]; None without one.
+        weight: float32 [rows]; None without one.
+
+    """
+
+    ids: tf.Tensor
+    target: tf.Tensor | None
+    weight: tf.Tensor | None
+
+    def batch(self, step: tf.Tensor, steps: tf.Tensor) -> WorkRows:
+        """The rows of one of several steps, which have nearly the same number of rows.
+
+        Args:
+            step: The number of the step, from 0.
+            steps: The number of steps.
+
+        """
+        rows = tf.shape(self.ids)[0]
+        begin, end = step * rows // steps, (step + 1) * rows // steps
+        return WorkRows(*(None if numbers is None else numbers[begin:end] for numbers in self))
+
+
+class RowFeed:
+    """The rows of a folder of encoded rows as pieces of work, shuffled anew in each epoch.
+
+    Pieces of work are made on the chief, from the manifest alone, and follow from the seed and the number of the epoch.
+    `read` is called in a graph, on a worker.
+
+    Args:
+        table: The folder. Workers see it at the same path.
+        batch_size: The largest number of rows in a step.
+        left_out: Rows that are in no batch.
+        seed: Of the order.
+        steps_of_work: How many steps a piece of work has, about; fewer where an epoch has few steps.
+
+    """
+
+    def __init__(
+        self,
+        table: EncodedTable,
+        batch_size: int,
+        left_out: LeftOut | None = None,
+        *,
+        seed: int = 0,
+        steps_of_work: int = STEPS_OF_WORK,
+    ) -> None:
+        self.columns: Sequence[RecordColumn] = table.record()
+        shards = table.shards()
+        self.files = [str((table.folder / name).resolve()) for name, _ in shards]
+        self.shard_rows = np.array([rows for _, rows in shards], np.int64)
+        self.left_out = LeftOut() if left_out is None else left_out
+        self.batch_size, self.seed = batch_size, seed
+        self.rows = int(self.shard_rows.sum())
+        self.learnt_rows = self.rows - len(self.left_out)
+        steps = -(-self.learnt_rows // batch_size)
+        self.steps_of_work = max(min(steps_of_work, steps // WORKS_OF_EPOCH), 1)
+        self.works = max(round(steps / self.steps_of_work), 1)  # in an epoch
+        self.piece_rows = min(max(self.rows // (self.works * PIECES_OF_WORK), 1), MOST_PIECE_ROWS)
+
+    def epoch(self, epoch: int, first: int = 0) -> Iterator[Work]:
+        """The pieces of work of an epoch.
+
+        Args:
+            epoch: Its number.
+            first: The number of the piece to begin with.
+
+        Yields:
+            The pieces, each with nearly the same number of rows.
+
+        """
+        rng = np.random.default_rng([self.seed, epoch])
+        shards, firsts, counts = self._pieces(rng)  # [pieces] each
+        starts = np.concatenate([[0], np.cumsum(self.shard_rows)])  # of the shards, in the table
+        ends = np.cumsum(counts)
+        # A piece of work ends with the run of rows that reaches its share of the rows.
+        bounds = np.searchsorted(ends, self.rows * np.arange(1, self.works + 1) // self.works, side="left") + 1
+        bounds = np.concatenate([[0], np.minimum(bounds, len(ends))])
+        for number in range(first, self.works):
+            part = slice(bounds[number], bounds[number + 1])
+            left_out = self._left_out_of(starts[shards[part]] + firsts[part], counts[part])
+            kept = int(counts[part].sum()) - len(left_out)
+            if not kept:
+                continue
+            yield Work(
+                shards[part].astype(np.int32),
+                firsts[part],
+                counts[part],
+                left_out,
+                np.array([self.seed, (epoch << 32) + number], np.int64),
+                np.array(-(-kept // self.batch_size), np.int32),
+            )
+
+    def _pieces(self, rng: np.random.Generator) -> tuple[Int64s, Int64s, Int64s]:
+        """Runs of neighbouring rows in random order: the shard, the first row in it and the number of rows of each.
+
+        They begin elsewhere in each epoch, so that rows next to each other do not stay together.
+        """
+        shards, firsts, counts = [], [], []
+        for shard, rows in enumerate(self.shard_rows):
+            inner = np.arange(rng.integers(1, self.piece_rows + 1), rows, self.piece_rows)
+            bounds = np.concatenate([[0], inner, [rows]])
+            shards.append(np.full(len(bounds) - 1, shard))
+            firsts.append(bounds[:-1])
+            counts.append(np.diff(bounds))
+        order = rng.permutation(sum(map(len, shards)))
+        return tuple(np.concatenate(parts)[order].astype(np.int64) for parts in (shards, firsts, counts))  # type: ignore[return-value]
+
+    def _left_out_of(self, firsts: Int64s, counts: Int64s) -> Array:
+        """Which of the rows of some runs, put one after the other, are left out: int32 [left out]."""
+        if not len(self.left_out):
+            return np.zeros(0, np.int32)
+        offsets = np.cumsum(counts) - counts
+        places = self.left_out.places
+        parts = []
+        for first, count, offset in zip(firsts, counts, offsets, strict=True):
+            begin, end = np.searchsorted(places, [first, first + count])
+            parts.append(np.asarray(places[begin:end]) - first + offset)
+        return np.concatenate(parts).astype(np.int32)
+
+    # --- on a worker ------------------------------------------------------------------------------------------------
+
+    def read(self, work: Work) -> WorkRows:
+        """The rows of a piece of work, shuffled.
+
+        Args:
+            work: The piece, as tensors (see `WORK_SIGNATURE`).
+
+        """
+        numbers = self._numbers(work)  # [rows, columns]
+        rows = tf.shape(numbers)[0]
+        is_kept = tf.tensor_scatter_nd_update(
+            tf.ones([rows], tf.bool), work.left_out[:, None], tf.zeros_like(work.left_out, tf.bool)
+        )
+        kept = tf.random.experimental.stateless_shuffle(tf.where(is_kept)[:, 0], work.seed)
+        numbers = tf.gather(numbers, kept)
+        ids = [place for place, column in enumerate(self.columns) if column.kind in ("value", "joint")]
+        labels = {
+            column.kind: tf.bitcast(numbers[:, place], column.type)
+            for place, column in enumerate(self.columns)
+            if column.kind in ("target", "weight")
+        }
+        return WorkRows(tf.gather(numbers, ids, axis=1), labels.get("target"), labels.get("weight"))
+
+    def _numbers(self, work: Work) -> tf.Tensor:
+        """The records of a piece of work, int32 [rows, columns]; the pieces are read side by side."""
+        width = len(self.columns)
+        pieces = tf.data.Dataset.from_tensor_slices((work.shards, work.firsts, work.counts))
+        contents = pieces.interleave(
+            tf.autograph.experimental.do_not_convert(self._content),
+            cycle_length=PARALLEL_READS,
+            num_parallel_calls=PARALLEL_READS,
+            deterministic=True,
+        )
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        options.experimental_optimization.apply_default_optimizations = False
+        content = contents.batch(tf.size(work.shards, tf.int64)).with_options(options).get_single_element()  # [pieces]
+        return tf.reshape(tf.io.decode_raw(tf.strings.reduce_join(content), tf.int32), [-1, width])
+
+    def _content(self, shard: tf.Tensor, first: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
+        """The bytes of a run of rows, as one record between what stands before and after it in the file."""
+        record_bytes = len(self.columns) * NUMBER_BYTES
+        rows = tf.gather(tf.constant(self.shard_rows), shard)
+        return tf.data.FixedLengthRecordDataset(
+            tf.gather(tf.constant(self.files), shard),
+            count * record_bytes,
+            first * record_bytes,
+            (rows - first - count) * record_bytes,
+            READ_BYTES,
+        )

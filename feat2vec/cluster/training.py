@@ -1,0 +1,47 @@
+"""`train_on_cluster`: the training of `training.train`, with its steps and its variables on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from feat2vec.cluster.cluster_fitting import ClusterFitting, refuse_what_is_local
+from feat2vec.cluster.connection import Connection
+from feat2vec.errors import UserError
+from feat2vec.shards.encoded_folder import EncodedTable
+from feat2vec.training.learning import TrainingRequest
+from feat2vec.training.train import train_into
+
+
+def train_on_cluster(
+    out: Path, request: TrainingRequest, data: object, jobs: Mapping[str, Sequence[str]], *, sync: bool = False
+) -> None:
+    """Train on a cluster, as its chief, and write a run into the folder `out`.
+
+    The run, and the checkpoints, are those of a training in one process: each goes on with the other's.
+
+    Args:
+        out: Where the run will be.
+        request: What is trained.
+        data: The source of the training rows. Workers read those of a folder of encoded rows themselves, which they
+            see at the same path; the chief sends them the rows of other sources, and all rows with `sync`.
+        jobs: The addresses of the cluster's tasks of each kind; see `Connection`.
+        sync: Whether steps are computed one after the other, in their order.
+
+    Raises:
+        UserError: Something is wrong with the request, the place or the table, or cannot be done on a cluster.
+        RestartError: A server was lost; the training can be resumed.
+        FailedError: The loss is not finite, or the run could not be written.
+
+    """
+    refuse_what_is_local(request.schema)
+    if request.start is not None:
+        raise UserError(
+            "a training that begins with a run's vectors holds them in one process; train it without a cluster"
+        )
+    connection = Connection(jobs)
+    table = data if isinstance(data, EncodedTable) else None
+    fitting = partial(ClusterFitting, connection=connection, sync=sync, table=table)
+    train_into(out, replace(request, fitting=fitting, on_chosen=()), data)

@@ -1,0 +1,115 @@
+"""Rows on a worker: every row once an epoch, in an order that follows from the seed, with what belongs to it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from feat2vec.cluster.row_feed import WORK_SIGNATURE, RowFeed, Work
+from feat2vec.encode.encoder import Encoded, fit
+from feat2vec.encode.left_out import LeftOut
+from feat2vec.sampling.joint_values import joint_values
+from feat2vec.schema.reading import read_schema
+from feat2vec.shards.encoded_folder import EncodedTable
+from tests.cluster.folders import encoded_table
+from tests.training.tables import LABELLED, table
+
+ROWS = 1201
+SCHEMA = {
+    **LABELLED,
+    "objective": {"type": "logistic", "target": "good", "weight": "number", "implicit": "title"},
+    "noise": {"negatives": 4, "joint": [["who", "place"]]},
+    "training": {"validation": 0, "epochs": 1, "batch_size": 16},
+}
+NUMBERED = table(ROWS).append_column("number", [np.arange(1, ROWS + 1, dtype=np.float64)])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> EncodedTable:
+    """Rows whose weight is their number, in seven shards."""
+    encoded = encoded_table(tmp_path_factory.mktemp("encoded") / "people", SCHEMA, NUMBERED, shard_bytes=5000)
+    assert len(encoded.shards()) == 7
+    return encoded
+
+
+@pytest.fixture(scope="module")
+def local() -> Encoded:
+    return fit(read_schema(SCHEMA), NUMBERED)
+
+
+def batches_of(feed: RowFeed, works: list[Work]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The batches of some pieces of work, read in a graph as on a worker."""
+
+    @tf.function(input_signature=[WORK_SIGNATURE])
+    def read(work: Work) -> tuple[tf.Tensor, ...]:
+        rows = feed.read(work)
+        ends = tf.TensorArray(tf.int32, work.steps)
+        for step in tf.range(work.steps):
+            ends = ends.write(step, tf.shape(rows.batch(step, work.steps).ids)[0])
+        return (*rows, ends.stack())
+
+    batches = []
+    for work in works:
+        ids, target, weight, sizes = (np.asarray(part) for part in read(Work(*map(tf.constant, work))))
+        assert sizes.sum() == len(ids) == work.rows
+        bounds = np.cumsum(sizes)[:-1]
+        batches += list(zip(*(np.split(part, bounds) for part in (ids, target, weight)), strict=True))
+    return batches
+
+
+def numbers_of(batches: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> np.ndarray:
+    """The numbers of the rows, in the order in which they are used."""
+    return np.concatenate([weight for _, _, weight in batches]).astype(np.int64) - 1
+
+
+def test_every_row_is_used_once_an_epoch_with_what_belongs_to_it(folder: EncodedTable, local: Encoded) -> None:
+    feed = RowFeed(folder, 16, seed=3)
+    joint = joint_values(local.rows, (0, 2))
+    assert local.target is not None
+    orders = []
+    for epoch in range(2):
+        batches = batches_of(feed, list(feed.epoch(epoch)))
+        assert max(len(ids) for ids, _, _ in batches) <= 16
+        assert min(len(ids) for ids, _, _ in batches) >= 8
+        order = numbers_of(batches)
+        assert sorted(order.tolist()) == list(range(ROWS))
+        ids, targets = (np.concatenate(parts) for parts in list(zip(*batches, strict=True))[:2])
+        np.testing.assert_array_equal(ids[:, :4], local.rows[order])
+        np.testing.assert_array_equal(ids[:, 4], joint.ids(local.rows[order]))
+        np.testing.assert_array_equal(targets, local.target[order])
+        orders.append(order)
+    assert (orders[0] != orders[1]).mean() > 0.9  # shuffled anew
+    distances = np.abs(np.diff(orders[0]))
+    assert np.median(distances) > ROWS / 10  # rows that are neighbours in the table are far from each other
+
+
+def test_the_parts_of_several_workers_are_all_rows(folder: EncodedTable) -> None:
+    """Whichever worker gets a piece of work, and if one is lost and its piece is done again by another."""
+    feed = RowFeed(folder, 16, seed=3)
+    works = list(feed.epoch(5))
+    assert len(works) > 8
+    parts = [numbers_of(batches_of(RowFeed(folder, 16, seed=3), works[worker::3])) for worker in range(3)]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(ROWS))
+    again = numbers_of(batches_of(feed, works[4:5]))
+    np.testing.assert_array_equal(again, numbers_of(batches_of(feed, works[4:5])))
+    gone_on = list(feed.epoch(5, first=len(works) - 2))
+    for before, now in zip(works[-2:], gone_on, strict=True):
+        for array, same in zip(before, now, strict=True):
+            np.testing.assert_array_equal(array, same)
+
+
+def test_rows_that_are_left_out_are_in_no_batch(folder: EncodedTable) -> None:
+    left_out = np.unique(np.random.default_rng(0).integers(0, ROWS, 300))
+    feed = RowFeed(folder, 16, LeftOut(left_out), seed=3)
+    assert feed.learnt_rows == ROWS - len(left_out)
+    order = numbers_of(batches_of(feed, list(feed.epoch(0))))
+    assert sorted(order.tolist()) == sorted(set(range(ROWS)) - set(left_out.tolist()))
+
+
+@pytest.mark.parametrize(("batch", "works", "steps"), [(1, 75, 16), (64, 18, 1), (1000, 1, 2), (5000, 1, 1)])
+def test_pieces_of_work_are_of_about_the_same_size(folder: EncodedTable, batch: int, works: int, steps: int) -> None:
+    pieces = list(RowFeed(folder, batch).epoch(0))
+    assert abs(len(pieces) - works) <= 1
+    assert abs(np.median([int(work.steps) for work in pieces]) - steps) <= 1
+    assert sum(work.rows for work in pieces) == ROWS
