@@ -35,7 +35,9 @@ def test_a_socket_that_listens_is_bound_to_the_device() -> None:
 def test_a_system_that_cannot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loopback, "DEVICE", b"none0\0")
     with socket.create_server(("127.0.0.1", 0)):
-        with pytest.raises(UserError, match="cannot be kept on loopback here .*No such device.*; in a private network add"):
+        with pytest.raises(
+            UserError, match="cannot be kept on loopback here .*No such device.*; in a private network add"
+        ):
             listen_on_loopback_alone()
         monkeypatch.delattr(socket, "SO_BINDTODEVICE")
         with pytest.raises(UserError, match="cannot be kept on loopback here .it takes Linux"):
