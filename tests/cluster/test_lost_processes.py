@@ -1,4 +1,4 @@
-"""A worker, a server or the chief is killed at a random moment: training ends, with all rows and nearly the same loss."""
+"""A worker, a server or the chief is killed at a random moment: training ends with all rows and about the same loss."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
