@@ -28,6 +28,7 @@ PADDING, UNSEEN, FIRST = 0, 1, 2  # ids; FIRST is that of the most frequent key
 FEW_KEYS = 16  # keys are few if the vocabulary has more than this many times as many
 SCANS_BEFORE_INDEX = 10  # searches for a few keys before an index of the vocabulary is worth its memory
 COLUMNS = pa.schema({"key": pa.string(), "id": pa.int32(), "count": pa.int64(), "level": pa.int8()})
+KEY_COUNTS = pa.schema({"key": pa.string(), "n": pa.int64()})
 
 Counts = Int64s
 
@@ -225,6 +226,19 @@ def read_vocabulary(path: Path) -> pa.Table:
     table = read_parquet(path, COLUMNS)
     table.validate(full=True)  # keys that are not UTF-8 would fail wherever they are printed
     return table
+
+
+def write_keys(path: Path, keys: pa.StringArray, counts: Counts) -> None:
+    """Write keys, and how often each occurs, to a file that `read_keys` reads."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, KEY_COUNTS) as writer:
+        writer.write_batch(pa.record_batch([keys, pa.array(counts)], schema=KEY_COUNTS))
+
+
+def read_keys(path: Path) -> tuple[pa.StringArray, Counts]:
+    """The keys, and how often each occurs, that `write_keys` wrote."""
+    with pa.OSFile(str(path), "rb") as file, pa.ipc.open_file(file) as reader:
+        batch = reader.get_batch(0)
+    return batch.column("key"), batch.column("n").to_numpy()
 
 
 def is_count(value: object) -> bool:
