@@ -21,10 +21,10 @@ from feat2vec.space.geometry import (
     Candidates,
     Queries,
     blocks,
-    candidates,
     extract,
     is_keyed,
     linear_terms,
+    stored_candidates,
 )
 from feat2vec.space.groups_and_levels import refuse_no_vectors
 from feat2vec.space.key_lookup import KeyNames, Names, ValueNames
@@ -59,7 +59,7 @@ def vectors_of_group(
     space = ValueSpace(
         group,
         size,
-        read_candidates=lambda: _at_level(candidates(model, encoder, group), level, model_levels),
+        read_candidates=lambda: _at_level(stored_candidates(model, encoder, group), level, model_levels),
         read_linear=(lambda: linear_terms(model, encoder, group)) if run.schema.model.bias else None,
         read_bias=model.bias_value,
         level=level,
@@ -189,6 +189,8 @@ def _sums_over_groups(model: Feat2Vec, encoded: Encoded) -> tuple[Queries, Float
 def _at_level(values: Candidates, level: int | None, levels: Levels) -> Candidates:
     """The candidates that reach a level, with their vectors in its space; None leaves them as they are."""
     if level is None:
+        return values
+    if len(values.tables) == 1:  # which all values reach
         return values
     size = values.sizes()[level - 1]
     parts = [table[:size] for table in values.tables[levels.parts_of(level)]]
