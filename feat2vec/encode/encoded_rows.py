@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array, Int64s
 from feat2vec.encode.arrays_on_disk import file_name, open_array, read_parquet, write_parquet
-from feat2vec.encode.codecs import Codec, Tally, check_entries, codec_from_facts
+from feat2vec.encode.codecs import Codec, ItemsCodec, Tally, check_entries, codec_from_facts
 from feat2vec.encode.left_out import LEFT_OUT, LeftOut
 from feat2vec.encode.value_tables import Values, open_values, read_values, write_values
 from feat2vec.encode.vocabulary import Vocabulary, read_vocabulary
@@ -218,6 +218,32 @@ class Encoded:
             parts.append(f"{sum(keys_of.values()):,} keys")
         parts += [f"{count:,} {policy}" for policy, count in applied.items() if count]
         return ", ".join(parts)
+
+
+LARGE_KEY_BYTES = 16 << 20  # of a vocabulary that stays in a file while a model is trained
+KEYS = "keys"  # the folder of such files
+
+
+def with_keys_in_files(codecs: Mapping[str, Codec], folder: Path, least_bytes: int | None = None) -> dict[str, Codec]:
+    """The same codecs, whose large vocabularies stay in files: training reads ids, and keys when the run is written.
+
+    Args:
+        codecs: The codec of each group.
+        folder: The folder of the encoded rows, while it is made.
+        least_bytes: Of the keys of a vocabulary that is large.
+
+    """
+    least_bytes = LARGE_KEY_BYTES if least_bytes is None else least_bytes
+    moved_codecs, moved = dict(codecs), dict[int, Vocabulary]()
+    for name, codec in codecs.items():
+        vocabulary = codec.vocabulary
+        if not isinstance(codec, ItemsCodec) or vocabulary is None or vocabulary.keys.nbytes < least_bytes:
+            continue
+        if id(vocabulary) not in moved:  # groups may share it
+            (folder / KEYS).mkdir(exist_ok=True)
+            moved[id(vocabulary)] = vocabulary.moved_to(folder / KEYS / f"{file_name(name)}.arrow")
+        moved_codecs[name] = replace(codec, vocabulary=moved[id(vocabulary)])
+    return moved_codecs
 
 
 def open_encoded(

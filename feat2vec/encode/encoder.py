@@ -22,7 +22,14 @@ from feat2vec.arrays import Array, Integers
 from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE
 from feat2vec.encode.codecs import Codec, CodecFit, Entries, LevelColumn, Tally, codec_fit
 from feat2vec.encode.columns import check_columns, columns_of, present_groups
-from feat2vec.encode.encoded_rows import Encoded, EncoderParts, open_encoded, read_encoder, write_encoder
+from feat2vec.encode.encoded_rows import (
+    Encoded,
+    EncoderParts,
+    open_encoded,
+    read_encoder,
+    with_keys_in_files,
+    write_encoder,
+)
 from feat2vec.encode.group_fits import fit_groups, owner_place
 from feat2vec.encode.stage_reading import RecordedReader, StageReader, StageRecorder, read_stages
 from feat2vec.encode.targets import TargetFiles
@@ -334,9 +341,11 @@ def fit(
         if problems:
             in_order = dict.fromkeys(problem for name in schema.groups for problem in problems.get(name, ()))
             raise UserError(*(f"{table.name}: {problem}" for problem in in_order))
+        for codec_fit_of_group in codec_fits.values():
+            codec_fit_of_group.release()
+        codecs = with_keys_in_files({name: group.codec for name, group in fitted.items()}, workspace.folder)
     folder = workspace.folder if out is None else Path(out)
     values = {name: open_values(folder, name) for name in schema.groups}
-    codecs = {name: group.codec for name, group in fitted.items()}
     encoder = Encoder(schema, codecs, values, target_files.classes)
     known = {name: len(values[name].entries) for name in values}
     tallies = {name: group.tally for name, group in fitted.items()}

@@ -120,6 +120,8 @@ def _fit_kept_groups(workspace: Workspace, schema: Schema, codec_fits: Mapping[s
             files += numbered.files
         facts["groups"][name] = of_group
     steps.record_group(place, StepRecord(facts, files))
+    for codec_fit_of_group in codec_fits.values():
+        codec_fit_of_group.release()
     return facts
 
 

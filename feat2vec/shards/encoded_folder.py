@@ -27,7 +27,7 @@ import pyarrow as pa
 from feat2vec.arrays import Int64s
 from feat2vec.encode.arrays_on_disk import ArrayFile, file_name, read_parquet, write_parquet
 from feat2vec.encode.codecs import Tally
-from feat2vec.encode.encoded_rows import open_encoded
+from feat2vec.encode.encoded_rows import open_encoded, with_keys_in_files
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.encode.left_out import LEFT_OUT
 from feat2vec.encode.value_tables import Values, open_values
@@ -310,6 +310,7 @@ class EncodedTable(Table):
                 shutil.copyfile(self.folder / LEFT_OUT_ROWS, folder / LEFT_OUT)
             for name, values in encoder.values.items():
                 _write_values(folder, name, values)
+            encoder = replace(encoder, codecs=with_keys_in_files(encoder.codecs, folder))
         place = folder if out is None else out
         encoder = replace(encoder, values={name: open_values(place, name) for name in encoder.codecs})
         known = {name: len(values.entries) for name, values in encoder.values.items()}

@@ -120,6 +120,9 @@ class CodecFit(Protocol):
 
         """
 
+    def release(self) -> None:
+        """Let go of what nothing but `finish` and, where steps are not kept, `entries` needs."""
+
     def entries(self) -> Iterator[Entries]:
         """The entries of the staged rows in their order, once `finish` has run."""
 

@@ -441,6 +441,10 @@ class ItemsFit:
         max_items = spec.max_items if isinstance(spec, ItemsSpec) and is_bag and not weighted else most_items
         return ItemsCodec(vocabulary, most_items, max(max_items, most_items), weighted, edges, kind, means)
 
+    def release(self) -> None:
+        self.fits = []  # a reference to itself would keep it until the garbage is collected
+        self.vocabulary_fit.release()
+
     def entries(self) -> Iterator[Entries]:
         assert self.codec is not None
         for place, staged in enumerate(self.staged):
@@ -519,6 +523,10 @@ class BinsFit:
         with np.errstate(invalid="ignore"):
             means = sums / counts * MEAN_UNIT  # of an empty bin NaN
         return self.items_fit.finish(edges, kind, tuple(means.tolist()))
+
+    def release(self) -> None:
+        self.fits = []
+        self.items_fit.release()
 
     def entries(self) -> Iterator[Entries]:
         return self.items_fit.entries()

@@ -123,6 +123,9 @@ class VectorFit:
         assert self.codec is not None
         return self.codec
 
+    def release(self) -> None:
+        self.fits = []  # a reference to itself would keep it until the garbage is collected
+
     def entries(self) -> Iterator[Entries]:
         assert self.codec is not None
         for present, vectors in self.staged:
