@@ -20,7 +20,8 @@ from feat2vec.table.table import STAGE_BYTES
 from feat2vec.writing import folder_place, new_folder, scratch_folder
 
 MEMORY = "1GB"
-MEMORY_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *(?:[KMGT]i?B|B|bytes?)", re.IGNORECASE | re.ASCII)
+MEMORY_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *([KMGT]i?B|B|bytes?)", re.IGNORECASE | re.ASCII)
+DATABASE_SHARE = 0.8  # of the memory for encoding that DuckDB has
 STAGING = ".staging"  # the folder of temporary files, below the one that is written
 
 
@@ -87,7 +88,7 @@ def new_workspace(
         scratch_folder(folder, STAGING) as staging,
     ):
         try:
-            database = connect(staging / "spill", memory=memory)
+            database = connect(staging / "spill", memory=f"{memory_of_database(memory)}B")
         except duckdb.Error:
             raise UserError(f"memory must be a size such as 1GB; received {memory!r}") from None
         with database as connection:
@@ -99,6 +100,20 @@ def new_workspace(
             finally:
                 if finished_steps is not None:
                     finished_steps.close()
+
+
+def memory_of_database(memory: str) -> int:
+    """The bytes that DuckDB may hold of the memory for encoding: the rest of the work needs some, too.
+
+    >>> memory_of_database("2GB"), memory_of_database("1 KiB")
+    (1600000000, 819)
+    """
+    size = MEMORY_SIZE.fullmatch(memory.strip())
+    assert size is not None, "`check_memory` was called"
+    unit = size[2].lower()
+    base = 1024 if "i" in unit else 1000
+    power = "bkmgt".index(unit[0])
+    return int(float(size[1]) * base**power * DATABASE_SHARE)
 
 
 def check_memory(memory: object) -> None:

@@ -173,18 +173,24 @@ class CheckedFile(io.RawIOBase):
 
     def readinto(self, buffer: Buffer) -> int:
         view = memoryview(buffer).cast("B")[: max(self.size - self.position, 0)]
-        piece_bytes, end = self.pieces.piece_bytes, self.position + len(view)
-        for piece in range(self.position // piece_bytes, -(-end // piece_bytes)):
-            if not self.is_checked[piece]:
-                self._check(piece)
         self.file.seek(self.position)
         count = self.file.readinto(view) or 0
-        self.position += count
+        start, end, piece_bytes = self.position, self.position + count, self.pieces.piece_bytes
+        for piece in range(start // piece_bytes, -(-end // piece_bytes)):
+            first, last = piece * piece_bytes, min((piece + 1) * piece_bytes, self.size)
+            if self.is_checked[piece]:
+                continue
+            is_inside = start <= first and last <= end
+            self._check(piece, view[first - start : last - start] if is_inside else self._piece(first))
+        self.position = end
         return count
 
-    def _check(self, piece: int) -> None:
-        self.file.seek(piece * self.pieces.piece_bytes)
-        content = self.file.read(self.pieces.piece_bytes)
+    def _piece(self, first: int) -> bytes:
+        """A piece of which a part is asked for."""
+        self.file.seek(first)
+        return self.file.read(self.pieces.piece_bytes)
+
+    def _check(self, piece: int, content: Buffer) -> None:
         if hashlib.sha256(content).hexdigest() != self.pieces.digest(piece):
             raise self._other_file()
         self.is_checked[piece] = 1
