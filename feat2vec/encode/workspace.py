@@ -113,7 +113,7 @@ def memory_of_database(memory: str) -> int:
     unit = size[2].lower()
     base = 1024 if "i" in unit else 1000
     power = "bkmgt".index(unit[0])
-    return int(float(size[1]) * base**power * DATABASE_SHARE)
+    return max(int(float(size[1]) * base**power * DATABASE_SHARE), 1)  # 0 would be no bound
 
 
 def check_memory(memory: object) -> None:

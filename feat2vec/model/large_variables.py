@@ -6,6 +6,7 @@ TensorFlow copies a variable whole to read it once it has had sparse updates, an
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -157,6 +158,23 @@ def _whole_or_by_row(variable: Variable, piece: int) -> Iterator[tuple[slice, Ar
         yield from pieces(variable, piece)
     else:
         yield slice(None), resource_of(variable).numpy()
+
+
+def discard(variable: Variable) -> None:
+    """Give the memory of a variable back to the system, before it is deleted: its numbers are lost.
+
+    TensorFlow keeps memory that is freed for tensors of its own, which nothing else can use.
+    """
+    resource = resource_of(variable)
+    libc = ctypes.CDLL(None)
+    if _bytes(resource) < BYTES_PER_PIECE or not hasattr(libc, "madvise"):
+        return
+    tf.raw_ops.DisableCopyOnRead(resource=resource.handle)
+    tensor = resource.read_value()  # the variable's own memory, no copy
+    numbers = np.asarray(memoryview(tensor))
+    start = -(-numbers.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
+    size = (numbers.ctypes.data + numbers.nbytes - start) // mmap.PAGESIZE * mmap.PAGESIZE
+    libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_DONTNEED)
 
 
 def row_slices(shape: Sequence[int], dtype: npt.DTypeLike, piece: int = BYTES_PER_PIECE) -> Iterator[slice]:

@@ -48,11 +48,12 @@ class StoredTable:
         with damage_as_user_error(self.file.path):
             if isinstance(rows, slice):
                 start, stop, step = rows.indices(len(self))
-                numbers = slice(start + self.first, max(stop, start) + self.first)
-                return self._with_gain(self.arrays.table_part(self.name, self.whole_shape, numbers)[::step])
+                of_file = slice(start + self.first, max(stop, start) + self.first)
+                return self._with_gain(self.arrays.table_part(self.name, self.whole_shape, of_file)[::step])
             wanted = np.where(rows < 0, rows + len(self), rows) + self.first
             numbers, places = np.unique(wanted, return_inverse=True)
-            distinct = self._with_gain(self.arrays.table_rows(self.name, self.whole_shape, numbers))
+            rows_of_file = self.arrays.table_rows(self.name, self.whole_shape, numbers.astype(np.int32))
+            distinct = self._with_gain(rows_of_file)
             return np.asarray(distinct[places.reshape(wanted.shape)])
 
     def _with_gain(self, rows: Float32s) -> Float32s:

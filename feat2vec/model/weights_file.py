@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, cast
 
 import h5py
 import numpy as np
@@ -65,8 +65,8 @@ class ModelFile:
     def __init__(self, path: Path, schema: Schema, *, sealed: bool = False, pieces: Pieces | None = None) -> None:
         self.path = path
         with ExitStack() as stack:
-            opened = path.open("rb") if pieces is None else CheckedFile(path, pieces)
-            file: BinaryIO = stack.enter_context(opened)  # type: ignore[arg-type]
+            opened = path.open("rb") if pieces is None else cast(BinaryIO, CheckedFile(path, pieces))
+            file: BinaryIO = stack.enter_context(opened)
             archive = stack.enter_context(zipfile.ZipFile(file))
             check_schema(path, archive, schema)
             if not sealed:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from feat2vec.arrays import Array, Bools, Float32s, Integers
 from feat2vec.encode.codecs import Entries, ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST
-from feat2vec.model.stored_table import StoredTable, squares_of
+from feat2vec.model.stored_table import squares_of
 from feat2vec.schema.extractor_options import ItemsSpec
 from feat2vec.space.search_options import VectorSimilarity
 
@@ -46,7 +46,7 @@ class Candidates:
 
     """
 
-    tables: Sequence[Float32s | StoredTable]
+    tables: list[Float32s]
     known_squares: list[Float32s] | None = None
 
     def sizes(self) -> list[int]:
@@ -156,7 +156,8 @@ def stored_candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
     if tables is None:
         return candidates(model, encoder, group)
     has_unseen_key = [True, *(False for _ in tables[1:])]  # as its first row
-    return Candidates([table.without_first(has, gain) for table, has in zip(tables, has_unseen_key, strict=True)])
+    stored = [table.without_first(has, gain) for table, has in zip(tables, has_unseen_key, strict=True)]
+    return Candidates(cast("list[Float32s]", stored))  # whose rows are read as those of arrays
 
 
 def candidates(model: Model, encoder: Encoder, group: str) -> Candidates:

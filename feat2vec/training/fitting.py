@@ -14,6 +14,7 @@ import tensorflow as tf
 from feat2vec.encode.encoder import Encoded
 from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.model.large_variables import discard
 from feat2vec.model.remaining import leave_out_vectors
 from feat2vec.model.score_model import vector_weights
 from feat2vec.sampling.batches import Batches
@@ -198,6 +199,9 @@ class Fitting:
         optimizer = self.model.optimizer
         without_slots = type(optimizer).from_config(optimizer.get_config())
         without_slots.iterations.assign(optimizer.iterations)
+        for variable in optimizer.variables:
+            if variable is not optimizer.iterations:
+                discard(variable)
         self.model.compile(without_slots, steps_per_execution=self.batches.steps_at_once)
         del optimizer
         gc.collect()  # the step's function and its graph refer to each other

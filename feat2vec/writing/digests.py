@@ -36,8 +36,9 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 def sealed(manifest: Mapping[str, object], folder: Path) -> JsonObject:
     """A manifest with the digests of the folder's files, and with its own."""
-    facts = {**manifest, PARTS: digests_of(folder)}
-    large = [name for name in facts[PARTS] if (folder / name).stat().st_size > LARGE_BYTES]
+    digests = digests_of(folder)
+    facts: JsonObject = {**manifest, PARTS: digests}
+    large = [name for name in digests if (folder / name).stat().st_size > LARGE_BYTES]
     if large:
         facts[PIECES] = {name: digests_of_pieces(folder / name) for name in large}
     return {**facts, SEAL: _digest_of_manifest(facts)}

@@ -18,6 +18,7 @@ from feat2vec.model.large_variables import (
     assign_rows,
     copies,
     copy_to,
+    discard,
     empty,
     keep,
     pieces,
@@ -26,6 +27,7 @@ from feat2vec.model.large_variables import (
     tables_aside,
 )
 from feat2vec.model.optimizers import by_row, resource_of
+from feat2vec.training.memory_estimate import resident_memory
 from tests.child_memory import peak_growth_mb
 
 SHAPES: list[tuple[int, ...]] = [(), (5,), (100, 7), (3, 4, 5), (0, 7), (1000, 3)]
@@ -176,3 +178,16 @@ def test_resources() -> None:
     variable = keras.Variable(np.ones(3, np.float32))
     assert resource_of(variable) is variable.value
     assert resource_of(variable.value) is variable.value
+
+
+def test_memory_of_a_variable_goes_back_to_the_system() -> None:
+    variable = keras.Variable(np.ones((20, 1 << 20), np.float32))
+    small = keras.Variable(np.ones((2, 3), np.float32))
+    assign_rows(variable, slice(3, 5), np.full((2, 1 << 20), 7, np.float32))  # it reads by copies now
+    before = resident_memory()
+    for discarded in (variable, small):
+        discard(discarded)
+    assert resident_memory() < before - (60 << 20)  # of 80
+    np.testing.assert_array_equal(small.numpy(), 1)
+    assign_rows(variable, slice(0, 1), np.full((1, 1 << 20), 5, np.float32))
+    assert float(variable.value[0, 0]) == 5

@@ -33,17 +33,23 @@ def test_rows_are_those_of_the_table(path: Path) -> None:
     assert model.stored_tables("tags") is None  # it is small
     assert model.stored_tables("title", 0) is None  # it is no lookup
     for table, array in zip(tables, arrays, strict=True):
-        assert (len(table), table.shape, table.dtype, table.nbytes) == (len(array), array.shape, "f4", array.nbytes)
+        assert (len(table), table.shape, table.dtype, table.nbytes) == (
+            len(array),
+            array.shape,
+            array.dtype,
+            array.nbytes,
+        )
         np.testing.assert_array_equal(np.asarray(table), array)
         np.testing.assert_array_equal(squares_of(table), squares_of(array))
         last = len(array) - 1
         for rows in (slice(None), slice(1, 2), slice(0, 0), slice(-1, None), slice(0, None, 2)):
             np.testing.assert_array_equal(table[rows], array[rows])
             np.testing.assert_array_equal(table.without_first(1)[rows], array[1:][rows])
-        for rows in (np.array([last, 0, last]), np.array([[0, -1], [last, 0]]), np.zeros(0, np.int64)):
-            np.testing.assert_array_equal(table[rows], array[rows])
+        for numbers in (np.array([last, 0, last]), np.array([[0, -1], [last, 0]]), np.zeros(0, np.int64)):
+            np.testing.assert_array_equal(table[numbers], array[numbers])
             if last:
-                np.testing.assert_array_equal(table.without_first(1, 2)[rows % last], 2 * array[1:][rows % last])
+                later = numbers % last
+                np.testing.assert_array_equal(table.without_first(1, 2)[later], 2 * array[1:][later])
         blocks = list(table.blocks(8))
         np.testing.assert_array_equal(np.concatenate([values for _, values in blocks]), array)
         assert len(blocks) == len(array)
