@@ -20,10 +20,12 @@ import tensorflow as tf
 
 from feat2vec.arrays import Array
 from feat2vec.custom_gradients import Tensor
+from feat2vec.encode.arrays_on_disk import release_pages
 from feat2vec.model.optimizers import is_by_row, resource_of
 from feat2vec.model.optimizers.base import Variable
 
 BYTES_PER_PIECE = 4 << 20  # that are moved at a time
+ALIGNMENT = 64  # of an array in a file, in bytes
 _ASIDE: ContextVar[bool] = ContextVar("feat2vec_tables_aside", default=False)
 
 
@@ -59,6 +61,7 @@ def assign(variable: Variable, values: Array, piece: int = BYTES_PER_PIECE) -> N
         return
     for rows in row_slices(values.shape, values.dtype, piece):
         assign_rows(variable, rows, values[rows])
+        release_pages(values)
 
 
 def copy_to(variable: Variable, source: Variable, piece: int = BYTES_PER_PIECE) -> None:
@@ -67,9 +70,24 @@ def copy_to(variable: Variable, source: Variable, piece: int = BYTES_PER_PIECE) 
         assign_rows(variable, rows, values)
 
 
-def copies(variables: Sequence[Variable], piece: int = BYTES_PER_PIECE) -> list[Array]:
-    """An array of each variable's numbers."""
-    arrays = [np.empty(variable.shape, resource_of(variable).dtype.as_numpy_dtype) for variable in variables]
+def copies(variables: Sequence[Variable], path: Path, piece: int = BYTES_PER_PIECE) -> list[Array]:
+    """An array of each variable's numbers, all of them in a new file, where they take no memory.
+
+    Args:
+        variables: The variables.
+        path: The file.
+        piece: How many bytes are moved at a time.
+
+    """
+    sizes = [-(-_bytes(resource_of(variable)) // ALIGNMENT) * ALIGNMENT for variable in variables]
+    memory = np.memmap(path, np.uint8, "w+", shape=(max(sum(sizes), 1),))
+    arrays: list[Array] = []
+    start = 0
+    for variable, size in zip(variables, sizes, strict=True):
+        shape, dtype = _kind(variable)
+        numbers = memory[start : start + _bytes(resource_of(variable))].view(dtype)
+        arrays.append(numbers.reshape(shape))
+        start += size
     keep(variables, arrays, piece)
     return arrays
 
@@ -79,6 +97,14 @@ def keep(variables: Sequence[Variable], arrays: Sequence[Array], piece: int = BY
     for variable, array in zip(variables, arrays, strict=True):
         for rows, values in pieces(variable, piece):
             array[rows if array.ndim else ()] = values
+            release_pages(array)
+
+
+def pieces_of_array(array: Array, piece: int = BYTES_PER_PIECE) -> Iterator[Array]:
+    """The rows of an array in pieces of so many bytes, each to be used before the next."""
+    for rows in row_slices(array.shape, array.dtype, piece) if array.ndim else [()]:
+        yield array[rows]
+        release_pages(array)
 
 
 class Kept:
@@ -138,6 +164,7 @@ def swap(variables: Sequence[Variable], arrays: Sequence[Array], piece: int = BY
             before = np.array(values)
             assign_rows(variable, rows, array[place])
             array[place] = before
+            release_pages(array)
 
 
 def swap_average(
@@ -150,6 +177,7 @@ def swap_average(
             before = np.array(values)
             assign_rows(variable, rows, average[place] + share * (before - average[place]))
             average[place] = before
+            release_pages(average)
 
 
 def _whole_or_by_row(variable: Variable, piece: int) -> Iterator[tuple[slice, Array]]:

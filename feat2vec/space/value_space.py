@@ -149,7 +149,8 @@ class ValueSpace:
         return self._opened[name]
 
     def _exact_index(self, similarity: Similarity) -> ExactIndex:
-        vectors, scale = self.candidates.tables[0], None
+        vectors: Float32s | StoredTable = self.candidates.tables[0]
+        scale = None
         if similarity == "cosine":
             squares = None if isinstance(vectors, StoredTable) else self.candidates.squares[0]
             scale = InverseNorms(vectors, squares)

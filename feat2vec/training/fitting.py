@@ -27,7 +27,7 @@ from feat2vec.training.patience import Patience
 from feat2vec.training.reporting import Progress, Reporter, Reporting
 from feat2vec.training.warm_start import WarmStart
 
-BEST_WEIGHTS = "best"  # a file beside the checkpoint
+BEST_WEIGHTS, WEIGHTS_ASIDE = "best", "aside"  # files beside the checkpoint
 MOST_CACHED_ROWS = 20_000  # validation rows that stay in memory as batches
 MOST_ROWS_AT_ONCE = 4096  # of a validation batch, where its size changes nothing
 MOST_VECTOR_BYTES = 32 << 20  # of its vectors
@@ -130,7 +130,9 @@ class Fitting:
         self.patience = Patience(
             self.model, self.model.schema.patience, checkpoint.with_name(BEST_WEIGHTS), self.reporter.say
         )
-        averaging = [EpochAveraging(self.model, self.options.averaging)] if self.options.averaging else []
+        averaging = []
+        if self.options.averaging:
+            averaging = [EpochAveraging(self.model, self.options.averaging, checkpoint.with_name(WEIGHTS_ASIDE))]
         stateful: list[Resumable] = [self.patience, *averaging]
         validates = self.validation_batches is not None
         self.checkpointing = Checkpointing(checkpoint, self.model, self.progress, stateful, origin, validates=validates)

@@ -34,7 +34,14 @@ LEFT_OUT = "left_out.npy"  # the rows that the first training does not learn fro
 SCRATCH = "scratch"  # the run from scratch that is trained beside one that begins with vectors
 SCRATCH_WORK = f"{SCRATCH}.partial"
 FILES_KEPT = (CHECKPOINT, REFIT_CHECKPOINT, REPLACED)
-ENTRIES = (*FILES_KEPT, f"{CHECKPOINT}.new", f"{REFIT_CHECKPOINT}.new", LEFT_OUT, "best")  # what it holds, by name
+ENTRIES = (
+    *FILES_KEPT,
+    f"{CHECKPOINT}.new",
+    f"{REFIT_CHECKPOINT}.new",
+    LEFT_OUT,
+    "best",
+    "aside",
+)  # what it holds, by name
 FOLDERS = (
     "data",
     "rows",
