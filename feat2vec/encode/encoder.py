@@ -25,6 +25,7 @@ from feat2vec.encode.columns import check_columns, columns_of, present_groups
 from feat2vec.encode.encoded_rows import (
     Encoded,
     EncoderParts,
+    ValuesInFiles,
     open_encoded,
     read_encoder,
     with_keys_in_files,
@@ -94,7 +95,11 @@ class Encoder:
         """
         schema = self.schema.model_copy(update={"groups": self.schema.groups_of(groups)})
         codecs = {name: self.codecs[name] for name in groups}
-        return replace(self, schema=schema, codecs=codecs, values={name: self.values[name] for name in groups})
+        if isinstance(self.values, ValuesInFiles):
+            values: Mapping[str, Values] = self.values.only(groups)
+        else:
+            values = {name: self.values[name] for name in groups}
+        return replace(self, schema=schema, codecs=codecs, values=values)
 
     def entries(self, source: object) -> Iterator[dict[str, Entries]]:
         """The entries of any rows, in batches; a group whose columns are all absent is missing in every row.

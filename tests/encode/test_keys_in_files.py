@@ -1,17 +1,18 @@
-"""Large vocabularies stay in files while a model is trained."""
+"""Large vocabularies stay in files while a model is trained, and large value tables until they are asked for."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from feat2vec.encode import encoded_rows
 from feat2vec.encode.encoded_rows import with_keys_in_files
-from feat2vec.encode.encoder import fit
-from tests.encode.tables import SAME, SAME_SCHEMA, differences, files_below, schema_of
+from feat2vec.encode.encoder import Encoder, fit
+from tests.encode.tables import SAME, SAME_SCHEMA, differences, files_below, refuse, schema_of
 
 
 def test_vocabularies_in_files_are_the_same(tmp_path: Path) -> None:
@@ -50,3 +51,22 @@ def test_keys_in_files_take_no_memory(tmp_path: Path) -> None:
     vocabulary = moved["a"].vocabulary
     assert vocabulary is not None
     assert vocabulary.key(2) == "a key of some length 000000000"
+
+
+def test_values_of_large_files_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
+    saved = fit(SAME_SCHEMA, SAME).encoder
+    saved.save(tmp_path / "encoder")
+    with mock.patch.object(encoded_rows, "LARGE_BYTES", 0):
+        encoder = Encoder.load(tmp_path / "encoder")
+    assert isinstance(encoder.values, encoded_rows.ValuesInFiles)
+    assert (list(encoder.values), len(encoder.values)) == (list(saved.values), len(saved.values))
+    assert not encoder.values.known
+    few = encoder.only(["tags", "name"])
+    assert list(few.values) == ["tags", "name"]
+    assert not encoder.values.known
+    np.testing.assert_array_equal(few.values["name"].entries, saved.values["name"].entries)
+    assert list(encoder.values.known) == ["name"]
+    assert "nobody" not in encoder.values
+    (tmp_path / "encoder" / "values" / "tags.parquet").write_bytes(b"damaged")
+    refuse("holds no encoder that can be read", lambda: encoder.values["tags"])
+    refuse("holds no encoder that can be read", lambda: Encoder.load(tmp_path / "encoder"))
