@@ -65,7 +65,9 @@ class KilledError(BaseException):
     """A process that ends at once."""
 
 
-@pytest.fixture(params=SCHEMAS)
+@pytest.fixture(
+    params=[pytest.param(name, marks=() if name in ("classes", "shared") else pytest.mark.slow) for name in SCHEMAS]
+)
 def schema(request: pytest.FixtureRequest) -> Schema:
     return SCHEMAS[request.param]
 
@@ -112,7 +114,10 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param(name, marks=() if name in ("second stage", "some groups") else pytest.mark.slow) for name in PLACES],
+)
 def test_a_fit_that_was_killed_goes_on(tmp_path: Path, schema: Schema, data: Path, place: str) -> None:
     whole = fit(schema, data, tmp_path / "whole", sizes=SMALL)
     steps, out = tmp_path / "steps", tmp_path / "killed"

@@ -28,7 +28,8 @@ def stored(vectors_run: feat2vec.Run) -> Any:
 def test_searches_find_the_same(vectors_run: feat2vec.Run, stored: feat2vec.Run) -> None:
     for group in ("who", "tags"):
         ours, theirs = stored.vectors(group), vectors_run.vectors(group)
-        assert isinstance(ours._space.candidates.tables[0], stored_table.StoredTable)
+        stored_vectors: Any = ours._space.candidates.tables[0]
+        assert isinstance(stored_vectors, stored_table.StoredTable)
         for key in theirs.index_to_key[:3]:
             for similarity in ("cosine", "dot"):
                 found, expected = (v.most_similar(key, similarity=similarity, to="tags") for v in (ours, theirs))
