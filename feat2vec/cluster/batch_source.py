@@ -30,7 +30,7 @@ class Piece(NamedTuple):
     """
 
     done: int
-    arguments: Sequence[Array]
+    arguments: Sequence[Array | np.int64]
 
 
 class BatchSource(Protocol):

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from feat2vec.arrays import Array
+from feat2vec.writing.files import JsonObject
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -33,16 +34,30 @@ class ArrayFile:
         dtype: The type of the numbers.
         width: The size of the second axis; None for an array of one axis.
         rows_per_piece: How many rows `pieces` reads at once.
+        kept_rows: How many rows it begins with, of a file that a process has left that was killed.
 
     """
 
     def __init__(
-        self, path: Path, dtype: npt.DTypeLike, width: int | None = None, rows_per_piece: int = ROWS_PER_PIECE
+        self,
+        path: Path,
+        dtype: npt.DTypeLike,
+        width: int | None = None,
+        rows_per_piece: int = ROWS_PER_PIECE,
+        kept_rows: int = 0,
     ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.dtype, self.width, self.rows = path, np.dtype(dtype), width, 0
         self.rows_per_piece = rows_per_piece
-        self._write_header("wb")
+        if not kept_rows:
+            self._write_header("wb")
+            return
+        self._write_header("r+b")
+        with path.open("r+b") as file:
+            np.lib.format.read_magic(file)
+            np.lib.format.read_array_header_1_0(file)
+            file.truncate(file.tell() + kept_rows * (width or 1) * self.dtype.itemsize)
+        self.rows = kept_rows
 
     def append(self, rows: Array) -> None:
         """Add rows at the end. The file is closed again, so that an error leaves none open."""
@@ -81,17 +96,39 @@ class SpilledArray:
     """An array on disk until it is read, once. The file is removed then, so that the system may never write it.
 
     Its type and shape stay in memory: NumPy's parser of .npy headers is not safe in several threads of CPython 3.11.
+
+    Args:
+        array: The array.
+        path: The file.
+        stays: Whether the file stays, for a process that goes on if this one is killed.
+
     """
 
-    def __init__(self, array: Array, path: Path) -> None:
-        self.path, self.dtype, self.shape = path, array.dtype, array.shape
+    def __init__(self, array: Array, path: Path, *, stays: bool = False) -> None:
+        self.path, self.dtype, self.shape, self.stays = path, array.dtype, array.shape, stays
         array.tofile(path)
+
+    def facts(self) -> JsonObject:
+        """What `from_facts` needs to open the file of a process that was killed."""
+        return {"file": self.path.name, "dtype": self.dtype.str, "shape": list(self.shape)}
+
+    @classmethod
+    def from_facts(cls, facts: JsonObject, folder: Path) -> SpilledArray:
+        """The array that a process has left in a file."""
+        spilled = cls.__new__(cls)
+        spilled.path, spilled.dtype, spilled.stays = folder / facts["file"], np.dtype(facts["dtype"]), True
+        spilled.shape = tuple(facts["shape"])
+        return spilled
 
     def take(self) -> Array:
         """Read the array and remove the file."""
         array: Array = np.fromfile(self.path, self.dtype).reshape(self.shape)
-        self.path.unlink()
+        self._discard()
         return array
+
+    def _discard(self) -> None:
+        if not self.stays:
+            self.path.unlink()
 
     def take_blocks(self, rows_per_block: int) -> Iterator[Array]:
         """Read the array in blocks of rows, then remove the file."""
@@ -101,7 +138,7 @@ class SpilledArray:
             numbers = min(rows_per_block, self.shape[0] - first_row) * numbers_per_row
             block = np.fromfile(self.path, self.dtype, numbers, offset=first_row * row_bytes)
             yield block.reshape(-1, *self.shape[1:])
-        self.path.unlink()
+        self._discard()
 
 
 def open_array(path: Path, largest_read: int = NPY_HEADER_BYTES) -> Array:

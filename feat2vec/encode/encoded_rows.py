@@ -6,6 +6,7 @@ import json
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array, Int64s
 from feat2vec.encode.arrays_on_disk import file_name, open_array, read_parquet, write_parquet
-from feat2vec.encode.codecs import Codec, Tally, check_entries, codec_from_facts
+from feat2vec.encode.codecs import Codec, ItemsCodec, Tally, check_entries, codec_from_facts
 from feat2vec.encode.left_out import LEFT_OUT, LeftOut
 from feat2vec.encode.value_tables import Values, open_values, read_values, write_values
 from feat2vec.encode.vocabulary import Vocabulary, read_vocabulary
@@ -25,6 +26,7 @@ from feat2vec.schema.reading import schema_of
 from feat2vec.schema.yaml_text import read_text
 from feat2vec.terminal import printable
 from feat2vec.writing import discard_temporary
+from feat2vec.writing.digests import LARGE_BYTES
 from feat2vec.writing.files import JsonObject, read_json
 
 if TYPE_CHECKING:
@@ -69,8 +71,15 @@ def read_encoder(folder: Path) -> EncoderParts:
         UserError: If the files are damaged, altered, or do not belong together.
 
     """
-    try:
+    with _damage_as_user_error(folder):
         return _read_parts(folder)
+
+
+@contextmanager
+def _damage_as_user_error(folder: Path) -> Iterator[None]:
+    """Raise a `UserError` in place of what reading damaged files raises."""
+    try:
+        yield
     except (OSError, KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise UserError(f"{folder}: holds no encoder that can be read ({in_a_line(error)})") from None
 
@@ -86,16 +95,59 @@ def _read_parts(folder: Path) -> EncoderParts:
     if schema.objective.has_classes != (facts["classes"] is not None):
         raise ValueError("schema.yaml has another objective than encoder.json")
     codecs = _read_codecs(folder, schema, facts["groups"])
-    values = {}
+    values = ValuesInFiles(folder, codecs)
     for name in schema.groups:
         _check_levels(schema, name, codecs[name].vocabulary)
-        values_path = folder / "values" / f"{file_name(name)}.parquet"
-        values[name] = read_values(values_path, codecs[name].dtype, codecs[name].training_width)
-        check_entries(codecs[name], values[name].entries)
+        values.read_if_small(name)
     classes = None
     if facts["classes"] is not None:
         classes = Vocabulary.from_table(read_vocabulary(folder / "classes.parquet"), 0, facts["classes"])
     return EncoderParts(schema, codecs, values, classes)
+
+
+class ValuesInFiles(Mapping[str, Values]):
+    """The values of each group; those in large files are read, and checked, when they are first asked for.
+
+    Args:
+        folder: The encoder's folder.
+        codecs: The codec of each group.
+        known: The values that are read already.
+
+    """
+
+    def __init__(self, folder: Path, codecs: Mapping[str, Codec], known: dict[str, Values] | None = None) -> None:
+        self.folder, self.codecs = folder, codecs
+        self.known: dict[str, Values] = {} if known is None else known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.codecs)
+
+    def __len__(self) -> int:
+        return len(self.codecs)
+
+    def __getitem__(self, name: str) -> Values:
+        codec = self.codecs[name]
+        if name not in self.known:
+            with _damage_as_user_error(self.folder):
+                self.known[name] = self._read(name, codec)
+        return self.known[name]
+
+    def only(self, groups: Sequence[str]) -> ValuesInFiles:
+        """The values of some groups, in this order."""
+        return ValuesInFiles(self.folder, {name: self.codecs[name] for name in groups}, self.known)
+
+    def read_if_small(self, name: str) -> None:
+        """Read the values of a group now, unless their file is large."""
+        if self._path(name).stat().st_size <= LARGE_BYTES:
+            self.known[name] = self._read(name, self.codecs[name])
+
+    def _path(self, name: str) -> Path:
+        return self.folder / "values" / f"{file_name(name)}.parquet"
+
+    def _read(self, name: str, codec: Codec) -> Values:
+        values = read_values(self._path(name), codec.dtype, codec.training_width)
+        check_entries(codec, values.entries)
+        return values
 
 
 def _read_codecs(folder: Path, schema: Schema, facts: JsonObject) -> dict[str, Codec]:
@@ -231,6 +283,32 @@ class Encoded:
             parts.append(f"{sum(keys_of.values()):,} keys")
         parts += [f"{count:,} {policy}" for policy, count in applied.items() if count]
         return ", ".join(parts)
+
+
+LARGE_KEY_BYTES = 16 << 20  # of a vocabulary that stays in a file while a model is trained
+KEYS = "keys"  # the folder of such files
+
+
+def with_keys_in_files(codecs: Mapping[str, Codec], folder: Path, least_bytes: int | None = None) -> dict[str, Codec]:
+    """The same codecs, whose large vocabularies stay in files: training reads ids, and keys when the run is written.
+
+    Args:
+        codecs: The codec of each group.
+        folder: The folder of the encoded rows, while it is made.
+        least_bytes: Of the keys of a vocabulary that is large.
+
+    """
+    least_bytes = LARGE_KEY_BYTES if least_bytes is None else least_bytes
+    moved_codecs, moved = dict(codecs), dict[int, Vocabulary]()
+    for name, codec in codecs.items():
+        vocabulary = codec.vocabulary
+        if not isinstance(codec, ItemsCodec) or vocabulary is None or vocabulary.keys.nbytes < least_bytes:
+            continue
+        if id(vocabulary) not in moved:  # groups may share it
+            (folder / KEYS).mkdir(exist_ok=True)
+            moved[id(vocabulary)] = vocabulary.moved_to(folder / KEYS / f"{file_name(name)}.arrow")
+        moved_codecs[name] = replace(codec, vocabulary=moved[id(vocabulary)])
+    return moved_codecs
 
 
 def open_encoded(

@@ -11,28 +11,43 @@ A row becomes one value id a group, -1 where the group is missing. A value is on
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from feat2vec.arrays import Array, Integers, Ints
+from feat2vec.arrays import Array, Integers
 from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE
 from feat2vec.encode.codecs import Codec, CodecFit, Entries, LevelColumn, Tally, codec_fit
 from feat2vec.encode.columns import check_columns, columns_of, present_groups
-from feat2vec.encode.encoded_rows import Encoded, EncoderParts, open_encoded, read_encoder, write_encoder
+from feat2vec.encode.encoded_rows import (
+    Encoded,
+    EncoderParts,
+    ValuesInFiles,
+    open_encoded,
+    read_encoder,
+    with_keys_in_files,
+    write_encoder,
+)
+from feat2vec.encode.group_fits import fit_groups, owner_place
+from feat2vec.encode.stage_reading import RecordedReader, StageReader, StageRecorder, read_stages
 from feat2vec.encode.targets import TargetFiles
-from feat2vec.encode.value_tables import GroupEntries, StagedEntries, Values, number_group, open_values, write_rows
+from feat2vec.encode.value_tables import (
+    GroupEntries,
+    StagedEntries,
+    Values,
+    number_group,
+    open_values,
+    write_rows,
+)
 from feat2vec.encode.vocabulary import FIRST, Counts, Vocabulary
 from feat2vec.encode.workspace import DEFAULT_SIZES, MEMORY, PieceSizes, Workspace, new_workspace
 from feat2vec.errors import UserError, listed
 from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.reading import read_schema
-from feat2vec.table.table import STAGE_BYTES, Stage, open_table, stages
+from feat2vec.table.table import STAGE_BYTES, Stage, Table, open_table, stages
 from feat2vec.writing import folder_place, new_folder
 
 __all__ = ["Encoded", "Encoder", "fit"]
@@ -80,7 +95,11 @@ class Encoder:
         """
         schema = self.schema.model_copy(update={"groups": self.schema.groups_of(groups)})
         codecs = {name: self.codecs[name] for name in groups}
-        return replace(self, schema=schema, codecs=codecs, values={name: self.values[name] for name in groups})
+        if isinstance(self.values, ValuesInFiles):
+            values: Mapping[str, Values] = self.values.only(groups)
+        else:
+            values = {name: self.values[name] for name in groups}
+        return replace(self, schema=schema, codecs=codecs, values=values)
 
     def entries(self, source: object) -> Iterator[dict[str, Entries]]:
         """The entries of any rows, in batches; a group whose columns are all absent is missing in every row.
@@ -271,6 +290,7 @@ def fit(
     memory: str = MEMORY,
     *,
     sizes: PieceSizes = DEFAULT_SIZES,
+    steps: Path | None = None,
 ) -> Encoded:
     """Fit an encoder to the training rows and encode them into a folder.
 
@@ -280,6 +300,8 @@ def fit(
         out: The folder, which must be new; None for one that is removed with the encoded rows.
         memory: What DuckDB holds at a time; beyond it, it spills into the folder.
         sizes: How much of the table is in memory at once.
+        steps: A folder in which finished steps are kept, if they are. If it has some, those of the same schema and
+            table that a killed process has left, the fit goes on with them.
 
     Returns:
         The encoded rows; their `encoder` encodes other rows.
@@ -299,7 +321,7 @@ def fit(
     schema = schema if isinstance(schema, Schema) else read_schema(schema)
     table = open_table(source)
     check_columns(schema, table)
-    with new_workspace(out, memory, sizes) as workspace:
+    with new_workspace(out, memory, sizes, steps) as workspace:
         target_files = TargetFiles(schema, table, workspace, None)
         level_columns = {
             name: LevelColumn(column, schema.model.levels) for name, column in schema.model.level_source.columns.items()
@@ -313,9 +335,9 @@ def fit(
                 codec_fit_of_group.share(codec_fits[schema.owner(name)])
         more_columns = (*target_files.columns, *(column.name for column in level_columns.values()))
         columns = columns_of(schema.groups.values(), more_columns)
-        rows = read_stages(stages(table, columns, sizes.stage_bytes), [target_files, *codec_fits.values()])
+        rows = _read_training_stages(workspace, schema, table, columns, target_files, codec_fits)
         target_files.finish()
-        fitted, problems = _fit_groups(workspace, schema, codec_fits, rows)
+        fitted, problems = fit_groups(workspace, schema, codec_fits, rows)
         if fitted:
             write_rows(workspace, [group.value_ids for group in fitted.values()], rows)
         for name, group in fitted.items():
@@ -324,9 +346,11 @@ def fit(
         if problems:
             in_order = dict.fromkeys(problem for name in schema.groups for problem in problems.get(name, ()))
             raise UserError(*(f"{table.name}: {problem}" for problem in in_order))
+        for codec_fit_of_group in codec_fits.values():
+            codec_fit_of_group.release()
+        codecs = with_keys_in_files({name: group.codec for name, group in fitted.items()}, workspace.folder)
     folder = workspace.folder if out is None else Path(out)
     values = {name: open_values(folder, name) for name in schema.groups}
-    codecs = {name: group.codec for name, group in fitted.items()}
     encoder = Encoder(schema, codecs, values, target_files.classes)
     known = {name: len(values[name].entries) for name in values}
     tallies = {name: group.tally for name, group in fitted.items()}
@@ -334,106 +358,29 @@ def fit(
 
 
 # --- the steps of fit and encode ------------------------------------------------------------------------------------
-
-
-class StageReader(Protocol):
-    """Keeps what it needs of a table that is read once."""
-
-    def stage(self, stage: Stage) -> None:
-        """Keep what is needed of a stage's rows."""
-
-
-def read_stages(table_stages: Iterable[Stage], readers: Sequence[StageReader]) -> int:
-    """Give every stage to every reader, in threads; return the number of rows.
-
-    Raises:
-        UserError: With the first problem of each reader, all of them together.
-
-    """
-    problems: dict[int, UserError] = {}  # by reader; after its first problem a reader gets no more stages
-    rows = 0
-
-    def read(i: int, stage: Stage, last_read: Future[None] | None) -> None:
-        if last_read is not None:
-            last_read.result()  # it was submitted earlier, so it is running or done
-        try:
-            if i not in problems:
-                readers[i].stage(stage)
-        except UserError as error:
-            problems[i] = error
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        reads: list[Future[None] | None] = [None] * len(readers)  # of the last stage
-        for stage in table_stages:  # two stages are worked on while the next one is read
-            reads_before = reads
-            reads = [pool.submit(read, i, stage, last_read) for i, last_read in enumerate(reads_before)]
-            rows += stage.rows
-            _wait_for(reads_before)
-        _wait_for(reads)
-    if problems:
-        in_order = [problem for i in sorted(problems) for problem in problems[i].problems]
-        raise UserError(*dict.fromkeys(in_order))  # groups that read one column have the same problem
+def _read_training_stages(
+    workspace: Workspace,
+    schema: Schema,
+    table: Table,
+    columns: Sequence[str],
+    target_files: TargetFiles,
+    codec_fits: Mapping[str, CodecFit],
+) -> int:
+    """Give every stage of the table to every reader, those after the finished ones; return the number of rows."""
+    readers: list[RecordedReader] = [target_files, *codec_fits.values()]
+    steps = workspace.steps
+    if steps is None:
+        return read_stages(stages(table, columns, workspace.sizes.stage_bytes), readers)
+    target_files.restore(steps.facts_of_reader(0))
+    for place, (name, codec_fit_of_group) in enumerate(codec_fits.items(), 1):
+        is_fitted = steps.fitted_group(owner_place(schema, name)) is not None
+        codec_fit_of_group.restore(steps.facts_of_reader(place), is_fitted=is_fitted)
+    if steps.are_all_read:
+        return steps.rows
+    rest = stages(table, columns, workspace.sizes.stage_bytes, start=steps.start)
+    rows = read_stages(rest, readers, StageRecorder(steps, readers))
+    steps.note_all_read()
     return rows
-
-
-def _wait_for(futures: Sequence[Future[None] | None]) -> None:
-    for future in futures:
-        if future is not None:
-            future.result()
-
-
-@dataclass(frozen=True)
-class FittedGroup:
-    """A group's codec and, once `value_ids` are read, what its policies did and its values on disk."""
-
-    codec: Codec
-    tally: Tally
-    value_ids: Iterator[Ints]  # of each row, in pieces
-
-
-def _fit_groups(
-    workspace: Workspace, schema: Schema, codec_fits: Mapping[str, CodecFit], rows: int
-) -> tuple[dict[str, FittedGroup], dict[str, Sequence[str]]]:
-    """Finish the codecs and number their entries, in threads: the groups that can be fitted, and others' problems."""
-
-    def fit_groups(names: Sequence[str]) -> Mapping[str, FittedGroup] | UserError:
-        """Fit groups that share a codec, the first of which owns it."""
-        fitted_groups = {}
-        for name in names:
-            try:
-                codec = codec_fits[name].finish()
-            except UserError as error:
-                return error
-            tally = Tally()
-            entries = _added_up(codec_fits[name].entries(), tally)
-            group_entries = GroupEntries(
-                name, schema.groups[name], codec, entries, codec.training_width, is_shared=len(names) > 1
-            )
-            fitted_groups[name] = FittedGroup(codec, tally, number_group(workspace, group_entries, rows))
-        return fitted_groups
-
-    sharing = [[owner, *(name for name in schema.sharing(owner) if name != owner)] for owner in schema.owners]
-    sharing.sort(key=lambda names: sum(codec_fits[name].work for name in names))  # the large sorts last
-    results: dict[str, Mapping[str, FittedGroup] | UserError] = {}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for names, fitted_or_error in zip(sharing, pool.map(fit_groups, sharing), strict=True):
-            results.update(dict.fromkeys(names, fitted_or_error))
-    fitted: dict[str, FittedGroup] = {}
-    problems: dict[str, Sequence[str]] = {}
-    for name in schema.groups:
-        result = results[name]
-        if isinstance(result, UserError):
-            problems[name] = result.problems
-        else:
-            fitted[name] = result[name]
-    return fitted, problems
-
-
-def _added_up(batches: Iterator[Entries], tally: Tally) -> Iterator[Entries]:
-    """The batches; their tallies are added to `tally`."""
-    for entries in batches:
-        tally.add(entries.tally)
-        yield entries
 
 
 def _no_value(name: str, group: Group) -> str:

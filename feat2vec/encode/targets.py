@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from feat2vec.arrays import Array, Bools, Float32s, Ints
-from feat2vec.encode.arrays_on_disk import ArrayFile
+from feat2vec.encode.arrays_on_disk import ArrayFile, SpilledArray, write_parquet
 from feat2vec.encode.class_weights import named_class_weights, weights_of_rows
-from feat2vec.encode.vocabulary import FIRST, PADDING, Vocabulary, VocabularyFit
+from feat2vec.encode.finished_steps import StepRecord, link_or_copy
+from feat2vec.encode.vocabulary import FIRST, PADDING, Counts, Vocabulary, VocabularyFit, read_keys, write_keys
 from feat2vec.encode.workspace import Workspace
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import Lookup
@@ -23,10 +25,12 @@ from feat2vec.table.keys import Items, items_of
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.table import Stage, Table
 from feat2vec.table.types import is_list, kind_of_keys
+from feat2vec.writing.files import JsonObject
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
+DTYPES = {"target": np.float32, "weight": np.float32, "left_out": np.int64}  # of the files that stages fill
 LEAST_WEIGHT, LARGEST_WEIGHT = 1e-30, 1e30  # of a row: a mean of losses of 32 bits holds neither less nor more
 
 
@@ -45,6 +49,7 @@ class TargetFiles:
         self.schema, self.table, self.workspace, self.classes = schema, table, workspace, classes
         named_columns = (schema.id, schema.target, schema.weight)
         self.columns = [column for column in named_columns if column is not None and column in table.columns]
+        self.stages = 0  # that were read
         self.files: dict[str, ArrayFile] = {}  # `target`, `weight` and `left_out`
         self.rows = 0  # whose targets are written
         self.names_file: pq.ParquetWriter | None = None
@@ -58,20 +63,59 @@ class TargetFiles:
 
     def stage(self, stage: Stage) -> None:
         """Write what a stage's rows have of these columns."""
+        self.stages += 1
         schema = self.schema
         if schema.id in self.columns:
-            self._write_names(stage, str(schema.id))
+            self._stage_names(stage, str(schema.id))
         if schema.weight in self.columns:
             self._append("weight", _weights(stage, str(schema.weight)))
         if schema.target not in self.columns:
             return
         if schema.objective.has_classes and self.class_fit is not None:
             items = _single_keys(_nan_as_null(stage, str(schema.target)), str(schema.target))
-            self.class_fit.add(items.keys, np.bincount(items.codes, minlength=len(items.keys)))
-            self.class_codes.append(_code_of_rows(items))
+            self._add_classes(items.keys, np.bincount(items.codes, minlength=len(items.keys)), _code_of_rows(items))
         else:
             classes = self.classes if schema.objective.has_classes else None
             self._append_targets(*targets_of(schema, stage, classes))
+
+    def _add_classes(self, keys: pa.StringArray, counts: Counts, codes: Ints) -> None:
+        assert self.class_fit is not None
+        self.class_fit.add(keys, counts)
+        self.class_codes.append(codes)
+        if self.workspace.steps is not None:
+            write_keys(self.workspace.staging / f"classes_{len(self.class_codes) - 1}", keys, counts)
+
+    def record(self) -> StepRecord:
+        """What restores the last stage in a process that goes on."""
+        facts: JsonObject = {"rows": self.rows, "files": {name: file.rows for name, file in self.files.items()}}
+        files = [file.path for file in self.files.values()]
+        if self.class_codes:
+            place = len(self.class_codes) - 1
+            codes = self.workspace.spill(self.class_codes[-1], f"classes_codes_{place}")
+            facts |= {"codes": codes.facts(), "keys": f"classes_{place}"}
+            files += [codes.path, self.workspace.staging / facts["keys"]]
+        if self.schema.id in self.columns:
+            files.append(self._names_path(self.stages - 1))
+        return StepRecord(facts, files)
+
+    def restore(self, stages: Sequence[JsonObject]) -> None:
+        """Go on after the stages of a process that was killed.
+
+        Args:
+            stages: The facts of their records.
+
+        """
+        folder, self.stages = self.workspace.staging, len(stages)
+        for facts in stages:
+            if "codes" in facts:
+                keys, counts = read_keys(folder / facts["keys"])
+                assert self.class_fit is not None
+                self.class_fit.add(keys, counts)
+                self.class_codes.append(SpilledArray.from_facts(facts["codes"], folder).take())
+        if stages:
+            self.rows = stages[-1]["rows"]
+            for name, rows in stages[-1]["files"].items():
+                self.files[name] = self._array_file(name, np.dtype(DTYPES[name]), rows)
 
     def _append_targets(self, targets: Array, is_missing: Bools) -> None:
         self._append("target", targets)
@@ -87,6 +131,11 @@ class TargetFiles:
             UserError: If no row has a weight.
 
         """
+        if self.workspace.steps is not None and self.schema.id in self.columns:
+            import pyarrow.parquet as pq
+
+            for stage in range(self.stages):
+                self._write_names(pq.read_table(self._names_path(stage)))
         if self.names_file is not None:
             self.names_file.close()
         if self.class_fit is not None and self.class_codes:
@@ -94,6 +143,9 @@ class TargetFiles:
         for file in self.files.values():
             file.close()
         self._refuse_weights_of_0()
+        if self.workspace.steps is not None:
+            for file in self.files.values():
+                link_or_copy(file.path, self.workspace.folder / file.path.name)
 
     def _write_classes(self, class_fit: VocabularyFit) -> None:
         if not any((codes >= 0).any() for codes in self.class_codes):
@@ -104,18 +156,32 @@ class TargetFiles:
 
     def _append(self, name: str, array: Array) -> None:
         if name not in self.files:
-            path, rows_per_piece = self.workspace.folder / f"{name}.npy", self.workspace.sizes.rows_per_piece
-            self.files[name] = ArrayFile(path, array.dtype, rows_per_piece=rows_per_piece)
+            self.files[name] = self._array_file(name, array.dtype)
         self.files[name].append(array)
 
-    def _write_names(self, stage: Stage, column: str) -> None:
-        import pyarrow.parquet as pq
+    def _array_file(self, name: str, dtype: np.dtype[Any], kept_rows: int = 0) -> ArrayFile:
+        """A file of the encoded rows; if steps are kept, it is among them until it is complete."""
+        folder = self.workspace.folder if self.workspace.steps is None else self.workspace.staging
+        return ArrayFile(folder / f"{name}.npy", dtype, None, self.workspace.sizes.rows_per_piece, kept_rows)
 
+    def _names_path(self, stage: int) -> Path:
+        """Where a stage's names are kept until all are read."""
+        return self.workspace.staging / f"names_{stage}.parquet"
+
+    def _stage_names(self, stage: Stage, column: str) -> None:
         items = _single_keys(stage, column)
         if not items.lengths.all():
             row = int(np.flatnonzero(items.lengths == 0)[0])
             stage.refuse(row, column, None, "the `id` column names every row")
         names = pa.table({"name": items.keys.take(pa.array(items.codes))})
+        if self.workspace.steps is None:
+            self._write_names(names)
+        else:
+            write_parquet(names, self._names_path(self.stages - 1))
+
+    def _write_names(self, names: pa.Table) -> None:
+        import pyarrow.parquet as pq
+
         if self.names_file is None:
             self.names_file = pq.ParquetWriter(self.workspace.folder.absolute() / "names.parquet", names.schema)
         self.names_file.write_table(names)

@@ -354,7 +354,8 @@ def number_group(workspace: Workspace, group: GroupEntries, rows: int) -> Iterat
     if group.is_single_id and group.codec.vocabulary is not None:
         pieces = _ids_of_single_entries(group, group.codec.vocabulary, values_file, counts_file)
     else:
-        ids = _ids_of_sorted_entries(workspace, group, rows, values_file, counts_file)
+        path = workspace.staging / f"{file_name(group.name)}_ids.npy"
+        ids = ids_of_sorted_entries(workspace, group, rows, values_file, counts_file, path)
         pieces = (ids[start : start + rows_per_piece] for start in range(0, rows, rows_per_piece))
     return _then_close(pieces, group, values_file, counts_file)
 
@@ -371,11 +372,10 @@ def _then_close(
     counts_file.close()
 
 
-def _ids_of_sorted_entries(
-    workspace: Workspace, group: GroupEntries, rows: int, values_file: ArrayFile, counts_file: ArrayFile
-) -> Ints:
+def ids_of_sorted_entries(
+    workspace: Workspace, group: GroupEntries, rows: int, values_file: ArrayFile, counts_file: ArrayFile, path: Path
+) -> np.memmap[tuple[int], np.dtype[np.int32]]:
     """The value id of each row, [rows], on disk: DuckDB sorts the entries, so that equal ones stand together."""
-    path = workspace.staging / f"{file_name(group.name)}_ids.npy"
     ids = np.lib.format.open_memmap(path, "w+", np.int32, (rows,))
     ids[:] = MISSING
     packing = Packing(group.codec.dtype, group.width, group.codec.bits)

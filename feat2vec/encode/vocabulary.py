@@ -28,6 +28,7 @@ PADDING, UNSEEN, FIRST = 0, 1, 2  # ids; FIRST is that of the most frequent key
 FEW_KEYS = 16  # keys are few if the vocabulary has more than this many times as many
 SCANS_BEFORE_INDEX = 10  # searches for a few keys before an index of the vocabulary is worth its memory
 COLUMNS = pa.schema({"key": pa.string(), "id": pa.int32(), "count": pa.int64(), "level": pa.int8()})
+KEY_COUNTS = pa.schema({"key": pa.string(), "n": pa.int64()})
 
 Counts = Int64s
 
@@ -165,6 +166,17 @@ class Vocabulary:
         ids: Ints = id_of[pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy()]
         return ids
 
+    def moved_to(self, path: Path) -> Vocabulary:
+        """The same vocabulary, whose keys and counts stay in a file, where they take no memory until they are read.
+
+        Args:
+            path: The new file.
+
+        """
+        write_keys(path, self.keys, self.counts)
+        keys, counts = read_keys(path, mapped=True)
+        return Vocabulary(keys, counts, self.unseen, self.kind, self.too_frequent, self.levels)
+
     def levels_in(self, levels: Levels) -> Int8s:
         """The level of each key in a model of these levels, [keys]; it descends."""
         return levels.of_counts(self.counts) if self.levels is None else self.levels
@@ -225,6 +237,20 @@ def read_vocabulary(path: Path) -> pa.Table:
     table = read_parquet(path, COLUMNS)
     table.validate(full=True)  # keys that are not UTF-8 would fail wherever they are printed
     return table
+
+
+def write_keys(path: Path, keys: pa.StringArray, counts: Counts) -> None:
+    """Write keys, and how often each occurs, to a file that `read_keys` reads."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, KEY_COUNTS) as writer:
+        writer.write_batch(pa.record_batch([keys, pa.array(counts)], schema=KEY_COUNTS))
+
+
+def read_keys(path: Path, *, mapped: bool = False) -> tuple[pa.StringArray, Counts]:
+    """The keys, and how often each occurs, that `write_keys` wrote; with `mapped` they stay in the file."""
+    open_file = pa.memory_map if mapped else pa.OSFile
+    with open_file(str(path), "rb") as file, pa.ipc.open_file(file) as reader:
+        batch = reader.get_batch(0)
+    return batch.column("key"), batch.column("n").to_numpy()
 
 
 def is_count(value: object) -> bool:
@@ -375,6 +401,13 @@ class VocabularyFit:
         )
         keys, counts = vocabulary.keys.take(pa.array(order)), vocabulary.counts[order]
         return Vocabulary(keys, counts, vocabulary.unseen, vocabulary.kind, vocabulary.too_frequent, of_keys[order])
+
+    def release(self) -> None:
+        """Let go of the keys, once no more ids are asked for."""
+        with self.lock:
+            if isinstance(self.keys, KeysInDatabase):
+                self.keys.drop()
+            self.keys = KeysInMemory(self.held_bytes)
 
     def ids(self, stage: int) -> Ints:
         """The id of each key of a stage, in the order in which `add` received them; 0 for one that never occurs."""
@@ -575,6 +608,11 @@ class KeysInDatabase:
         padding = np.full(len(selected.too_frequent), PADDING, np.int32)
         keys = pa.concat_tables([selected.kept, selected.too_frequent])
         self.connection.register("key_ids", keys.append_column("id", pa.array(np.concatenate([ids, padding]))))
+
+    def drop(self) -> None:
+        """Remove the table and the ids."""
+        self.connection.unregister("key_ids")
+        self.connection.execute(f"drop table if exists {self.name}")
 
     def ids(self, stage: int) -> Ints:
         known = self.connection.sql(

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import duckdb
 
-from feat2vec.encode.arrays_on_disk import ROWS_PER_BLOCK, ROWS_PER_PIECE
+from feat2vec.arrays import Array
+from feat2vec.encode.arrays_on_disk import ROWS_PER_BLOCK, ROWS_PER_PIECE, SpilledArray
+from feat2vec.encode.finished_steps import FinishedSteps
 from feat2vec.encode.vocabulary import HELD_KEY_BYTES
 from feat2vec.errors import UserError
 from feat2vec.table.database import connect
@@ -18,7 +20,8 @@ from feat2vec.table.table import STAGE_BYTES
 from feat2vec.writing import folder_place, new_folder, scratch_folder
 
 MEMORY = "1GB"
-MEMORY_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *(?:[KMGT]i?B|B|bytes?)", re.IGNORECASE | re.ASCII)
+MEMORY_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *([KMGT]i?B|B|bytes?)", re.IGNORECASE | re.ASCII)
+DATABASE_SHARE = 0.8  # of the memory for encoding that DuckDB has
 STAGING = ".staging"  # the folder of temporary files, below the one that is written
 
 
@@ -42,16 +45,38 @@ class Workspace:
     folder: Path  # of the encoded rows
     connection: duckdb.DuckDBPyConnection
     sizes: PieceSizes
+    steps: FinishedSteps | None = None  # None if a process that is killed leaves nothing to go on with
 
     @property
     def staging(self) -> Path:
-        """The folder of temporary files."""
-        return self.folder / STAGING
+        """The folder of temporary files, or of those that are kept for a process that goes on."""
+        return self.folder / STAGING if self.steps is None else self.steps.folder
+
+    def spill(self, array: Array, name: str) -> SpilledArray:
+        """Write an array into the folder of temporary files.
+
+        Args:
+            array: The array.
+            name: The name of its file.
+
+        """
+        return SpilledArray(array, self.staging / name, stays=self.steps is not None)
 
 
 @contextmanager
-def new_workspace(out: str | Path | None, memory: str, sizes: PieceSizes) -> Iterator[Workspace]:
+def new_workspace(
+    out: str | Path | None, memory: str, sizes: PieceSizes, steps: Path | None = None
+) -> Iterator[Workspace]:
     """Make a folder (a temporary one if `out` is None) and a DuckDB; the folder gets its name when all went well.
+
+    Args:
+        out: The folder.
+        memory: What DuckDB may hold.
+        sizes: How much of the table is in memory at once.
+        steps: The folder in which finished steps are kept, if they are.
+
+    Yields:
+        What encoding works with.
 
     Raises:
         UserError: If `memory` is not a size, or too little for the table.
@@ -63,14 +88,32 @@ def new_workspace(out: str | Path | None, memory: str, sizes: PieceSizes) -> Ite
         scratch_folder(folder, STAGING) as staging,
     ):
         try:
-            database = connect(staging / "spill", memory=memory)
+            database = connect(staging / "spill", memory=f"{memory_of_database(memory)}B")
         except duckdb.Error:
             raise UserError(f"memory must be a size such as 1GB; received {memory!r}") from None
         with database as connection:
+            finished_steps = None if steps is None else FinishedSteps(steps)
             try:
-                yield Workspace(folder, connection, sizes)
+                yield Workspace(folder, connection, sizes, finished_steps)
             except duckdb.OutOfMemoryException as error:
                 raise UserError(f"{memory} of memory is too little to encode this table; raise it") from error
+            finally:
+                if finished_steps is not None:
+                    finished_steps.close()
+
+
+def memory_of_database(memory: str) -> int:
+    """The bytes that DuckDB may hold of the memory for encoding: the rest of the work needs some, too.
+
+    >>> memory_of_database("2GB"), memory_of_database("1 KiB")
+    (1600000000, 819)
+    """
+    size = MEMORY_SIZE.fullmatch(memory.strip())
+    assert size is not None, "`check_memory` was called"
+    unit = size[2].lower()
+    base = 1024 if "i" in unit else 1000
+    power = "bkmgt".index(unit[0])
+    return max(int(float(size[1]) * base**power * DATABASE_SHARE), 1)  # 0 would be no bound
 
 
 def check_memory(memory: object) -> None:

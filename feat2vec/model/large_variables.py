@@ -6,6 +6,7 @@ TensorFlow copies a variable whole to read it once it has had sparse updates, an
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,11 +20,13 @@ import tensorflow as tf
 
 from feat2vec.arrays import Array
 from feat2vec.custom_gradients import Tensor
+from feat2vec.encode.arrays_on_disk import release_pages
 from feat2vec.model.optimizers import is_by_row, resource_of
 from feat2vec.model.optimizers.base import Variable
 
 BYTES_PER_PIECE = 4 << 20  # that are moved at a time
 NUMBERS_PER_COUNT = 4  # normal numbers that Philox draws for each count
+ALIGNMENT = 64  # of an array in a file, in bytes
 _ASIDE: ContextVar[bool] = ContextVar("feat2vec_tables_aside", default=False)
 _UNDRAWN: ContextVar[bool] = ContextVar("feat2vec_tables_undrawn", default=False)
 
@@ -60,6 +63,7 @@ def assign(variable: Variable, values: Array, piece: int = BYTES_PER_PIECE) -> N
         return
     for rows in row_slices(values.shape, values.dtype, piece):
         assign_rows(variable, rows, values[rows])
+        release_pages(values)
 
 
 def copy_to(variable: Variable, source: Variable, piece: int = BYTES_PER_PIECE) -> None:
@@ -68,9 +72,24 @@ def copy_to(variable: Variable, source: Variable, piece: int = BYTES_PER_PIECE) 
         assign_rows(variable, rows, values)
 
 
-def copies(variables: Sequence[Variable], piece: int = BYTES_PER_PIECE) -> list[Array]:
-    """An array of each variable's numbers."""
-    arrays = [np.empty(variable.shape, resource_of(variable).dtype.as_numpy_dtype) for variable in variables]
+def copies(variables: Sequence[Variable], path: Path, piece: int = BYTES_PER_PIECE) -> list[Array]:
+    """An array of each variable's numbers, all of them in a new file, where they take no memory.
+
+    Args:
+        variables: The variables.
+        path: The file.
+        piece: How many bytes are moved at a time.
+
+    """
+    sizes = [-(-_bytes(resource_of(variable)) // ALIGNMENT) * ALIGNMENT for variable in variables]
+    memory = np.memmap(path, np.uint8, "w+", shape=(max(sum(sizes), 1),))
+    arrays: list[Array] = []
+    start = 0
+    for variable, size in zip(variables, sizes, strict=True):
+        shape, dtype = _kind(variable)
+        numbers = memory[start : start + _bytes(resource_of(variable))].view(dtype)
+        arrays.append(numbers.reshape(shape))
+        start += size
     keep(variables, arrays, piece)
     return arrays
 
@@ -80,6 +99,14 @@ def keep(variables: Sequence[Variable], arrays: Sequence[Array], piece: int = BY
     for variable, array in zip(variables, arrays, strict=True):
         for rows, values in pieces(variable, piece):
             array[rows if array.ndim else ()] = values
+            release_pages(array)
+
+
+def pieces_of_array(array: Array, piece: int = BYTES_PER_PIECE) -> Iterator[Array]:
+    """The rows of an array in pieces of so many bytes, each to be used before the next."""
+    for rows in row_slices(array.shape, array.dtype, piece) if array.ndim else [()]:
+        yield array[rows]
+        release_pages(array)
 
 
 class Kept:
@@ -139,6 +166,7 @@ def swap(variables: Sequence[Variable], arrays: Sequence[Array], piece: int = BY
             before = np.array(values)
             assign_rows(variable, rows, array[place])
             array[place] = before
+            release_pages(array)
 
 
 def swap_average(
@@ -151,6 +179,7 @@ def swap_average(
             before = np.array(values)
             assign_rows(variable, rows, average[place] + share * (before - average[place]))
             average[place] = before
+            release_pages(average)
 
 
 def _whole_or_by_row(variable: Variable, piece: int) -> Iterator[tuple[slice, Array]]:
@@ -159,6 +188,23 @@ def _whole_or_by_row(variable: Variable, piece: int) -> Iterator[tuple[slice, Ar
         yield from pieces(variable, piece)
     else:
         yield slice(None), resource_of(variable).numpy()
+
+
+def discard(variable: Variable) -> None:
+    """Give the memory of a variable back to the system, before it is deleted: its numbers are lost.
+
+    TensorFlow keeps memory that is freed for tensors of its own, which nothing else can use.
+    """
+    resource = resource_of(variable)
+    libc = ctypes.CDLL(None)
+    if _bytes(resource) < BYTES_PER_PIECE or not hasattr(libc, "madvise"):
+        return
+    tf.raw_ops.DisableCopyOnRead(resource=resource.handle)
+    tensor = resource.read_value()  # the variable's own memory, no copy
+    numbers = np.asarray(memoryview(tensor))
+    start = -(-numbers.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
+    size = (numbers.ctypes.data + numbers.nbytes - start) // mmap.PAGESIZE * mmap.PAGESIZE
+    libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_DONTNEED)
 
 
 def row_slices(shape: Sequence[int], dtype: npt.DTypeLike, piece: int = BYTES_PER_PIECE) -> Iterator[slice]:

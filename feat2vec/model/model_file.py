@@ -29,6 +29,7 @@ from feat2vec.errors import RESTORE, UserError
 from feat2vec.model.answer_scale import AnswerScale
 from feat2vec.model.lookup_arrays import BagSums, KeyRows, bag_sums, distinct_ids, item_weights, places_of_items
 from feat2vec.model.sizes import key_sizes, least_weights, table_sizes
+from feat2vec.model.stored_table import LEAST_STORED_BYTES, StoredTable
 from feat2vec.model.weights_file import (
     WEIGHTS,
     Lookup,
@@ -40,6 +41,7 @@ from feat2vec.model.weights_file import (
 from feat2vec.schema.extractor_options import Lookup as LookupOptions
 from feat2vec.schema.options import Mlp
 from feat2vec.writing import scratch_folder
+from feat2vec.writing.digests import Pieces
 from feat2vec.writing.signatures import BLOCK_BYTES
 
 if TYPE_CHECKING:
@@ -121,13 +123,21 @@ def _pack(folder: Path, path: Path) -> None:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def read_model(path: Path, encoder: Encoder, *, sealed: bool = False, groups: Sequence[str] | None = None) -> Feat2Vec:
+def read_model(
+    path: Path,
+    encoder: Encoder,
+    *,
+    sealed: bool = False,
+    pieces: Pieces | None = None,
+    groups: Sequence[str] | None = None,
+) -> Feat2Vec:
     """Build the encoder's model, not compiled, and read its weights from a file.
 
     Args:
         path: A file that `write_model` or `Feat2Vec.save` wrote.
         encoder: That of the run. Its schema must be the one in the file.
         sealed: Whether the file's digest has been checked. If not, the archive's checksums are checked.
+        pieces: The digests of its pieces, each of which is compared when it is read; None if nothing is left to check.
         groups: The groups whose tables are read, by default all. Other tables are left uninitialized.
 
     Returns:
@@ -143,7 +153,7 @@ def read_model(path: Path, encoder: Encoder, *, sealed: bool = False, groups: Se
     from feat2vec.model.large_variables import tables_aside
     from feat2vec.model.vector_model import shapes_of
 
-    with damage_as_user_error(path), ModelFile(path, encoder.schema, sealed=sealed) as file, tables_aside():
+    with damage_as_user_error(path), _opened(path, encoder, sealed, pieces) as file, tables_aside():
         _refuse_too_few(path, file.size, encoder)
         classes = 0 if encoder.classes is None else len(encoder.classes.keys)
         model = Feat2Vec(encoder.schema.resolved(), shapes_of(encoder), classes)
@@ -154,6 +164,10 @@ def read_model(path: Path, encoder: Encoder, *, sealed: bool = False, groups: Se
         except tf.errors.InvalidArgumentError as error:
             raise ValueError(str(error)) from None
     return model
+
+
+def _opened(path: Path, encoder: Encoder, sealed: bool, pieces: Pieces | None) -> ModelFile:
+    return ModelFile(path, encoder.schema, sealed=sealed, pieces=pieces)
 
 
 def _refuse_too_few(path: Path, size: int, encoder: Encoder) -> None:
@@ -294,11 +308,12 @@ class StoredModel:
         path: The file.
         encoder: That of the run.
         sealed: Whether the file's digest has been checked.
+        pieces: The digests of its pieces, each of which is compared when it is read; None if nothing is left to check.
 
     """
 
-    def __init__(self, path: Path, encoder: Encoder, *, sealed: bool) -> None:
-        self.path, self.encoder, self.schema, self.sealed = path, encoder, encoder.schema, sealed
+    def __init__(self, path: Path, encoder: Encoder, *, sealed: bool, pieces: Pieces | None = None) -> None:
+        self.path, self.encoder, self.schema, self.sealed, self.pieces = path, encoder, encoder.schema, sealed, pieces
         self.groups = list(self.schema.groups)
         self._models: dict[str, Feat2Vec] = {}
 
@@ -317,6 +332,26 @@ class StoredModel:
             terms_shape = (self._number_of_terms(group), 1)
             linear = arrays.table(str(len(tables)), terms_shape)[:, 0] if self.schema.model.bias else None
         return Lookup(tables, linear)
+
+    def stored_tables(self, group: str, least_bytes: int = LEAST_STORED_BYTES) -> list[StoredTable] | None:
+        """The tables of a lookup group, with the unseen key's row, which stay in the file.
+
+        Args:
+            group: The group.
+            least_bytes: None is returned if they have fewer: such tables are better read at once.
+
+        """
+        if not self.has_lookups([group]):
+            return None
+        shapes = self._table_shapes(group)
+        if sum(4 * size * dim for size, dim in shapes) < least_bytes:
+            return None
+        tables = []
+        for level, shape in enumerate(shapes):
+            file = self._open_for_reading()
+            file.close_when_forgotten()
+            tables.append(StoredTable(file, self._lookup_arrays(file, group), str(level), shape))
+        return tables
 
     def has_lookups(self, groups: Iterable[str]) -> bool:
         """Whether `lookup_sums` can take rows of these groups.
@@ -396,18 +431,21 @@ class StoredModel:
         """A model that has the tables of this group, and no others."""
         group = self.schema.owner(group)
         if group not in self._models:
-            self._models[group] = read_model(self.path, self.encoder, sealed=self.sealed, groups=[group])
+            self._models[group] = self._read([group])
         return self._models[group]
 
     def full_model(self) -> Feat2Vec:
         """The model with the tables of all groups."""
-        return read_model(self.path, self.encoder, sealed=self.sealed)
+        return self._read()
 
     def model_without_tables(self, groups: Sequence[str]) -> Feat2Vec:
         """The model with the tables of all groups but these, whose tables hold nothing."""
         without = {self.schema.owner(name) for name in groups}
         other_groups = [name for name in self.schema.owners if name not in without]
-        return read_model(self.path, self.encoder, sealed=self.sealed, groups=other_groups)
+        return self._read(other_groups)
+
+    def _read(self, groups: Sequence[str] | None = None) -> Feat2Vec:
+        return read_model(self.path, self.encoder, sealed=self.sealed, pieces=self.pieces, groups=groups)
 
     def table(self, group: str, level: int) -> tf.Tensor:
         """A lookup's table at a level, counted from 0, read into memory that is TensorFlow's."""
@@ -446,4 +484,4 @@ class StoredModel:
 
     def _open_for_reading(self) -> ModelFile:
         with damage_as_user_error(self.path):
-            return ModelFile(self.path, self.schema, sealed=self.sealed)
+            return _opened(self.path, self.encoder, self.sealed, self.pieces)

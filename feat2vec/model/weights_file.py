@@ -10,12 +10,13 @@ from __future__ import annotations
 import io
 import json
 import struct
+import weakref
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, cast
 
 import h5py
 import numpy as np
@@ -25,6 +26,7 @@ from feat2vec.encode.arrays_on_disk import is_finite
 from feat2vec.errors import RESTORE, UserError, in_a_line
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import schema_of
+from feat2vec.writing.digests import CheckedFile, Pieces
 from feat2vec.writing.signatures import BLOCK_BYTES
 
 if TYPE_CHECKING:
@@ -52,17 +54,19 @@ class ModelFile:
         path: A file that `write_model` or Keras wrote.
         schema: That of the run; it must be the one in the file.
         sealed: Whether the file's digest has been checked. If not, the archive's checksums are checked.
+        pieces: The digests of its pieces, each of which is compared when it is read; None if nothing is left to check.
 
     Raises:
-        UserError: If the file belongs to another run.
+        UserError: If the file belongs to another run, or a piece was changed.
         Exception: What a damaged file makes `zipfile`, `json` and `h5py` raise; see `damage_as_user_error`.
 
     """
 
-    def __init__(self, path: Path, schema: Schema, *, sealed: bool = False) -> None:
+    def __init__(self, path: Path, schema: Schema, *, sealed: bool = False, pieces: Pieces | None = None) -> None:
         self.path = path
         with ExitStack() as stack:
-            file: BinaryIO = stack.enter_context(path.open("rb"))
+            opened = path.open("rb") if pieces is None else cast(BinaryIO, CheckedFile(path, pieces))
+            file: BinaryIO = stack.enter_context(opened)
             archive = stack.enter_context(zipfile.ZipFile(file))
             check_schema(path, archive, schema)
             if not sealed:
@@ -76,6 +80,10 @@ class ModelFile:
 
     def __exit__(self, *error: object) -> None:
         self._open_files.close()
+
+    def close_when_forgotten(self) -> None:
+        """Close the file when nothing refers to this any more, for what reads on outside of a `with` statement."""
+        weakref.finalize(self, self._open_files.close)
 
     def lookup_layer(self, name: str, owner: str) -> StoredArrays:
         """The arrays of an extractor, by the name of its layer: `group_0`, `group_1`, ...; messages call it `owner`."""
@@ -301,6 +309,21 @@ class StoredArrays(Mapping[str, Array]):
             rows = np.s_[start : start + rows_per_read]
             dataset.read_direct(array, rows, rows)
             self._refuse_not_finite(array[rows])
+        return array
+
+    def table_part(self, name: str, shape: Sequence[int], rows: slice) -> Array:
+        """Consecutive rows of a table, float32 of this shape.
+
+        Args:
+            name: The name of the array.
+            shape: The shape that the table must have.
+            rows: From which row to which.
+
+        """
+        array: Array = np.empty((rows.stop - rows.start, *shape[1:]), np.float32)
+        if len(array):
+            self._table(name, shape).read_direct(array, np.s_[rows.start : rows.stop])
+            self._refuse_not_finite(array)
         return array
 
     def table_rows(self, name: str, shape: Sequence[int], numbers: Ints) -> Array:

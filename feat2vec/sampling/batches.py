@@ -21,6 +21,8 @@ from feat2vec.sampling.joint_values import Joint
 from feat2vec.schema.options import BLOCK_ROWS
 
 CHUNK_ROWS = 1 << 14  # neighbouring rows that are shuffled as one, in a table that is larger than a block
+PART_ROWS = 1 << 16  # of a block that are given to TensorFlow at a time
+PARTS_AHEAD = 4  # of the step, so that none waits while a block is read and shuffled
 MOST_STEPS_AT_ONCE = 16  # steps that run in the graph before Python looks at them
 
 Arrays = tuple[Array, ...]  # of a block: rows of value ids, then target and weight, as far as there are any
@@ -122,6 +124,7 @@ class Batches:
             executions = self.row_count // self.steps_at_once
         self.steps = self.steps_at_once * executions  # of nearly equal size, so that no batch has only a few rows
         self.block = max(block // batch_size, 1) * batch_size
+        self.steps_per_part = max(PART_ROWS // batch_size, 1)
         self.chunk = chunk
         self.epoch = self.step = 0
 
@@ -149,7 +152,7 @@ class Batches:
             yield from batches._next_epoch()
 
         signature = (tf.TensorSpec([None], tf.int64), tuple(self.signature()))
-        blocks = tf.data.Dataset.from_generator(epochs, output_signature=signature).prefetch(1)
+        blocks = tf.data.Dataset.from_generator(epochs, output_signature=signature).prefetch(PARTS_AHEAD)
         cut, add_entries = map(tf.autograph.experimental.do_not_convert, (_cut_block, self.with_entries))
         batches = blocks.flat_map(cut).map(add_entries, num_parallel_calls=1).prefetch(4)
         cardinality = tf.data.INFINITE_CARDINALITY if endless else self.steps - self.step
@@ -187,9 +190,10 @@ class Batches:
         return inputs, (rows, target), *weight
 
     def _next_epoch(self) -> Iterator[tuple[Int64s, Arrays]]:
-        """Blocks of whole batches: where each batch begins in the block's arrays, with the end, and the arrays.
+        """Parts of blocks of whole batches: where each batch begins in the part's arrays, with the end, and the arrays.
 
-        Rows at the end of a block that do not fill a batch are carried into the next block.
+        TensorFlow copies what it is given, and so is given a part of a block at a time. Rows at the end of a block that
+        do not fill a batch are carried into the next block.
         """
         epoch, step = self.epoch, self.step
         self.epoch, self.step = epoch + 1, 0
@@ -209,8 +213,9 @@ class Batches:
                 step += 1
             batch_bounds = np.array([self.bounds(i) - first_row for i in range(first_step, step + 1)])
             whole_batches = batch_bounds[-1]  # rows
-            if step > first_step:
-                yield batch_bounds, tuple(array[:whole_batches] for array in arrays)
+            for first in range(0, step - first_step, self.steps_per_part):
+                bounds = batch_bounds[first : first + self.steps_per_part + 1]
+                yield bounds - bounds[0], tuple(array[bounds[0] : bounds[-1]] for array in arrays)
             carried = tuple(array[whole_batches:].copy() for array in arrays)
             del arrays  # before the next block is read
 

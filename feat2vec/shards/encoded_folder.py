@@ -27,7 +27,7 @@ import pyarrow as pa
 from feat2vec.arrays import Int64s
 from feat2vec.encode.arrays_on_disk import ArrayFile, file_name, read_parquet, write_parquet
 from feat2vec.encode.codecs import Tally
-from feat2vec.encode.encoded_rows import open_encoded
+from feat2vec.encode.encoded_rows import open_encoded, with_keys_in_files
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.encode.left_out import LEFT_OUT
 from feat2vec.encode.value_tables import Values, open_values
@@ -296,8 +296,8 @@ class EncodedTable(Table):
         self._check_all_but_shards()
         encoder = Encoder.load(self.folder / ENCODER)
         codecs = {name: encoder.codecs[name] for name in schema.groups}  # in the order of this schema
-        values = {name: encoder.values[name] for name in schema.groups}
-        encoder = replace(encoder, schema=schema, codecs=codecs, values=values)
+        in_order = {name: encoder.values[name] for name in schema.groups}
+        encoder = replace(encoder, schema=schema, codecs=codecs, values=in_order)
         columns, shards = self.record(), self.shards()
         try:
             tallies = {name: Tally(**facts["tally"]) for name, facts in self.manifest["groups"].items()}
@@ -309,6 +309,7 @@ class EncodedTable(Table):
                 shutil.copyfile(self.folder / LEFT_OUT_ROWS, folder / LEFT_OUT)
             for name, values in encoder.values.items():
                 _write_values(folder, name, values)
+            encoder = replace(encoder, codecs=with_keys_in_files(encoder.codecs, folder))
         place = folder if out is None else out
         encoder = replace(encoder, values={name: open_values(place, name) for name in encoder.codecs})
         known = {name: len(values.entries) for name, values in encoder.values.items()}

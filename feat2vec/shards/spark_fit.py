@@ -25,7 +25,8 @@ from feat2vec.encode.codecs import Codec, CodecFit, Tally, codec_fit
 from feat2vec.encode.codecs.items import ItemsFit
 from feat2vec.encode.columns import check_columns, columns_of
 from feat2vec.encode.encoded_rows import Encoded, open_encoded
-from feat2vec.encode.encoder import Encoder, read_stages
+from feat2vec.encode.encoder import Encoder
+from feat2vec.encode.stage_reading import read_stages
 from feat2vec.encode.targets import TargetFiles
 from feat2vec.encode.value_tables import (
     MISSING,

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from feat2vec.arrays import Array, Float32s, Floats, Int64s
+from feat2vec.arrays import Array, Float32s, Floats, Int64s, Integers
+from feat2vec.model.stored_table import StoredTable, rows_of_file, squares_of
 from feat2vec.space.geometry import blocks
 
 SCORE_BYTES_PER_BLOCK = 1 << 23  # few blocks, as the threads of BLAS wait for each other at the end of each
@@ -31,6 +32,7 @@ def best_candidates(
     k: int,
     *,
     score_bytes_per_block: int = SCORE_BYTES_PER_BLOCK,
+    most_rows: int | None = None,
 ) -> Hits:
     """The k best candidates of each query.
 
@@ -41,6 +43,7 @@ def best_candidates(
         candidates: How many candidates there are.
         k: How many candidates to keep.
         score_bytes_per_block: The size of a block of scores, about.
+        most_rows: How many candidates a block has at most, if they are read from a file.
 
     """
     k = min(k, candidates)
@@ -48,7 +51,7 @@ def best_candidates(
     if not k or not queries:
         return best
     block_size = max(score_bytes_per_block // (4 * queries), MIN_CANDIDATES_PER_BLOCK, k)
-    for rows in blocks(candidates, block_size):
+    for rows in blocks(candidates, block_size if most_rows is None else max(min(block_size, most_rows), k)):
         block_scores = scores(rows)  # [queries, candidates of the block]
         if rows.start == 0:
             is_longer = block_scores.shape[1] > k
@@ -80,6 +83,50 @@ def _merge(best: Hits, queries: Array, block_scores: Float32s, threshold: Float3
     best.ids[queries] = np.take_along_axis(ids, order, 1)
 
 
+class InverseNorms:
+    """1 / |v| of each vector, and 0 for 0, computed when they are first needed.
+
+    Args:
+        vectors: The vectors, [n, dim].
+        squares: |v|^2, [n], if they are known.
+
+    """
+
+    def __init__(self, vectors: Float32s | StoredTable, squares: Float32s | None = None) -> None:
+        self.vectors = vectors
+        self.inverse_norms: Float32s = np.full(len(vectors), np.nan, np.float32)  # NaN is not known yet
+        if squares is not None:
+            self.inverse_norms[:] = _inverse_roots(squares)
+
+    def __len__(self) -> int:
+        return len(self.inverse_norms)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """[n]."""
+        return self.inverse_norms.shape
+
+    def __getitem__(self, rows: slice | Integers) -> Float32s:
+        """Those of some vectors, [vectors of the rows]."""
+        inverse_norms = self.inverse_norms[rows]
+        if np.isnan(inverse_norms).any():
+            self.of_vectors(rows, self.vectors[rows])
+            inverse_norms = self.inverse_norms[rows]
+        return inverse_norms
+
+    def of_vectors(self, rows: slice | Integers, vectors: Float32s) -> Float32s:
+        """Those of some vectors that are read already, [vectors of the rows]."""
+        if np.isnan(self.inverse_norms[rows]).any():
+            self.inverse_norms[rows] = _inverse_roots(np.einsum("...j,...j->...", vectors, vectors))
+        return self.inverse_norms[rows]
+
+
+def _inverse_roots(squares: Float32s) -> Float32s:
+    norms = np.sqrt(squares)
+    inverse: Float32s = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+    return inverse
+
+
 @dataclass(frozen=True)
 class ExactIndex:
     """Vectors that are compared with a query by `query . vector * scale + shift`.
@@ -91,8 +138,8 @@ class ExactIndex:
 
     """
 
-    vectors: Float32s
-    scale: Float32s | None = None
+    vectors: Float32s | StoredTable
+    scale: Float32s | InverseNorms | None = None
     shift: Float32s | None = None
 
     def scores(self, queries: Float32s) -> Callable[[slice], Float32s]:
@@ -108,12 +155,17 @@ class ExactIndex:
             scores = memory[:size].reshape(len(queries), len(vectors))
             np.matmul(queries, vectors.T, out=scores)
             if self.scale is not None:
-                scores *= self.scale[rows]
+                scores *= self._scale_of(rows, vectors)
             if self.shift is not None:
                 scores += self.shift[rows]
             return scores
 
         return scores_of
+
+    def _scale_of(self, rows: slice, vectors: Float32s) -> Float32s:
+        """The scale of consecutive vectors, which are read already."""
+        assert self.scale is not None
+        return self.scale.of_vectors(rows, vectors) if isinstance(self.scale, InverseNorms) else self.scale[rows]
 
     def search(
         self,
@@ -133,7 +185,12 @@ class ExactIndex:
         for start in range(0, max(len(queries), 1), queries_per_block):
             block = queries[start : start + queries_per_block]
             hits = best_candidates(
-                self.scores(block), len(block), len(self.vectors), k, score_bytes_per_block=score_bytes_per_block
+                self.scores(block),
+                len(block),
+                len(self.vectors),
+                k,
+                score_bytes_per_block=score_bytes_per_block,
+                most_rows=rows_of_file(self.vectors),
             )
             ids.append(hits.ids)
             scores.append(hits.scores)
@@ -151,7 +208,7 @@ class ExactIndex:
     @cached_property
     def _squares(self) -> Floats:
         """|(v, shift)|^2, [n]."""
-        squares: Array = np.einsum("ij,ij->i", self.vectors, self.vectors).astype(np.float64)
+        squares: Array = squares_of(self.vectors).astype(np.float64)
         if self.shift is not None:
             squares += np.square(self.shift, dtype=np.float64)
         return squares
@@ -160,7 +217,7 @@ class ExactIndex:
         """Consecutive vectors as vectors of length 1, [rows, unit_dim]."""
         vectors = self.vectors[rows]
         if self.scale is not None:
-            return vectors * self.scale[rows, None]
+            return vectors * self._scale_of(rows, vectors)[:, None]
         largest_square = self._squares.max(initial=1e-30)
         shift = np.zeros(len(vectors), np.float32) if self.shift is None else self.shift[rows]
         rest = np.sqrt(np.maximum(largest_square - self._squares[rows], 0))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from feat2vec.arrays import Array, Bools, Float32s, Integers
 from feat2vec.encode.codecs import Entries, ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST
+from feat2vec.model.stored_table import squares_of
 from feat2vec.schema.extractor_options import ItemsSpec
 from feat2vec.space.search_options import VectorSimilarity
 
@@ -76,7 +77,7 @@ class Candidates:
             return self.known_squares
         squares = [np.zeros(len(self.tables[0]), np.float32) for _ in self.tables]
         for square, table in zip(squares, self.tables, strict=True):
-            square[: len(table)] = _squares(table)
+            square[: len(table)] = squares_of(table)
         return squares
 
 
@@ -154,6 +155,21 @@ class GroupQueries:
             return np.asarray((chosen.reshape(-1, len(numbers)) @ numbers).reshape(chosen.shape[:2]))
 
         return Queries(list(map(weigh, self.parts.free)), list(map(weigh, self.parts.dependent)))
+
+
+def stored_candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
+    """`candidates`, of which large tables stay in the model's file if it is not in memory."""
+    from feat2vec.model.model_file import StoredModel
+
+    gain = getattr(model.schema.groups[group].extractor, "gain", 1.0)
+    tables = None
+    if isinstance(model, StoredModel) and model.schema.model.activation is None:
+        tables = model.stored_tables(group)
+    if tables is None:
+        return candidates(model, encoder, group)
+    has_unseen_key = [True, *(False for _ in tables[1:])]  # as its first row
+    stored = [table.without_first(has, gain) for table, has in zip(tables, has_unseen_key, strict=True)]
+    return Candidates(cast("list[Float32s]", stored))  # whose rows are read as those of arrays
 
 
 def candidates(model: Model, encoder: Encoder, group: str) -> Candidates:

@@ -48,7 +48,7 @@ class KeyedVectors:
     def __getitem__(self, key: object) -> Float32s:
         """A key's vector [dim], or the vectors [keys, dim] of a list of keys."""
         if isinstance(key, (list, tuple, np.ndarray)):
-            return self.vectors[[self.get_index(listed_key) for listed_key in key]]
+            return self._space.vectors_at(np.array([self.get_index(listed_key) for listed_key in key], np.int64))
         return self.get_vector(key)
 
     @property
@@ -134,7 +134,7 @@ class KeyedVectors:
             UnknownKeyError: There is no such key.
 
         """
-        vector: Float32s = self.vectors[self.get_index(key)].copy()
+        vector: Float32s = self._space.vectors_at(np.array([self.get_index(key)]))[0]
         if norm:
             vector /= max(float(np.linalg.norm(vector)), 1e-30)
         return vector

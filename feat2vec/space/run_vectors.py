@@ -21,10 +21,10 @@ from feat2vec.space.geometry import (
     Candidates,
     Queries,
     blocks,
-    candidates,
     extract,
     is_keyed,
     linear_terms,
+    stored_candidates,
 )
 from feat2vec.space.groups_and_levels import refuse_no_vectors
 from feat2vec.space.key_lookup import KeyNames, Names, ValueNames
@@ -59,7 +59,7 @@ def vectors_of_group(
     space = ValueSpace(
         group,
         size,
-        read_candidates=lambda: _at_level(candidates(model, encoder, group), level, model_levels, size),
+        read_candidates=lambda: _at_level(stored_candidates(model, encoder, group), level, model_levels, size),
         read_linear=(lambda: linear_terms(model, encoder, group)) if run.schema.model.bias else None,
         read_bias=model.bias_value,
         level=level,
@@ -195,6 +195,8 @@ def _at_level(values: Candidates, level: int | None, levels: Levels, size: int) 
     if level is None:
         return values
     with_vector = values.sizes()[level - 1]
+    if len(values.tables) == 1 and with_vector == size:  # it may be a file, which is not read
+        return values
     parts = [table[:with_vector] for table in values.tables[levels.parts_of(level)]]
     table = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
     if with_vector < size:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from feat2vec.arrays import Array, Float32s
+from feat2vec.arrays import Array, Float32s, Integers
 from feat2vec.encode.arrays_on_disk import file_name
+from feat2vec.model.stored_table import StoredTable, rows_of_file
 from feat2vec.schema.activation import Activation
-from feat2vec.space.exact_index import ExactIndex, Hits, best_candidates
+from feat2vec.space.exact_index import ExactIndex, Hits, InverseNorms, best_candidates
 from feat2vec.space.faiss_index import MIN_INDEXED, FaissIndex
 from feat2vec.space.geometry import Candidates, Queries, similarities, values_as_queries
 from feat2vec.space.search_options import IndexKind, Similarity, VectorSimilarity
@@ -62,15 +63,19 @@ class ValueSpace:
         """The linear term of each value, [values]."""
         return None if self.read_linear is None else self.read_linear()[: self.size]
 
-    @property
+    @cached_property
     def vectors(self) -> Float32s:
-        """The vectors of the first level, [values, dim]."""
-        return self.candidates.tables[0]
+        """The vectors of the first level, [values, dim], all of them in memory."""
+        return np.asarray(self.candidates.tables[0])
+
+    def vectors_at(self, positions: slice | Integers) -> Float32s:
+        """Some vectors of the first level, [positions, dim]; no others are read if the table stays in its file."""
+        return self.candidates.tables[0][positions]
 
     @property
     def dim(self) -> int:
         """Dimensions of `vectors`."""
-        return int(self.vectors.shape[1])
+        return int(self.candidates.tables[0].shape[1])
 
     def reason_without_vector(self, position: int, count: int) -> str | None:
         """Why a value, which occurs `count` times, has zeros in place of a vector; None for one that has a vector."""
@@ -138,7 +143,8 @@ class ValueSpace:
         """The k values that are most similar to each query; `constant` is added to the scores."""
         if len(self.candidates.tables) > 1:
             scores = self.scores(query, constant, similarity)
-            return best_candidates(scores, len(query.free[0]), self.size, k)
+            most_rows = rows_of_file(self.candidates.tables[0])
+            return best_candidates(scores, len(query.free[0]), self.size, k, most_rows=most_rows)
         vectors = query.free[0] + query.dependent[0]  # [queries, dim]
         if similarity == "cosine":
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-30))
@@ -157,11 +163,12 @@ class ValueSpace:
         return self._opened[name]
 
     def _exact_index(self, similarity: Similarity) -> ExactIndex:
-        inverse_norms = None
+        vectors: Float32s | StoredTable = self.candidates.tables[0]
+        scale = None
         if similarity == "cosine":
-            norms = np.sqrt(self.candidates.squares[0])
-            inverse_norms = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
-        return ExactIndex(self.vectors, inverse_norms, self.linear if similarity == "score" else None)
+            squares = None if isinstance(vectors, StoredTable) else self.candidates.squares[0]
+            scale = InverseNorms(vectors, squares)
+        return ExactIndex(vectors, scale, self.linear if similarity == "score" else None)
 
     def _index_path(self, name: str) -> Path | None:
         if self.folder is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +39,7 @@ class Batch:
         data: the rows.
         source: the file or the object that they come from, as messages call it.
         first_row: how many rows of the source come before them.
+        part: which of the table's files or objects the source is, from 0.
 
     Example:
         >>> batch = Batch(pa.record_batch({"title": ["Eve", "Kes"]}), "films.csv", first_row=16)
@@ -50,6 +51,7 @@ class Batch:
     data: pa.RecordBatch
     source: str
     first_row: int
+    part: int = 0
 
     def row(self, i: int) -> str:
         """Say where a row of the batch is, for messages.
@@ -62,6 +64,26 @@ class Batch:
 
         """
         return f"{self.source}: row {self.first_row + i + 1}"
+
+
+class RowPlace(NamedTuple):
+    """A place between two rows of a table.
+
+    Attributes:
+        part: which of the table's files or objects it is in, from 0.
+        row: how many rows of that part come before it.
+
+    Example:
+        >>> RowPlace(2, 0) > RowPlace(1, 16)
+        True
+
+    """
+
+    part: int
+    row: int
+
+
+BEGINNING = RowPlace(0, 0)
 
 
 class Table:
@@ -149,11 +171,12 @@ class Table:
         """
         return Table(self.name, self._parts, self.typed, columns)
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str] | None = None, start: RowPlace = BEGINNING) -> Iterator[Batch]:
         """Read columns a batch at a time.
 
         Args:
             columns: names; all columns by default.
+            start: where to begin; parts before it are not read.
 
         Returns:
             The batches. A column of strings may be of type dictionary<int32, string> in some of them; every other
@@ -174,7 +197,7 @@ class Table:
             raise UserError(f"{self.name}: no column is asked for; it has {listed(map(repr, self.columns))}")
         for name in names:
             self._refuse_unusable(name)
-        return self._stream(names)
+        return self._stream(names, start)
 
     def _refuse_unusable(self, name: str) -> None:
         if name not in self.columns:
@@ -193,13 +216,17 @@ class Table:
                 "known: convert it to UTC, or to times without a zone"
             )
 
-    def _stream(self, names: list[str]) -> Iterator[Batch]:
-        total = 0
-        for part in self._parts:
-            rows = 0
+    def _stream(self, names: list[str], start: RowPlace) -> Iterator[Batch]:
+        total = start.part + start.row
+        for number, part in enumerate(self._parts[start.part :], start.part):
+            rows, skipped = 0, start.row if number == start.part else 0
             for raw in _resized(sound_batches(part.source, part.read(names))):
-                yield Batch(self._normal(raw, names, part.source, rows), part.source, rows)
-                rows += raw.num_rows
+                first = min(max(skipped - rows, 0), raw.num_rows)
+                rows += first
+                if first < raw.num_rows:
+                    data = self._normal(raw.slice(first), names, part.source, rows)
+                    yield Batch(data, part.source, rows, number)
+                rows += raw.num_rows - first
             total += rows
         if not total:
             raise UserError(f"{self.name}: has no rows: a table needs at least one")
@@ -349,6 +376,11 @@ class Stage:
     def rows(self) -> int:
         return sum(batch.data.num_rows for batch in self.batches)
 
+    @property
+    def end(self) -> RowPlace:
+        last = self.batches[-1]
+        return RowPlace(last.part, last.first_row + last.data.num_rows)
+
     def column(self, name: str) -> pa.ChunkedArray:
         if name not in self.table.columns:  # rows to be encoded may lack a column: all of its values are missing
             return pa.chunked_array([pa.nulls(self.rows)])
@@ -372,7 +404,12 @@ class Stage:
 
 
 def stages(
-    table: Table, columns: Sequence[str], max_bytes: int = STAGE_BYTES, max_rows: int | None = None
+    table: Table,
+    columns: Sequence[str],
+    max_bytes: int = STAGE_BYTES,
+    max_rows: int | None = None,
+    *,
+    start: RowPlace = BEGINNING,
 ) -> Iterator[Stage]:
     """Read a table in stages of bounded size.
 
@@ -381,12 +418,13 @@ def stages(
         columns: of the table.
         max_bytes: of a stage, unless a single batch is larger.
         max_rows: of a stage, in the same way; `STAGE_ROWS` by default.
+        start: where to begin.
 
     """
     most_rows = STAGE_ROWS if max_rows is None else max_rows
     stage_batches: list[Batch] = []
     stage_bytes = stage_rows = 0
-    for batch in table.batches(columns):
+    for batch in table.batches(columns, start):
         data = batch.data
         if stage_batches and (stage_bytes + data.nbytes > max_bytes or stage_rows + data.num_rows > most_rows):
             yield Stage(table, stage_batches)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import keras
 
 from feat2vec.arrays import Array
+from feat2vec.encode.arrays_on_disk import release_pages
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.large_variables import copies, swap, swap_average
-from feat2vec.training.checkpoint_file import CheckpointReader
+from feat2vec.model.large_variables import copies, pieces_of_array, swap, swap_average
+from feat2vec.training.checkpoint_file import CheckpointReader, Streamed
 from feat2vec.training.memory_estimate import release_memory
 
 
@@ -27,13 +29,14 @@ class EpochAveraging(keras.callbacks.Callback):
     Args:
         model: The model.
         fading: The factor f.
+        path: The file of `weights_aside`, so that they are no second copy of the tables in memory.
 
     """
 
-    def __init__(self, model: Feat2Vec, fading: float) -> None:
+    def __init__(self, model: Feat2Vec, fading: float, path: Path) -> None:
         super().__init__()
         self.set_model(model)  # `fit` does so too, but a checkpoint is restored before
-        self.fading = fading
+        self.fading, self.path = fading, path
         self.weights_aside: list[Array] = []  # empty until the first epoch is complete
         self._epoch = 0
         self._is_within_epoch = False
@@ -64,7 +67,7 @@ class EpochAveraging(keras.callbacks.Callback):
         self._is_within_epoch = False
         if not self.weights_aside:  # the average of one epoch is that epoch
             release_memory()  # what the first epoch has left
-            self.weights_aside = copies(self.model.weights)
+            self.weights_aside = copies(self.model.weights, self.path)
             return
         share_of_epoch = (1 - self.fading) / (1 - self.fading ** (self._epoch + 1))
         swap_average(self.model.weights, self.weights_aside, share_of_epoch)
@@ -75,14 +78,19 @@ class EpochAveraging(keras.callbacks.Callback):
         """None."""
         return {}
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> dict[str, Streamed]:
         """The weights that are not in the model."""
-        return {f"aside {i}": array for i, array in enumerate(self.weights_aside)}
+        return {
+            f"aside {i}": Streamed(array.shape, array.dtype, pieces_of_array(array))
+            for i, array in enumerate(self.weights_aside)
+        }
 
     def restore(self, checkpoint: CheckpointReader) -> None:
         """Read the weights that are not in the model."""
         self._resumes_within_epoch = checkpoint.facts["step"] > 0
         if "aside 0" in checkpoint.headers:
-            self.weights_aside = copies(self.model.weights)  # of their shapes
+            self.weights_aside = copies(self.model.weights, self.path)  # of their shapes
             for i, array in enumerate(self.weights_aside):
-                checkpoint.read_into(f"aside {i}", array)
+                for rows, values in checkpoint.pieces(f"aside {i}"):
+                    array[rows if array.ndim else ()] = values
+                    release_pages(array)

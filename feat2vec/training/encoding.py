@@ -1,6 +1,7 @@
 """`encode`: a table to a folder of encoded rows, and a training's rows from such a folder.
 
-What is finished stays in OUT.partial when the process is killed: the fitted rows, then each shard.
+What is finished stays in OUT.partial when the process is killed: each stage of the table that is read, each group that
+is fitted, the fitted rows, then each shard.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from feat2vec.writing.folder_marks import MARK, write_mark
 from feat2vec.writing.folders import FolderPlace
 from feat2vec.writing.training_folder import partial_folder
 
-FITTED, FINISHED = "fitted", "encoded"
+FITTED, FINISHED, STEPS = "fitted", "encoded", "stages"
 FitRows = Callable[[Schema, Table, Path, str], Encoded]  # schema, table, folder, memory
 CountJoint = Callable[[Encoded, tuple[int, ...]], Joint]
 
@@ -71,7 +72,16 @@ def _count_joint(encoded: Encoded, groups: tuple[int, ...]) -> Joint:
     return joint_values(encoded.rows, groups, left_out=encoded.left_out)
 
 
-DUCKDB = Engine(fit, _count_joint)
+def _fit_by_duckdb(schema: Schema, table: Table, out: Path, memory: str) -> Encoded:
+    """Fit an encoder; stages that are read and groups that are fitted are kept in a folder beside the one above `out`.
+
+    Rows of an object may be others in another process, so that only those of files are gone on with.
+    """
+    steps = out.parent.parent / STEPS if table.files else None
+    return fit(schema, table, out, memory, steps=steps)
+
+
+DUCKDB = Engine(_fit_by_duckdb, _count_joint)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import tensorflow as tf
 from feat2vec.encode.encoder import Encoded
 from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.model.large_variables import discard
 from feat2vec.model.remaining import leave_out_vectors
 from feat2vec.model.vector_model import vector_weights
 from feat2vec.sampling.batches import Batches
@@ -26,7 +27,7 @@ from feat2vec.training.patience import Patience
 from feat2vec.training.reporting import Progress, Reporter, Reporting
 from feat2vec.training.warm_start import WarmStart
 
-BEST_WEIGHTS = "best"  # a file beside the checkpoint
+BEST_WEIGHTS, WEIGHTS_ASIDE = "best", "aside"  # files beside the checkpoint
 MOST_CACHED_ROWS = 20_000  # validation rows that stay in memory as batches
 MOST_ROWS_AT_ONCE = 4096  # of a validation batch, where its size changes nothing
 MOST_VECTOR_BYTES = 32 << 20  # of its vectors
@@ -140,7 +141,9 @@ class Fitting:
         self.patience = Patience(
             self.model, self.model.schema.patience, checkpoint.with_name(BEST_WEIGHTS), self.reporter.say
         )
-        averaging = [EpochAveraging(self.model, self.options.averaging)] if self.options.averaging else []
+        averaging = []
+        if self.options.averaging:
+            averaging = [EpochAveraging(self.model, self.options.averaging, checkpoint.with_name(WEIGHTS_ASIDE))]
         stateful: list[Resumable] = [self.patience, *averaging]
         validates = self.validation_batches is not None
         self.checkpointing = Checkpointing(
@@ -221,6 +224,9 @@ class Fitting:
         optimizer = self.model.optimizer
         without_slots = type(optimizer).from_config(optimizer.get_config())
         without_slots.iterations.assign(optimizer.iterations)
+        for variable in optimizer.variables:
+            if variable is not optimizer.iterations:
+                discard(variable)
         self.model.compile(without_slots, steps_per_execution=self.batches.steps_at_once)
         del optimizer
         gc.collect()  # the step's function and its graph refer to each other

@@ -124,9 +124,9 @@ def estimate(encoded: Encoded) -> Iterator[MemoryUse]:
 
 
 def _copies_of_weights(schema: Schema) -> int:
-    """How many numbers training holds for each weight: itself, its slots, its average, its variance."""
+    """How many numbers training holds for each weight: itself, its slots, its variance. Averages are on the disk."""
     has_variances = schema.model.posterior == "gaussian"
-    return 1 + schema.training.optimizer.slots + (schema.training.averaging > 0) + has_variances
+    return 1 + schema.training.optimizer.slots + has_variances
 
 
 def _smaller_model(schema: Schema) -> str:
@@ -134,7 +134,7 @@ def _smaller_model(schema: Schema) -> str:
 
 
 def _group(name: str, codec: Codec, schema: Schema) -> MemoryUse:
-    """The weights of a group's extractor, with their slots and averages."""
+    """The weights of a group's extractor, with their slots."""
     spec = schema.groups[name].extractor
     weights, parts_in_words, options = group_weights(spec, codec, schema, schema.model.levels.dims)
     size = BYTES_OF_WEIGHT * weights * _copies_of_weights(schema)

@@ -20,7 +20,7 @@ from feat2vec.model.model_file import StoredModel, read_model, write_model
 from feat2vec.model.weights_file import holds_encoder
 from feat2vec.schema.options import Schema
 from feat2vec.writing import folder_place, hidden_instead, new_folder, partial_folder, record_files
-from feat2vec.writing.digests import PARTS, check_manifest, check_parts, sealed
+from feat2vec.writing.digests import PARTS, Pieces, check_manifest, check_parts, pieces_of, sealed
 from feat2vec.writing.files import JsonObject, read_json
 from feat2vec.writing.folder_marks import MARK
 
@@ -104,8 +104,8 @@ class TrainedRun:
         """
         if self.in_training is not None:
             return self.in_training
-        self._check_model_file()
-        return read_model(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
+        pieces = self._check_model_file()
+        return read_model(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest, pieces=pieces)
 
     @property
     def vector_source(self) -> Feat2Vec | StoredModel:
@@ -172,18 +172,22 @@ class TrainedRun:
 
     @cached_property
     def _stored_model(self) -> StoredModel:
-        self._check_model_file()
-        return StoredModel(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest)
+        pieces = self._check_model_file()
+        return StoredModel(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest, pieces=pieces)
 
-    def _check_model_file(self) -> None:
+    def _check_model_file(self) -> Pieces | None:
         """Raise if nothing shows that the model's file and the encoder beside it belong together.
 
-        A run has the digests of all its files. One that was written before there were digests has a copy of the encoder
-        in the model's file instead, which `read_model` compares.
+        A run has the digests of all its files, and of a large file those of its pieces: they are returned, and compared
+        when the pieces are read. A run that was written before there were digests has a copy of the encoder in the
+        model's file instead, which `read_model` compares.
         """
-        check_parts(self.folder, self.manifest, [MODEL])
+        pieces = pieces_of(self.manifest, MODEL)
+        if pieces is None:
+            check_parts(self.folder, self.manifest, [MODEL])
         if PARTS not in self.manifest and not holds_encoder(self.folder / MODEL):
             raise UserError(f"{self.folder / 'manifest.json'}: has lost the digests of the run's files; {RESTORE}")
+        return pieces
 
     @cached_property
     def history(self) -> list[dict[str, float]]:

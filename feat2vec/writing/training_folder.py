@@ -36,7 +36,14 @@ SCRATCH_WORK = f"{SCRATCH}.partial"
 IS_NO_PLACE = "the run would train", "move it elsewhere, or choose another --out"  # of a folder of something else
 
 FILES_KEPT = (CHECKPOINT, REFIT_CHECKPOINT, REPLACED)
-ENTRIES = (*FILES_KEPT, f"{CHECKPOINT}.new", f"{REFIT_CHECKPOINT}.new", LEFT_OUT, "best")  # what it holds, by name
+ENTRIES = (
+    *FILES_KEPT,
+    f"{CHECKPOINT}.new",
+    f"{REFIT_CHECKPOINT}.new",
+    LEFT_OUT,
+    "best",
+    "aside",
+)  # what it holds, by name
 FOLDERS = (
     "data",
     "rows",

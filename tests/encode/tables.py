@@ -21,7 +21,7 @@ from feat2vec.encode.encoder import Encoded, fit
 from feat2vec.errors import UserError
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import read_schema
-from feat2vec.table.table import Batch, Table
+from feat2vec.table.table import BEGINNING, Batch, RowPlace, Table
 from feat2vec.table.types import TablePart
 from tests import reference
 
@@ -222,11 +222,11 @@ class TableInBatches(Table):
         )
         self.batch_rows = batch_rows
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
-        for batch in super().batches(columns):
-            for start in range(0, batch.data.num_rows, self.batch_rows):
-                rows = batch.data.slice(start, self.batch_rows)
-                yield Batch(rows, batch.source, batch.first_row + start)
+    def batches(self, columns: Sequence[str] | None = None, start: RowPlace = BEGINNING) -> Iterator[Batch]:
+        for batch in super().batches(columns, start):
+            for first in range(0, batch.data.num_rows, self.batch_rows):
+                rows = batch.data.slice(first, self.batch_rows)
+                yield Batch(rows, batch.source, batch.first_row + first)
 
 
 def arrow(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

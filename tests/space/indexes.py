@@ -25,7 +25,7 @@ EXACT = {
 
 def sorted_scores(exact: ExactIndex, k: int) -> tuple[Any, Any]:
     """The k best of all scores, in float64: ids and scores [queries, k]."""
-    scores = QUERIES.astype(float) @ exact.vectors.astype(float).T
+    scores = QUERIES.astype(float) @ np.asarray(exact.vectors, float).T
     scores = scores * (1 if exact.scale is None else exact.scale) + (0 if exact.shift is None else exact.shift)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return order, np.take_along_axis(scores, order, 1)

@@ -89,7 +89,7 @@ def test_all_rows_come_in_one_stage_if_they_are_few(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("limits", "rows"), [({"max_rows": 4}, [4, 2]), ({"max_rows": 1}, [2] * 3)])
-def test_batches_are_not_split(limits: dict[str, int], rows: list[int], folder: Path) -> None:
+def test_batches_are_not_split(limits: dict[str, Any], rows: list[int], folder: Path) -> None:
     assert [stage.rows for stage in stages(open_table(folder), ["a"], **limits)] == rows
     assert [stage.rows for stage in stages(open_table(folder), ["a"], max_bytes=1)] == [2] * 3
 

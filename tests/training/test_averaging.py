@@ -89,9 +89,11 @@ def value_of(model: Any) -> float:
 
 
 @pytest.mark.parametrize("is_validated", [False, True])
-def test_the_average_follows_its_formula_and_training_goes_on_from_its_own_weights(is_validated: bool) -> None:
+def test_the_average_follows_its_formula_and_training_goes_on_from_its_own_weights(
+    is_validated: bool, tmp_path: Path
+) -> None:
     model = small_model()
-    averaging, ends_of_epochs = EpochAveraging(model, 0.5), [1.0, 3.0, -2.0]
+    averaging, ends_of_epochs = EpochAveraging(model, 0.5, tmp_path / "aside"), [1.0, 3.0, -2.0]
     for epoch, trained in enumerate(ends_of_epochs):
         averaging.on_epoch_begin(epoch)
         if epoch:

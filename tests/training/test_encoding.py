@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from feat2vec.schema.yaml_text import dump_document
 from feat2vec.shards import encoded_folder
 from feat2vec.shards.encoded_folder import MANIFEST, EncodedTable
 from feat2vec.training.encoding import DUCKDB, EncodingRequest, encode_into
+from feat2vec.writing.folder_marks import MARK
 from feat2vec.writing.training_folder import partial_folder
 from tests.commands import PROGRAM
 from tests.commands import feat2vec as feat2vec_here
@@ -170,6 +172,54 @@ def test_force_begins_anew(tmp_path: Path, request_of_many_shards: EncodingReque
         encode_into(tmp_path / "killed", request_of_many_shards, table(230))
     encode_into(tmp_path / "killed", replace(request_of_many_shards, force=True), table(60))
     assert EncodedTable(tmp_path / "killed").manifest["rows"] == 60
+
+
+KILLS_ITSELF = """
+import os, signal, sys
+from feat2vec import cli
+from feat2vec.encode import encoder
+from feat2vec.encode.finished_steps import FinishedSteps
+name, calls = sys.argv[1], iter(range(int(sys.argv[2])))
+owner = encoder if name == "write_rows" else FinishedSteps
+method = getattr(owner, name)
+def kill(*arguments):
+    if next(calls, None) is None:
+        if name == "record_stage":
+            arguments[0].wait()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return method(*arguments)
+setattr(owner, name, kill)
+sys.argv = ["feat2vec", *sys.argv[3:]]
+cli.main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "calls", "left"),
+    [
+        ("record_stage", 1, {"stage000000.json"}),
+        ("record_group", 2, {"stages.json"}),
+        ("write_rows", 0, {"group0.json", "group1.json", "group2.json"}),
+    ],
+)
+def test_a_fit_of_vocabularies_that_sigkill_ended_goes_on(films: Path, name: str, calls: int, left: set[str]) -> None:
+    (films / "parts").mkdir()
+    for part in range(3):
+        pq.write_table(table(230).slice(part * 80, 80), films / "parts" / f"{part}.parquet")
+    words = ["encode", "people.yaml", "--data", "parts", "--quiet", "--out"]
+    feat2vec_here(*words, "whole", folder=films)
+    stage = "import feat2vec.encode.workspace as w; w.DEFAULT_SIZES.__dict__['stage_bytes'] = 1\n"
+    command = [sys.executable, "-c", stage + KILLS_ITSELF, name, str(calls), *words, "killed"]
+    done = subprocess.run(command, cwd=films, check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    steps = {path.name for path in (partial_folder(films / "killed") / "work" / "stages").glob("*.json")}
+    assert left <= steps
+    feat2vec_here(*words, "killed", "--resume", folder=films)
+    assert not partial_folder(films / "killed").exists()
+    for file in (films / "whole").rglob("*"):
+        if file.is_file() and file.name != MARK:
+            assert (films / "killed" / file.relative_to(films / "whole")).read_bytes() == file.read_bytes(), file
 
 
 @pytest.mark.slow

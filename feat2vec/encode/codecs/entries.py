@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from feat2vec.arrays import Array, Bools
+from feat2vec.encode.finished_steps import StepRecord
 from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.schema.options import Group
 from feat2vec.table.table import Stage
@@ -92,8 +93,35 @@ class CodecFit(Protocol):
     def stage(self, stage: Stage) -> None:
         """Keep what is needed of a stage's rows."""
 
+    def record(self) -> StepRecord:
+        """What restores the last stage in a process that goes on."""
+
+    def restore(self, stages: Sequence[Facts], *, is_fitted: bool) -> None:
+        """Go on after the stages of a process that was killed.
+
+        Args:
+            stages: The facts of their records.
+            is_fitted: Whether `restore_fitted` follows.
+
+        """
+
     def finish(self) -> Codec:
         """The codec, fitted to all stages; those that share it are fitted by their owner, which is finished first."""
+
+    def record_fitted(self) -> StepRecord:
+        """What `entries` needs, beside the codec, in a process that goes on."""
+
+    def restore_fitted(self, codec: Codec, facts: Facts) -> None:
+        """Have the codec that a process has fitted that was killed.
+
+        Args:
+            codec: The codec.
+            facts: Those of `record_fitted`.
+
+        """
+
+    def release(self) -> None:
+        """Let go of what nothing but `finish` and, where steps are not kept, `entries` needs."""
 
     def entries(self) -> Iterator[Entries]:
         """The entries of the staged rows in their order, once `finish` has run."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 import numpy as np
@@ -13,10 +14,20 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array, Floats, Ints
 from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE, ArrayFile, SpilledArray, is_finite
-from feat2vec.encode.codecs.entries import CodecFit, Entries, Facts, Tally
+from feat2vec.encode.codecs.entries import Codec, CodecFit, Entries, Facts, Tally
 from feat2vec.encode.codecs.given_levels import GivenLevels, LevelColumn
 from feat2vec.encode.codecs.numbers import ColumnFeed, quantiles, shared_kind
-from feat2vec.encode.vocabulary import PADDING, UNSEEN, Counts, Vocabulary, VocabularyFit, is_count
+from feat2vec.encode.finished_steps import StepRecord
+from feat2vec.encode.vocabulary import (
+    PADDING,
+    UNSEEN,
+    Counts,
+    Vocabulary,
+    VocabularyFit,
+    is_count,
+    read_keys,
+    write_keys,
+)
 from feat2vec.encode.workspace import Workspace
 from feat2vec.schema.extractor_options import ExtractorSpec, ItemsSpec, TokensSpec
 from feat2vec.schema.options import Group
@@ -256,6 +267,23 @@ class StagedItems:
     codes: SpilledArray
     weights: SpilledArray | None
 
+    def record(self) -> StepRecord:
+        """What restores it; the number of the stage follows from its place."""
+        arrays = {"lengths": self.lengths, "codes": self.codes, "weights": self.weights}
+        facts = {name: None if array is None else array.facts() for name, array in arrays.items()}
+        files = [array.path for array in arrays.values() if array is not None]
+        return StepRecord({"rows": self.rows, "truncated_rows": self.truncated_rows, **facts}, files)
+
+    @classmethod
+    def from_facts(cls, facts: Facts, number: int, folder: Path) -> StagedItems:
+        """The items that a process has left that was killed."""
+        lengths, codes, weights = (
+            None if facts[name] is None else SpilledArray.from_facts(facts[name], folder)
+            for name in ("lengths", "codes", "weights")
+        )
+        assert codes is not None
+        return cls(facts["rows"], number, facts["truncated_rows"], lengths, codes, weights)
+
     def take(self, rows_per_block: int) -> Iterator[Items]:
         """Read the items; those of rows with one item each in small blocks, which stay in the processor's cache."""
         no_keys = pa.array([], pa.string())
@@ -289,6 +317,7 @@ class ItemsFit:
         self.given_levels = None if level_column is None else GivenLevels(level_column)
         self.vocabulary_fit = VocabularyFit(workspace.connection, name, workspace.sizes.held_key_bytes)
         self.staged: list[StagedItems] = []
+        self.ids_of_keys: list[SpilledArray] = []  # of each stage, where they are on disk once the codec is fitted
         self.most_items = 1  # of a row so far
         self.kind: Kind | None = None  # None for text without a type, as of a CSV
         self.fits = [self]  # this one, and those that share its codec
@@ -312,7 +341,10 @@ class ItemsFit:
         """Stage the items of some rows."""
         self.work += len(items.codes) + len(items.keys)
         self.rows += len(items.lengths)
-        number = self.vocabulary_fit.add(items.keys, _occurrences(items.codes, len(items.keys)))
+        occurrences = _occurrences(items.codes, len(items.keys))
+        if self.workspace.steps is not None:
+            write_keys(self._path("keys"), items.keys, occurrences)
+        number = self.vocabulary_fit.add(items.keys, occurrences)
         self.most_items = max(self.most_items, int(items.lengths.max(initial=0)))
         has_one_item_a_row = items.lengths.size == items.codes.size and bool((items.lengths == 1).all())
         lengths = None
@@ -323,7 +355,55 @@ class ItemsFit:
         self.staged.append(StagedItems(len(items.lengths), number, items.truncated, lengths, codes, weights))
 
     def _spilled(self, part: str, array: Array) -> SpilledArray:
-        return SpilledArray(array, self.workspace.staging / f"{self.name}_{part}_{len(self.staged)}")
+        return self.workspace.spill(array, self._path(part).name)
+
+    def _path(self, part: str) -> Path:
+        """The file of a part of the stage that is worked on."""
+        return self.workspace.staging / f"{self.name}_{part}_{len(self.staged)}"
+
+    def record(self) -> StepRecord:
+        place, stage = len(self.staged) - 1, self.staged[-1].record()
+        keys = self.workspace.staging / f"{self.name}_keys_{place}"
+        facts = {"items": stage.facts, "keys": keys.name, "most_items": self.most_items, "kind": self.kind}
+        files = [*stage.files, keys]
+        if self.given_levels is not None:
+            levels = self.workspace.spill(self.given_levels.stages[-1], f"{self.name}_levels_{place}")
+            facts["levels"] = levels.facts()
+            files.append(levels.path)
+        return StepRecord(facts, files)
+
+    def restore(self, stages: Sequence[Facts], *, is_fitted: bool) -> None:
+        if is_fitted:
+            return
+        folder = self.workspace.staging
+        for facts in stages:
+            keys, occurrences = read_keys(folder / facts["keys"])
+            number = self.vocabulary_fit.add(keys, occurrences)
+            staged = StagedItems.from_facts(facts["items"], number, folder)
+            self.staged.append(staged)
+            self.work += staged.codes.shape[0] + len(keys)
+            self.rows += staged.rows
+            self.most_items, self.kind = facts["most_items"], facts["kind"]
+            if self.given_levels is not None:
+                self.given_levels.stages.append(SpilledArray.from_facts(facts["levels"], folder).take())
+
+    def record_fitted(self) -> StepRecord:
+        self.ids_of_keys = [
+            self.workspace.spill(self.vocabulary_fit.ids(stage.number), f"{self.name}_ids_{place}")
+            for place, stage in enumerate(self.staged)
+        ]
+        records = [stage.record() for stage in self.staged]
+        facts = {
+            "stages": [record.facts for record in records],
+            "ids_of_keys": [ids.facts() for ids in self.ids_of_keys],
+        }
+        return StepRecord(facts, [*(file for record in records for file in record.files), *_paths(self.ids_of_keys)])
+
+    def restore_fitted(self, codec: Codec, facts: Facts) -> None:
+        assert isinstance(codec, ItemsCodec)
+        self.codec, folder = codec, self.workspace.staging
+        self.staged = [StagedItems.from_facts(stage, number, folder) for number, stage in enumerate(facts["stages"])]
+        self.ids_of_keys = [SpilledArray.from_facts(ids, folder) for ids in facts["ids_of_keys"]]
 
     def finish(
         self, edges: tuple[float, ...] = (), kind: Kind | None = None, means: tuple[float, ...] = ()
@@ -363,12 +443,21 @@ class ItemsFit:
         max_items = spec.max_items if isinstance(spec, ItemsSpec) and is_bag and not weighted else most_items
         return ItemsCodec(vocabulary, most_items, max(max_items, most_items), weighted, edges, kind, means)
 
+    def release(self) -> None:
+        self.fits = []  # a reference to itself would keep it until the garbage is collected
+        self.vocabulary_fit.release()
+
     def entries(self) -> Iterator[Entries]:
         assert self.codec is not None
-        for staged in self.staged:
-            ids_of_keys = self.vocabulary_fit.ids(staged.number)
+        for place, staged in enumerate(self.staged):
+            is_kept = bool(self.ids_of_keys)
+            ids_of_keys = self.ids_of_keys[place].take() if is_kept else self.vocabulary_fit.ids(staged.number)
             for items in staged.take(self.workspace.sizes.rows_per_block):
                 yield self.codec.pack(items, ids_of_keys, self.group)
+
+
+def _paths(arrays: Sequence[SpilledArray]) -> list[Path]:
+    return [array.path for array in arrays]
 
 
 class BinsFit:
@@ -376,8 +465,9 @@ class BinsFit:
 
     def __init__(self, workspace: Workspace, name: str, group: Group) -> None:
         self.workspace, self.group = workspace, group
-        path = workspace.staging / f"{name}.npy"
-        self.numbers_file = ArrayFile(path, np.float64, 1, workspace.sizes.rows_per_piece)
+        self.path = workspace.staging / f"{name}.npy"
+        if workspace.steps is None:  # else `restore` follows, which goes on with the file
+            self.numbers_file = self._file()
         self.items_fit = ItemsFit(workspace, name, group)
         self.kind: Kind | None = None
         self.fits = [self]  # this one, and those that share its codec
@@ -386,6 +476,22 @@ class BinsFit:
         assert isinstance(owner, BinsFit)
         owner.fits.append(self)
         self.items_fit.share(owner.items_fit)
+
+    def _file(self, kept_rows: int = 0) -> ArrayFile:
+        return ArrayFile(self.path, np.float64, 1, self.workspace.sizes.rows_per_piece, kept_rows)
+
+    def record(self) -> StepRecord:
+        return StepRecord({"rows": self.numbers_file.rows, "kind": self.kind}, [self.path])
+
+    def restore(self, stages: Sequence[Facts], *, is_fitted: bool) -> None:
+        self.numbers_file = self._file(stages[-1]["rows"] if stages and not is_fitted else 0)
+        self.kind = stages[-1]["kind"] if stages else None
+
+    def record_fitted(self) -> StepRecord:
+        return self.items_fit.record_fitted()
+
+    def restore_fitted(self, codec: Codec, facts: Facts) -> None:
+        self.items_fit.restore_fitted(codec, facts)
 
     @property
     def work(self) -> int:
@@ -419,6 +525,10 @@ class BinsFit:
         with np.errstate(invalid="ignore"):
             means = sums / counts * MEAN_UNIT  # of an empty bin NaN
         return self.items_fit.finish(edges, kind, tuple(means.tolist()))
+
+    def release(self) -> None:
+        self.fits = []
+        self.items_fit.release()
 
     def entries(self) -> Iterator[Entries]:
         return self.items_fit.entries()

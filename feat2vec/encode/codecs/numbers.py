@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array, Floats
 from feat2vec.encode.arrays_on_disk import ArrayFile, is_finite
-from feat2vec.encode.codecs.entries import CodecFit, Entries, Facts, Tally
+from feat2vec.encode.codecs.entries import Codec, CodecFit, Entries, Facts, Tally
+from feat2vec.encode.finished_steps import StepRecord
 from feat2vec.encode.workspace import Workspace
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import PLAIN_NUMBER, NumbersSpec
@@ -355,17 +356,39 @@ class NumbersFit:
 
     def __init__(self, workspace: Workspace, name: str, group: Group) -> None:
         assert isinstance(group.extractor, NumbersSpec)
-        self.connection, self.group, self.spec = workspace.connection, group, group.extractor
-        path, rows_per_piece = workspace.staging / f"{name}.npy", workspace.sizes.rows_per_piece
-        self.numbers_file = ArrayFile(path, np.float64, len(group.columns), rows_per_piece)
+        self.workspace, self.group, self.spec = workspace, group, group.extractor
+        self.path = workspace.staging / f"{name}.npy"
+        if workspace.steps is None:  # else `restore` follows, which goes on with the file
+            self.numbers_file = self._file()
         self.kinds: list[Kind | None] = [None] * len(group.columns)
         self.has_gaps = np.zeros(len(group.columns), np.bool_)  # missing in a row where another column is not
         self.fits = [self]  # this one, and those that share its codec
         self.codec: NumbersCodec | None = None
 
+    def _file(self, kept_rows: int = 0) -> ArrayFile:
+        rows_per_piece = self.workspace.sizes.rows_per_piece
+        return ArrayFile(self.path, np.float64, len(self.group.columns), rows_per_piece, kept_rows)
+
     def share(self, owner: CodecFit) -> None:
         assert isinstance(owner, NumbersFit)
         owner.fits.append(self)
+
+    def record(self) -> StepRecord:
+        facts = {"rows": self.numbers_file.rows, "kinds": list(self.kinds), "has_gaps": self.has_gaps.tolist()}
+        return StepRecord(facts, [self.path])
+
+    def restore(self, stages: Sequence[Facts], *, is_fitted: bool) -> None:
+        self.numbers_file = self._file(stages[-1]["rows"] if stages and not is_fitted else 0)
+        if stages:
+            self.kinds, self.has_gaps = stages[-1]["kinds"], np.array(stages[-1]["has_gaps"], np.bool_)
+
+    def record_fitted(self) -> StepRecord:
+        return StepRecord({}, [])
+
+    def restore_fitted(self, codec: Codec, facts: Facts) -> None:
+        del facts
+        assert isinstance(codec, NumbersCodec)
+        self.codec = codec
 
     @property
     def work(self) -> int:
@@ -394,15 +417,19 @@ class NumbersFit:
                 kind = shared_kind({fit.group.columns[i]: fit.kinds[i] for fit in self.fits}) or "number"
                 has_gaps = any(bool(fit.has_gaps[i]) for fit in self.fits)
                 numbers = ColumnFeed(files, i)
-                scales.append(fit_scale(self.connection, column, kind, self.spec.scale, numbers, has_gaps))
+                scales.append(fit_scale(self.workspace.connection, column, kind, self.spec.scale, numbers, has_gaps))
             codec = NumbersCodec(tuple(scales), self.spec.nan)
             for fit in self.fits:
                 fit.codec = codec.of_columns(fit.group.columns)
         assert self.codec is not None
         return self.codec
 
+    def release(self) -> None:
+        self.fits = []  # a reference to itself would keep it until the garbage is collected
+
     def entries(self) -> Iterator[Entries]:
         assert self.codec is not None
         for piece in self.numbers_file.pieces():
             yield self.codec.pack(piece)
-        self.numbers_file.discard()
+        if self.workspace.steps is None:
+            self.numbers_file.discard()

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array
 from feat2vec.encode.arrays_on_disk import SpilledArray, is_finite
-from feat2vec.encode.codecs.entries import CodecFit, Entries, Facts, Present, Tally
+from feat2vec.encode.codecs.entries import Codec, CodecFit, Entries, Facts, Present, Tally
+from feat2vec.encode.finished_steps import StepRecord
 from feat2vec.encode.vocabulary import is_count
 from feat2vec.encode.workspace import Workspace
 from feat2vec.errors import UserError
@@ -68,7 +69,7 @@ class VectorFit:
     """Fits a VectorCodec: the vectors are staged."""
 
     def __init__(self, workspace: Workspace, name: str, group: Group) -> None:
-        self.folder, self.name, self.group = workspace.staging, name, group
+        self.workspace, self.name, self.group = workspace, name, group
         self.staged: list[tuple[SpilledArray, SpilledArray]] = []  # of each stage: present, vectors
         self.work = 0
         self.size: int | None = None  # of a vector; None before a stage has one
@@ -83,8 +84,29 @@ class VectorFit:
         present, vectors = vectors_of(stage, self.group.columns[0], self.size)
         self.size = vectors.shape[1] if len(vectors) else self.size
         self.work += vectors.size
-        path = self.folder / f"{self.name}_{len(self.staged)}"
-        self.staged.append((SpilledArray(present, path), SpilledArray(vectors, path.with_suffix(".rows"))))
+        name = f"{self.name}_{len(self.staged)}"
+        self.staged.append((self.workspace.spill(present, name), self.workspace.spill(vectors, f"{name}.rows")))
+
+    def record(self) -> StepRecord:
+        stage = self.staged[-1]
+        return StepRecord({"stage": [array.facts() for array in stage]}, [array.path for array in stage])
+
+    def restore(self, stages: Sequence[Facts], *, is_fitted: bool) -> None:
+        if is_fitted:
+            return
+        for facts in stages:
+            present, vectors = (SpilledArray.from_facts(array, self.workspace.staging) for array in facts["stage"])
+            self.staged.append((present, vectors))
+            self.size = vectors.shape[1] if vectors.shape[0] else self.size
+            self.work += int(np.prod(vectors.shape))
+
+    def record_fitted(self) -> StepRecord:
+        return StepRecord({}, [])
+
+    def restore_fitted(self, codec: Codec, facts: Facts) -> None:
+        del facts
+        assert isinstance(codec, VectorCodec)
+        self.codec = codec
 
     def finish(self) -> VectorCodec:
         if self.codec is None:
@@ -100,6 +122,9 @@ class VectorFit:
                 fit.codec = codec
         assert self.codec is not None
         return self.codec
+
+    def release(self) -> None:
+        self.fits = []  # a reference to itself would keep it until the garbage is collected
 
     def entries(self) -> Iterator[Entries]:
         assert self.codec is not None
