@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-TOOLS = Path(__file__).parents[2] / "tools"
-sys.path.append(str(TOOLS))
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
 from simulation import arithmetic
 from simulation.arithmetic import Group, distinct_by_server, distinct_ids, memory, step_bytes
@@ -20,6 +19,7 @@ from simulation.cluster import Cluster, Plan, calls_of, saturation, simulate
 from simulation.costs import CallCost, Costs, read_costs
 from simulation.resources import Clock, Cores, Machine, transfer
 
+TOOLS = Path(__file__).parents[2] / "tools"
 FREE = CallCost(0, 0, 0, 0)
 COSTS = Costs(
     step=0.02,
