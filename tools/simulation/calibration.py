@@ -221,7 +221,7 @@ def calibrate(groups: int, rank: int, batch: int) -> dict[str, Any]:
     for rows, step in steps.items():
         step["tables"] = tables_here(groups, round(step["distinct"]), rank)
         own[rows] = max(step["processor"] - step["tables"], 0.0)
-    step_row = (own[batch] - own[batch // 4]) / (batch - batch // 4)
+    step_row = min((own[batch] - own[batch // 4]) / (batch - batch // 4), own[batch] / batch)
     with server_processes(1, 1) as (cluster, processes):
         loopback = Loopback(cluster, processes)
         dispatch = loopback.dispatch()
@@ -235,7 +235,7 @@ def calibrate(groups: int, rank: int, batch: int) -> dict[str, Any]:
     least = spent[0].wall - dispatch.wall - worker[0] - server[0]
     whole = steps[batch]
     costs = Costs(
-        step=max(own[batch] - step_row * batch, 0.0),
+        step=own[batch] - max(step_row, 0.0) * batch,
         step_row=max(step_row, 0.0),
         threads=max(1.0, whole["processor"] / whole["wall"]),
         dispatch_chief=dispatch.chief,
