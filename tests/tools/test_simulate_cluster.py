@@ -25,7 +25,7 @@ COSTS = Costs(
     step=0.02,
     step_row=1e-6,
     threads=1,
-    dispatch_chief=0.001,
+    chief=CallCost(0.0008, 0.0002, 0, 0),
     dispatch_worker=0.0005,
     dispatch_latency=0.0002,
     worker=CallCost(0.0003, 0.0001, 1e-7, 1e-9),
@@ -34,7 +34,7 @@ COSTS = Costs(
     call_latency=0.00005,
     id_bytes=4,
 )
-NOTHING = Costs(0, 0, 1, 0, 0, 0, FREE, FREE, 0.5, 0, 4)
+NOTHING = Costs(0, 0, 1, FREE, 0, 0, FREE, FREE, 0.5, 0, 4)
 GROUP = Group("user", 1000, 16, distinct=500)
 PLAN = Plan((GROUP,), COSTS, batch=1000, cores=4, bytes_per_second=1e8, latency=0.0001)
 
@@ -198,10 +198,10 @@ def test_bytes_and_memory() -> None:
 def test_the_fit_returns_the_costs_that_made_the_times() -> None:
     from simulation.calibration import POINTS, fitted
 
-    costs = CallCost(call=4e-4, table=2e-4, row=3e-7, byte=1e-9)
-    seconds = [costs.seconds(tables, tables * rows, tables * rows * rank * 4) for tables, rows, rank in POINTS]
+    costs = CallCost(call=4e-4, group=2e-4, row=3e-7, byte=1e-9)
+    seconds = [costs.seconds(groups, groups * rows, groups * rows * rank * 4) for groups, rows, rank in POINTS]
     result = fitted(POINTS, seconds)
-    for name in ("call", "table", "row", "byte"):
+    for name in ("call", "group", "row", "byte"):
         assert getattr(result, name) == pytest.approx(getattr(costs, name), rel=1e-6)
 
 
@@ -252,7 +252,7 @@ def test_wrong_words_are_told(calibration: Path, words: list[str], message: str)
     [
         ("{}", "has no 'costs'"),
         ("[", "Expecting value"),
-        ('{"costs": {"step": 1}}', "worker: needs byte, call, row, table; received None"),
+        ('{"costs": {"step": 1}}', "chief: needs byte, call, group, row; received None"),
         (json.dumps({"costs": COSTS.to_json() | {"step": -1}}), r"costs.step: must be a number of at least 0"),
         (json.dumps({"costs": COSTS.to_json() | {"more": 1}}), "costs: needs"),
     ],

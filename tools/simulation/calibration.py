@@ -22,8 +22,8 @@ from simulation.loopback import loopback_bytes, processor_seconds, resident_byte
 
 SECONDS = 2.0  # that a measurement lasts, so that ticks of 10 ms are few of it
 CHUNKS = 5  # the fastest says what the clock shows where nothing runs beside
-POINTS = [(tables, rows, rank) for tables in (1, 8) for rows in (256, 4096) for rank in (8, 64)]
-VALUES = 50_000  # of a measured table
+POINTS = [(groups, rows, rank) for groups in (1, 8) for rows in (256, 4096) for rank in (8, 64)]
+VALUES = 50_000  # of a measured group
 STEPS = 32  # of an epoch that is measured
 ID_BYTES = 4  # of a key's id in a graph: int32
 
@@ -63,12 +63,16 @@ def timed(call: Callable[[int], None], workers: Mapping[str, int], seconds: floa
     return Spent(min(walls), chief, worker, server, size)
 
 
-def fitted(points: Sequence[tuple[int, int, int]], seconds: Sequence[float]) -> CallCost:
-    """The costs of at least 0 that come nearest to the measured seconds, each measured in shares of itself."""
-    rows = [[1.0, tables, tables * count, tables * count * rank * 4] for tables, count, rank in points]
+def fitted(points: Sequence[tuple[int, int, int]], seconds: Sequence[float], *, by_size: bool = True) -> CallCost:
+    """The costs of at least 0 that come nearest to the measured seconds, each measured in shares of itself.
+
+    Without `by_size` they do not depend on keys and bytes.
+    """
+    rows = [[1.0, groups, groups * count, groups * count * rank * 4] for groups, count, rank in points]
     weights = 1 / np.maximum(seconds, 1e-9)
     design = np.array(rows) * weights[:, None]  # [points, 4]
-    scale = design.max(axis=0)
+    design[:, 2:] *= by_size
+    scale = np.maximum(design.max(axis=0), 1e-30)
     costs, _ = nnls(design / scale, np.ones(len(points)))
     return CallCost(*(costs / scale).tolist())
 
@@ -124,39 +128,61 @@ def local_step(groups: int, rank: int, batch: int, values: int = VALUES) -> dict
 # --- tables, here and on a server -----------------------------------------------------------------------------------
 
 
-def rows_function(tables: Sequence[Any], slots: Sequence[Any], count: int, *, writes: bool) -> Callable[[], Any]:
-    """A function that reads `count` distinct rows of each table and makes a step of Adagrad for them.
+class Tables(NamedTuple):
+    """The vectors and linear terms of a group, and their slots."""
 
-    It says for each operation whether the tables' device does it, as a training does: rows and gradients travel, slots
-    do not.
+    vectors: Any  # [values, rank - 1]
+    terms: Any  # [values, 1]
+    vector_slots: Any
+    term_slots: Any
+
+    @classmethod
+    def new(cls, rank: int) -> Tables:
+        """Tables of ones."""
+        import tensorflow as tf
+
+        return cls(*(tf.Variable(tf.ones([VALUES, size])) for size in (rank - 1, 1) * 2))
+
+
+PIECE = [np.zeros(size, np.int64) for size in (2, 2, 2, 1, 2, 1)]  # of work: about what says which rows a worker reads
+
+
+def rows_function(groups: Sequence[Tables], count: int, *, writes: bool) -> Callable[..., Any]:
+    """A function that reads the rows of `count` distinct keys of each group, and makes a step of Adagrad for them.
+
+    It does so as a training does: rows are updated where they are, if the loss is finite; slots do not travel.
     """
     import tensorflow as tf
 
     from feat2vec.model.optimizers.adagrad import adagrad_rows
 
+    size = VALUES // count
+
+    def update(updates: Sequence[tuple[Any, Any, Any]]) -> bool:
+        for table, slots, gradient in updates:
+            with tf.device(table.device):
+                adagrad_rows(table, slots, gradient, 0.01)
+        return True
+
     @tf.function  # type: ignore[untyped-decorator]
-    def step() -> Any:
-        total = tf.zeros(())
-        for table, slot in zip(tables, slots, strict=True):
-            size = table.shape[0] // count
+    def step(*piece: Any) -> Any:
+        total, updates = tf.cast(sum(tf.reduce_sum(part) for part in piece), tf.float32), []
+        for group in groups:
             ids = tf.range(count) * size + tf.random.uniform([count], 0, size, tf.int32)  # [count], distinct
-            rows = tf.gather(table, ids)  # [count, rank]
-            total += tf.reduce_sum(rows[:, 0])
-            if writes:
-                gradient = rows * 1e-3
-                with tf.device(table.device):
-                    adagrad_rows(table, slot, tf.IndexedSlices(gradient, ids), 0.01)
+            for table, slots in ((group.vectors, group.vector_slots), (group.terms, group.term_slots)):
+                rows = tf.gather(table, ids)  # [count, rank - 1] or [count, 1]
+                total += tf.reduce_sum(rows[:, 0])
+                updates.append((table, slots, tf.IndexedSlices(rows * 1e-3, ids)))
+        if writes:
+            tf.cond(tf.math.is_finite(total), lambda: update(updates), lambda: False)
         return total
 
     return step  # type: ignore[no-any-return]
 
 
-def tables_here(tables: int, count: int, rank: int) -> float:
+def tables_here(groups: int, count: int, rank: int) -> float:
     """Processor seconds of a step of tables that this process holds."""
-    import tensorflow as tf
-
-    variables, slots = ([tf.Variable(tf.ones([VALUES, rank])) for _ in range(tables)] for _ in range(2))
-    function = rows_function(variables, slots, count, writes=True)
+    function = rows_function([Tables.new(rank) for _ in range(groups)], count, writes=True)
 
     def call(times: int) -> None:
         for _ in range(times):
@@ -176,29 +202,21 @@ class Loopback:
         self.strategy = tf.distribute.ParameterServerStrategy(resolver)
         self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
 
-    def spent(self, function: Callable[[], Any], seconds: float = SECONDS) -> Spent:
+    def spent(self, function: Callable[..., Any]) -> Spent:
         """What a step takes that the worker makes, of many that are scheduled."""
 
         def call(times: int) -> None:
             for _ in range(times):
-                self.coordinator.schedule(function)
+                self.coordinator.schedule(function, args=tuple(PIECE))
             self.coordinator.join()
 
-        return timed(call, self.processes, seconds)
+        return timed(call, self.processes)
 
-    def dispatch(self) -> Spent:
-        """A step that does nothing."""
-        import tensorflow as tf
-
-        return self.spent(tf.function(lambda: tf.zeros(())))
-
-    def step(self, tables: int, count: int, rank: int, *, writes: bool = True) -> Spent:
-        """A step that only reads rows and sends their gradients."""
-        import tensorflow as tf
-
+    def step(self, groups: int, count: int, rank: int, *, writes: bool = True) -> Spent:
+        """A step that only reads rows and sends their gradients; one that does nothing without groups."""
         with self.strategy.scope():
-            variables, slots = ([tf.Variable(tf.ones([VALUES, rank])) for _ in range(tables)] for _ in range(2))
-        return self.spent(rows_function(variables, slots, count, writes=writes))
+            tables = [Tables.new(rank) for _ in range(groups)]
+        return self.spent(rows_function(tables, count, writes=writes))
 
 
 # --- all of it ------------------------------------------------------------------------------------------------------
@@ -224,7 +242,7 @@ def calibrate(groups: int, rank: int, batch: int) -> dict[str, Any]:
     step_row = min((own[batch] - own[batch // 4]) / (batch - batch // 4), own[batch] / batch)
     with server_processes(1, 1) as (cluster, processes):
         loopback = Loopback(cluster, processes)
-        dispatch = loopback.dispatch()
+        dispatch = loopback.step(0, 1, 1)
         process_bytes = {name: resident_bytes(process) for name, process in processes.items()}
         spent = [loopback.step(*point) for point in POINTS]
         reads = [loopback.step(*point, writes=False) for point in POINTS[:: len(POINTS) - 1]]
@@ -238,7 +256,7 @@ def calibrate(groups: int, rank: int, batch: int) -> dict[str, Any]:
         step=own[batch] - max(step_row, 0.0) * batch,
         step_row=max(step_row, 0.0),
         threads=max(1.0, whole["processor"] / whole["wall"]),
-        dispatch_chief=dispatch.chief,
+        chief=fitted(POINTS, [part.chief for part in spent], by_size=False),
         dispatch_worker=dispatch.worker,
         dispatch_latency=max(dispatch.wall - dispatch.chief - dispatch.worker, 0.0),
         worker=fitted(POINTS, worker),
@@ -254,7 +272,7 @@ def calibrate(groups: int, rank: int, batch: int) -> dict[str, Any]:
         "local_steps": {str(rows): step for rows, step in steps.items()},
         "dispatch": dispatch._asdict(),
         "calls": [
-            {"tables": point[0], "rows": point[1], "rank": point[2], **part._asdict()}
+            {"groups": point[0], "rows": point[1], "rank": point[2], **part._asdict()}
             for point, part in zip(POINTS, spent, strict=True)
         ],
         "process_bytes": process_bytes,

@@ -57,6 +57,11 @@ class Plan:
         """Seconds of a step's own work on the worker."""
         return self.costs.step + self.costs.step_row * self.batch
 
+    @property
+    def chief_seconds(self) -> float:
+        """Seconds of the chief for a step."""
+        return self.costs.chief.seconds(len(self.groups) * self.servers, 0, 0)
+
 
 @dataclass(frozen=True)
 class Call:
@@ -126,7 +131,7 @@ class Cluster:
     def run(self, steps: int) -> Outcome:
         """Let so many steps of all workers end, after a quarter as many that are not measured."""
         costs = self.plan.costs  # workers begin one after the other: those that begin together would stay so
-        seconds = costs.dispatch_chief + costs.dispatch_worker + self.plan.step_seconds
+        seconds = self.plan.chief_seconds + costs.dispatch_worker + self.plan.step_seconds
         seconds += sum(call.worker_seconds + call.server_seconds for call in self.calls)
         for number, worker in enumerate(self.workers):
             self.clock.after(seconds * number / len(self.workers), partial(self._begin_step, worker))
@@ -170,7 +175,7 @@ class Cluster:
         def dispatch() -> None:  # to the worker, and its answer
             self.clock.after(costs.dispatch_latency + 2 * network, receive)
 
-        self.chief.cores.work(self._varied(costs.dispatch_chief), 1, dispatch)
+        self.chief.cores.work(self._varied(self.plan.chief_seconds), 1, dispatch)
 
     def _call_all(self, worker: Machine, done: Callable[[], None], *, is_read: bool) -> None:
         """Call all servers at once, and go on when the last of them has answered."""
@@ -188,7 +193,7 @@ class Cluster:
     def _call(self, worker: Machine, server: Machine, call: Call, done: Callable[[], None], *, is_read: bool) -> None:
         costs = self.plan.costs
         share = costs.read_share if is_read else 1 - costs.read_share
-        threads = max(1.0, min(len(self.plan.groups), self.plan.cores))  # a table's operations run beside the others'
+        threads = max(1.0, min(len(self.plan.groups), self.plan.cores))  # groups are read side by side
         sent, answer = (call.ids, call.rows) if is_read else (call.rows, 0.0)
 
         def back() -> None:
@@ -217,11 +222,11 @@ def saturation(plan: Plan) -> dict[str, float | str]:
     calls, demands = calls_of(plan), {}
     if plan.one_machine:
         costs = plan.costs
-        total = costs.dispatch_chief + costs.dispatch_worker + plan.step_seconds
+        total = plan.chief_seconds + costs.dispatch_worker + plan.step_seconds
         total += sum(call.worker_seconds + call.server_seconds for call in calls)
         demands["machine: cores"] = total / plan.cores
     else:
-        demands["chief: cores"] = plan.costs.dispatch_chief / min(plan.cores, 1)
+        demands["chief: cores"] = plan.chief_seconds / min(plan.cores, 1)
         for server, call in enumerate(calls):
             demands[f"server {server}: cores"] = call.server_seconds / plan.cores
             demands[f"server {server}: sends"] = call.rows / plan.bytes_per_second

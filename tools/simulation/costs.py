@@ -13,24 +13,24 @@ REMEDY = "write one with `python tools/simulate_cluster.py --calibrate FILE`"
 
 @dataclass(frozen=True)
 class CallCost:
-    """Seconds of one process for a call that reads or writes rows of tables of one server.
+    """Seconds of one process for its part in a step that reads and updates rows of one server.
 
     Args:
-        call: For each call, whatever it carries.
-        table: For each table of the call.
-        row: For each row.
+        call: For each step, whatever it carries.
+        group: For each group, whose vectors and linear terms are two tables.
+        row: For each key.
         byte: For each byte of rows.
 
     """
 
     call: float
-    table: float
+    group: float
     row: float
     byte: float
 
-    def seconds(self, tables: float, rows: float, size: float) -> float:
-        """The seconds of a call."""
-        return self.call + self.table * tables + self.row * rows + self.byte * size
+    def seconds(self, groups: float, rows: float, size: float) -> float:
+        """The seconds of a step."""
+        return self.call + self.group * groups + self.row * rows + self.byte * size
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Costs:
         step: Seconds of a step's own work on the worker, without tables, whatever its rows.
         step_row: Seconds of it for each row of the batch.
         threads: Cores that this work takes at once.
-        dispatch_chief: Seconds of the chief for each step that it hands to a worker.
+        chief: The chief's cost of a step that it hands to a worker. It names each table on each server.
         dispatch_worker: Seconds of the worker for it.
         dispatch_latency: Seconds for it in which no process works.
-        worker: The worker's cost of a call that reads rows and sends their gradients.
-        server: The server's cost of the same call, its update included.
+        worker: The worker's cost of reading rows of a server and sending their gradients.
+        server: The server's cost of the same, its update included.
         read_share: The share of both costs that falls on reading.
         call_latency: Seconds of a call in which no process works, other than on a link.
         id_bytes: Bytes of an id.
@@ -55,7 +55,7 @@ class Costs:
     step: float
     step_row: float
     threads: float
-    dispatch_chief: float
+    chief: CallCost
     dispatch_worker: float
     dispatch_latency: float
     worker: CallCost
@@ -77,7 +77,7 @@ class Costs:
 
         """
         values = dict(facts)
-        for side in ("worker", "server"):
+        for side in ("chief", "worker", "server"):
             values[side] = CallCost(**_numbers(values.get(side), CallCost, side))
         return cls(**_numbers(values, cls, "costs"))
 
