@@ -79,7 +79,7 @@ def moment(process: int) -> Moment:
 
 
 def measure(words: Sequence[object], steps: int) -> dict[str, Any]:
-    """Run a training, and return what a step takes after the first epoch."""
+    """Run a training, and return what a step of it takes."""
     moments, lines = [], []
     with subprocess.Popen([*PROGRAM, *map(str, words)], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -89,9 +89,16 @@ def measure(words: Sequence[object], steps: int) -> dict[str, Any]:
                 moments.append(moment(process.pid))
     if process.returncode != 0 or len(moments) < 2:
         raise RuntimeError("".join(lines[-20:]))
+    return spent_a_step(moments, steps)
+
+
+def spent_a_step(moments: Sequence[Moment], steps: int) -> dict[str, Any]:
+    """What a step takes, from the ends of epochs of so many steps each, without those with a checkpoint.
+
+    A checkpoint brings the chief whole tables, so that such an epoch has more bytes.
+    """
     epochs = list(pairwise(moments))
     least = min(after.bytes - before.bytes for before, after in epochs)
-    # Those in which a checkpoint was written have the bytes of whole tables, too.
     plain = [pair for pair in epochs if pair[1].bytes - pair[0].bytes <= 1.05 * least]
     count = steps * len(plain)
     seconds = [after.seconds - before.seconds for before, after in plain]

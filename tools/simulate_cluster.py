@@ -7,7 +7,7 @@ python tools/simulate_cluster.py calibration.json --workers 16 --servers 4 --cor
 The first measures this machine: the step of a training, and calls between TensorFlow's servers on loopback. The
 second lets workers, servers, links and the chief wait for each other, event by event (`tools/simulation/`), and prints
 one JSON object. `draws` are the keys that a step draws of a group: the rows of a batch, and negatives; what is distinct
-of them follows from Zipf's law, unless `distinct` says what was measured.
+of them follows from Zipf's law, unless `distinct` says what was measured. `@FILE` stands for arguments, one a line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from simulation.arithmetic import Group, distinct_ids, memory, step_bytes
+from simulation.arithmetic import NUMBER_BYTES, Group, distinct_ids, memory, step_bytes
 from simulation.cluster import Plan, saturation, simulate
 from simulation.costs import read_costs
 
@@ -46,8 +46,13 @@ def group_of(text: str) -> Group:
     return Group(name, **{key: NUMBERS[key](value) for key, value in facts.items()})
 
 
-def report(plan: Plan, steps: int, slots: int, rows: float | None = None) -> dict[str, Any]:
-    """What the plan does: speed, bytes, loads, memory, and where it saturates."""
+def report(
+    plan: Plan, steps: int, slots: int, rows: float | None = None, process_bytes: float | None = None
+) -> dict[str, Any]:
+    """What the plan does: speed, bytes, loads, memory, and where it saturates.
+
+    A checkpoint brings all tables and slots to the chief. A row has the value id of each group, and a label.
+    """
     outcome = simulate(plan, steps)
     tables = {
         group.name: {"distinct": distinct_ids(group), "bytes_a_step": step_bytes(group, plan.costs.id_bytes)}
@@ -69,13 +74,13 @@ def report(plan: Plan, steps: int, slots: int, rows: float | None = None) -> dic
         "saturation": saturation(plan),
         "memory_bytes": memory(list(plan.groups), plan.servers, slots),
     }
+    facts["seconds_of_a_checkpoint"] = (facts["memory_bytes"]["tables"] * (1 + slots)) / plan.bytes_per_second
+    if process_bytes is not None:  # of a process that holds nothing yet
+        facts["memory_bytes"]["a_process"] = process_bytes
     if rows is not None:
         facts["hours_an_epoch"] = rows / facts["rows_per_second"] / 3600
-        facts["bytes_of_rows"] = rows * NUMBER_OF_ID_BYTES * len(plan.groups)
+        facts["bytes_of_rows"] = rows * NUMBER_BYTES * (len(plan.groups) + 1)
     return facts
-
-
-NUMBER_OF_ID_BYTES = 4  # of a value id in a record of a row
 
 
 def rounded(facts: Any) -> Any:
@@ -87,13 +92,15 @@ def rounded(facts: Any) -> Any:
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """The command's options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    shape = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=shape, fromfile_prefix_chars="@")
     parser.add_argument("calibration", help="its file; written with --calibrate, else read")
     parser.add_argument("--calibrate", action="store_true", help="measure this machine")
     parser.add_argument("--groups", type=int, default=8, help="of the training that is measured")
     parser.add_argument("--rank", type=int, default=64, help="of the training that is measured")
     parser.add_argument("--group", dest="tables", type=group_of, action="append", default=[])
     parser.add_argument("--batch", type=int, default=4096, help="rows of a step of one worker")
+    parser.add_argument("--steps-a-dispatch", type=int, default=1, help="of what the chief hands to a worker at once")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--servers", type=int, default=1)
     parser.add_argument("--workers-a-machine", type=int, default=1, help="that share its cores and its card")
@@ -108,7 +115,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, help="that are simulated (default: 40 of each worker, at least 200)")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(words)
-    counts = ("workers", "servers", "workers_a_machine", "batch", "groups", "rank")
+    counts = ("workers", "servers", "workers_a_machine", "steps_a_dispatch", "batch", "groups", "rank")
     if any(getattr(options, name) < 1 for name in counts) or not 0 <= options.variation <= 1:
         parser.error(f"{', '.join(counts)} must be at least 1, and --variation from 0 to 1")
     if min(options.cores, options.bandwidth) <= 0 or options.latency < 0:
@@ -130,6 +137,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     try:
         costs = read_costs(options.calibration)
+        sizes = json.loads(Path(options.calibration).read_text(encoding="utf-8"))["measured"].get("process_bytes", {})
     except ValueError as problem:
         sys.exit(str(problem))
     plan = Plan(
@@ -138,6 +146,7 @@ def main(words: Sequence[str] | None = None) -> None:
         batch=options.batch,
         workers=options.workers,
         servers=options.servers,
+        steps_a_dispatch=options.steps_a_dispatch,
         workers_a_machine=options.workers_a_machine,
         cores=options.cores,
         bytes_per_second=options.bandwidth,
@@ -147,8 +156,12 @@ def main(words: Sequence[str] | None = None) -> None:
         variation=options.variation,
         seed=options.seed,
     )
-    steps = options.steps or max(200, 40 * options.workers)
-    print(json.dumps(rounded(report(plan, steps, options.slots, options.rows)), indent=1))
+    steps = options.steps or max(200, 40 * options.workers, 4 * options.steps_a_dispatch * options.workers)
+    print(
+        json.dumps(
+            rounded(report(plan, steps, options.slots, options.rows, max(sizes.values(), default=None))), indent=1
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -151,6 +151,17 @@ def test_the_same_seed_gives_the_same_numbers() -> None:
     assert first.seconds != third.seconds
 
 
+def test_a_slow_chief_bounds_the_steps_unless_it_hands_out_several_at_once() -> None:
+    costs = replace(NOTHING, step=0.02, chief=CallCost(0.002, 0.001, 0, 0))
+    plan = replace(PLAN, costs=costs, workers=16, servers=2, cores=4, bytes_per_second=1e12, latency=0)
+    outcome = simulate(plan, 640)
+    assert outcome.steps_per_second == pytest.approx(1 / (0.002 + 2 * 0.001), rel=0.01)  # one core, and both servers
+    assert saturation(plan)["resource"] == "chief: cores"
+    several = replace(plan, steps_a_dispatch=8)
+    assert simulate(several, 1280).steps_per_second == pytest.approx(16 / (0.02 + 0.004 / 8), rel=0.1)
+    assert saturation(several)["steps_per_second"] == pytest.approx(8 / 0.004)
+
+
 def test_workers_of_one_machine_share_its_cores() -> None:
     plan = replace(PLAN, costs=replace(NOTHING, step=0.01), workers=8, cores=2, bytes_per_second=1e12, latency=0)
     apart, together = (replace(plan, workers_a_machine=count) for count in (1, 4))
@@ -208,7 +219,9 @@ def test_the_fit_returns_the_costs_that_made_the_times() -> None:
 @pytest.fixture
 def calibration(tmp_path: Path) -> Path:
     path = tmp_path / "calibration.json"
-    path.write_text(json.dumps({"costs": COSTS.to_json(), "measured": {}}))
+    path.write_text(
+        json.dumps({"costs": COSTS.to_json(), "measured": {"process_bytes": {"ps 0": 7e8, "worker 0": 6e8}}})
+    )
     return path
 
 
@@ -227,6 +240,9 @@ def test_the_command_prints_one_json_object(calibration: Path) -> None:
     assert facts["tables"]["user"]["bytes_a_step"] == facts["bytes_a_step"]
     assert set(facts["loads"]) >= {"server cores", "server sends", "workers receives", "chief cores"}
     assert facts["memory_bytes"]["a_server"] == 1e6 * 16 * 4 * 2
+    assert facts["memory_bytes"]["a_process"] == 7e8
+    assert facts["seconds_of_a_checkpoint"] == pytest.approx(1e6 * 16 * 4 * 2 / 1.25e9, rel=1e-3)
+    assert facts["bytes_of_rows"] == 1e6 * 2 * 4
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ class Plan:
         groups: The groups whose tables are on the servers.
         costs: What a step costs.
         batch: Rows of a step of one worker.
+        steps_a_dispatch: How many steps a worker makes of what the chief hands it at once.
         workers: How many workers.
         servers: How many servers.
         workers_a_machine: How many workers share a machine, its cores and its card.
@@ -41,6 +42,7 @@ class Plan:
     groups: tuple[Group, ...]
     costs: Costs
     batch: int = 4096
+    steps_a_dispatch: int = 1
     workers: int = 1
     servers: int = 1
     workers_a_machine: int = 1
@@ -151,14 +153,14 @@ class Cluster:
         share = self.plan.variation
         return seconds if not share else seconds * (1 - share + share * float(self._random.exponential()))
 
-    def _begin_step(self, worker: Machine) -> None:
+    def _begin_step(self, worker: Machine, number: int = 0) -> None:
         costs, begun = self.plan.costs, self.clock.now
         network = 0.0 if self.plan.one_machine else self.plan.latency
 
         def finish() -> None:
             self.finished += 1
             self.step_seconds += self.clock.now - begun
-            self._begin_step(worker)
+            self._begin_step(worker, number + 1)
 
         def write() -> None:
             self._call_all(worker, finish, is_read=False)
@@ -175,7 +177,10 @@ class Cluster:
         def dispatch() -> None:  # to the worker, and its answer
             self.clock.after(costs.dispatch_latency + 2 * network, receive)
 
-        self.chief.cores.work(self._varied(self.plan.chief_seconds), 1, dispatch)
+        if number % self.plan.steps_a_dispatch:
+            read()
+        else:
+            self.chief.cores.work(self._varied(self.plan.chief_seconds), 1, dispatch)
 
     def _call_all(self, worker: Machine, done: Callable[[], None], *, is_read: bool) -> None:
         """Call all servers at once, and go on when the last of them has answered."""
@@ -220,18 +225,19 @@ def saturation(plan: Plan) -> dict[str, float | str]:
     second times the seconds of a step that waits for nothing (the asymptotic bounds of a closed network).
     """
     calls, demands = calls_of(plan), {}
+    chief = plan.chief_seconds / plan.steps_a_dispatch
     if plan.one_machine:
         costs = plan.costs
-        total = plan.chief_seconds + costs.dispatch_worker + plan.step_seconds
+        total = chief + costs.dispatch_worker / plan.steps_a_dispatch + plan.step_seconds
         total += sum(call.worker_seconds + call.server_seconds for call in calls)
         demands["machine: cores"] = total / plan.cores
     else:
-        demands["chief: cores"] = plan.chief_seconds / min(plan.cores, 1)
+        demands["chief: cores"] = chief / min(plan.cores, 1)
         for server, call in enumerate(calls):
             demands[f"server {server}: cores"] = call.server_seconds / plan.cores
             demands[f"server {server}: sends"] = call.rows / plan.bytes_per_second
             demands[f"server {server}: receives"] = (call.ids + call.rows) / plan.bytes_per_second
     resource = max(demands, key=lambda name: demands[name])
     bound = 1 / demands[resource]
-    alone = simulate(replace(plan, workers=1, variation=0.0), 4).step_seconds
+    alone = simulate(replace(plan, workers=1, variation=0.0), 4 * plan.steps_a_dispatch).step_seconds
     return {"resource": resource, "steps_per_second": bound, "workers": bound * alone}
