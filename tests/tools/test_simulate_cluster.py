@@ -58,8 +58,8 @@ def test_a_slow_network_bounds_the_steps_by_the_bytes_that_the_servers_receive(w
     plan = replace(PLAN, costs=NOTHING, workers=workers, servers=servers, bytes_per_second=1e6)
     bound = servers * 1e6 / (500 * 16 * 4 + 500 * 4)
     outcome = simulate(plan, 1200)
-    assert outcome.steps_per_second == pytest.approx(bound, rel=0.02)
-    assert outcome.usages["server 0: receives"].share == pytest.approx(1, rel=0.02)
+    assert outcome.steps_per_second == pytest.approx(bound, rel=0.05)
+    assert outcome.usages["server 0: receives"].share == pytest.approx(1, rel=0.05)
     assert saturation(plan)["resource"].endswith(": receives")  # type: ignore[union-attr]
     assert saturation(plan)["steps_per_second"] == pytest.approx(bound)
 

@@ -81,7 +81,7 @@ def distinct_by_server(group: Group, servers: int, contiguous: bool) -> npt.NDAr
 
 
 def step_bytes(group: Group, id_bytes: int) -> float:
-    """Bytes of a step of one worker: the rows it reads, their gradients, and their ids, which travel once."""
+    """Bytes of a step of one worker: the rows that it reads, their gradients, and the ids of both."""
     distinct = distinct_ids(group)
     return distinct * group.rank * 2 * NUMBER_BYTES + distinct * id_bytes
 

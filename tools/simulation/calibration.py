@@ -20,12 +20,12 @@ from scipy.optimize import nnls
 from simulation.costs import CallCost, Costs
 from simulation.loopback import loopback_bytes, processor_seconds, resident_bytes, server_processes
 
-SECONDS = 2.0  # that a measurement lasts, so that ticks of 10 ms are few of it
+SECONDS = 1.5  # that a measurement lasts, at least
 CHUNKS = 5  # the fastest says what the clock shows where nothing runs beside
 POINTS = [(groups, rows, rank) for groups in (1, 8) for rows in (256, 4096) for rank in (8, 64)]
 VALUES = 50_000  # of a measured group
 STEPS = 32  # of an epoch that is measured
-ID_BYTES = 4  # of a key's id in a graph: int32
+ID_BYTES = 16  # of a key in a step: its id, int32, in two tables, to read and to update
 
 
 class Spent(NamedTuple):
@@ -102,17 +102,20 @@ def schema(groups: int, rank: int, batch: int) -> dict[str, Any]:
     }
 
 
-def local_step(groups: int, rank: int, batch: int, values: int = VALUES) -> dict[str, float]:
-    """A step of a training in this process: seconds on the clock and of the processor, and distinct keys."""
+def local_step(groups: int, rank: int, batch: int, *, at_once: bool) -> dict[str, float]:
+    """A step of a training in this process: seconds on the clock and of the processor, and distinct keys.
+
+    One process reads all groups `at_once`, a worker of a cluster group by group.
+    """
     from feat2vec.encode.encoder import fit
     from feat2vec.model.keras_model import Feat2Vec
     from feat2vec.schema.reading import read_schema
 
-    table = clicks(batch * STEPS, groups, values)
+    table = clicks(batch * STEPS, groups, VALUES)
     encoded = fit(read_schema(schema(groups, rank, batch)), table)
     model = Feat2Vec.from_encoder(encoded.encoder)
     model.learn_from(encoded)
-    batches = model.batches(encoded, groups_at_once=True)
+    batches = model.batches(encoded, groups_at_once=at_once)
     model.compile(steps_per_execution=batches.steps_at_once)
     data: dict[str, Any] = {"x": batches.dataset(endless=True), "steps_per_epoch": batches.steps, "verbose": 0}
     spent = timed(lambda count: model.fit(epochs=count, **data), {})
@@ -147,7 +150,10 @@ class Tables(NamedTuple):
 PIECE = [np.zeros(size, np.int64) for size in (2, 2, 2, 1, 2, 1)]  # of work: about what says which rows a worker reads
 
 
-def rows_function(groups: Sequence[Tables], count: int, *, writes: bool) -> Callable[..., Any]:
+COUNTERS = 4  # numbers that each step changes: its own, the loss and its weight, the step that failed
+
+
+def rows_function(groups: Sequence[Tables], counters: Sequence[Any], count: int, *, writes: bool) -> Callable[..., Any]:
     """A function that reads the rows of `count` distinct keys of each group, and makes a step of Adagrad for them.
 
     It does so as a training does: rows are updated where they are, if the loss is finite; slots do not travel.
@@ -167,9 +173,11 @@ def rows_function(groups: Sequence[Tables], count: int, *, writes: bool) -> Call
     @tf.function  # type: ignore[untyped-decorator]
     def step(*piece: Any) -> Any:
         total, updates = tf.cast(sum(tf.reduce_sum(part) for part in piece), tf.float32), []
+        for counter in counters:
+            total += 0 * counter.assign_add(1.0)
         for group in groups:
-            ids = tf.range(count) * size + tf.random.uniform([count], 0, size, tf.int32)  # [count], distinct
             for table, slots in ((group.vectors, group.vector_slots), (group.terms, group.term_slots)):
+                ids = tf.range(count) * size + tf.random.uniform([count], 0, size, tf.int32)  # [count], distinct
                 rows = tf.gather(table, ids)  # [count, rank - 1] or [count, 1]
                 total += tf.reduce_sum(rows[:, 0])
                 updates.append((table, slots, tf.IndexedSlices(rows * 1e-3, ids)))
@@ -182,7 +190,7 @@ def rows_function(groups: Sequence[Tables], count: int, *, writes: bool) -> Call
 
 def tables_here(groups: int, count: int, rank: int) -> float:
     """Processor seconds of a step of tables that this process holds."""
-    function = rows_function([Tables.new(rank) for _ in range(groups)], count, writes=True)
+    function = rows_function([Tables.new(rank) for _ in range(groups)], [], count, writes=True)
 
     def call(times: int) -> None:
         for _ in range(times):
@@ -214,9 +222,12 @@ class Loopback:
 
     def step(self, groups: int, count: int, rank: int, *, writes: bool = True) -> Spent:
         """A step that only reads rows and sends their gradients; one that does nothing without groups."""
+        import tensorflow as tf
+
         with self.strategy.scope():
             tables = [Tables.new(rank) for _ in range(groups)]
-        return self.spent(rows_function(tables, count, writes=writes))
+            counters = [tf.Variable(0.0) for _ in range(COUNTERS if groups else 0)]
+        return self.spent(rows_function(tables, counters, count, writes=writes))
 
 
 # --- all of it ------------------------------------------------------------------------------------------------------
@@ -234,7 +245,8 @@ def calibrate(groups: int, rank: int, batch: int) -> dict[str, Any]:
         The costs, and what they were derived from.
 
     """
-    steps = {rows: local_step(groups, rank, rows) for rows in (batch // 4, batch)}
+    in_one_process = local_step(groups, rank, batch, at_once=True)
+    steps = {rows: local_step(groups, rank, rows, at_once=False) for rows in (batch // 4, batch)}
     own = {}  # of a step, processor seconds without reading and updating tables
     for rows, step in steps.items():
         step["tables"] = tables_here(groups, round(step["distinct"]), rank)
@@ -269,7 +281,8 @@ def calibrate(groups: int, rank: int, batch: int) -> dict[str, Any]:
         "groups": groups,
         "rank": rank,
         "batch": batch,
-        "local_steps": {str(rows): step for rows, step in steps.items()},
+        "local_step": in_one_process,
+        "steps_by_group": {str(rows): step for rows, step in steps.items()},
         "dispatch": dispatch._asdict(),
         "calls": [
             {"groups": point[0], "rows": point[1], "rank": point[2], **part._asdict()}

@@ -199,7 +199,7 @@ class Cluster:
         costs = self.plan.costs
         share = costs.read_share if is_read else 1 - costs.read_share
         threads = max(1.0, min(len(self.plan.groups), self.plan.cores))  # groups are read side by side
-        sent, answer = (call.ids, call.rows) if is_read else (call.rows, 0.0)
+        sent, answer = (call.ids / 2, call.rows) if is_read else (call.ids / 2 + call.rows, 0.0)
 
         def back() -> None:
             transfer(self.clock, answer, server, worker, self._latency, done)

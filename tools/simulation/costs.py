@@ -48,7 +48,7 @@ class Costs:
         server: The server's cost of the same, its update included.
         read_share: The share of both costs that falls on reading.
         call_latency: Seconds of a call in which no process works, other than on a link.
-        id_bytes: Bytes of an id.
+        id_bytes: Bytes of a key's ids in a step: half of them to read rows, half to update them.
 
     """
 

@@ -9,10 +9,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = resource.getpagesize()
 SERVE = """
 import json, sys
@@ -56,9 +55,12 @@ def server_processes(workers: int, servers: int) -> Iterator[tuple[dict[str, lis
 
 
 def processor_seconds(process: int) -> float:
-    """Seconds of the processor that a process has had."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """Seconds of the processor that the threads of a process have had, those that have ended apart."""
+    nanoseconds = 0
+    for path in Path(f"/proc/{process}/task").glob("*/schedstat"):
+        with suppress(OSError):  # a thread that has just ended
+            nanoseconds += int(path.read_text().split()[0])
+    return nanoseconds / 1e9
 
 
 def resident_bytes(process: int) -> int:
