@@ -38,7 +38,7 @@ from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.principal_components import start_from_components
 from feat2vec.model.single_items import id_counts, item_counts
 from feat2vec.model.vector_model import SeedOf, shapes_of
-from feat2vec.sampling.batches import Batches, value_tables
+from feat2vec.sampling.batches import Batches, table_of_entries, value_tables
 from feat2vec.sampling.joint_values import Joint, joint_values
 
 
@@ -119,9 +119,15 @@ class Feat2Vec(LossModel):
             **kwargs: Those of `keras.Model.compile`. `jit_compile` is ignored: XLA has no row-sparse updates.
 
         Raises:
-            ValueError: If the schema has a `dependent_rate` and the optimizer is none of feat2vec.
+            ValueError: If the schema has a `dependent_rate` and the optimizer is none of feat2vec, or the model
+                computes with float16.
 
         """
+        if self.compute_dtype == "float16":  # Keras would scale gradients down again that nothing has scaled up
+            raise ValueError(
+                "float16 needs a loss that is scaled up; use the dtype policy 'mixed_bfloat16' or 'float32'. "
+                f"Received: {self.dtype_policy.name}"
+            )
         if optimizer is None:
             options = self.schema.training.optimizer
             rows = self.schema.training.batch_size
@@ -309,7 +315,7 @@ class Feat2Vec(LossModel):
             joints: The tuples of values of each joint set.
 
         """
-        self.value_tables = [tf.Variable(table, trainable=False) for table in tables]
+        self.value_tables = [table_of_entries(table) for table in tables]
         self.joined_values = join_values(self.value_tables) if self.can_read_at_once(self.value_tables) else None
         self.joints = list(joints)
         counts_of_drawn = [
@@ -392,7 +398,7 @@ class Feat2Vec(LossModel):
         if self.noise is not None and self._has_training_values(encoded):
             tables, joined = self.value_tables, self.joined_values
         else:
-            tables, joined = [tf.Variable(table, trainable=False) for table in value_tables(encoded)], None
+            tables, joined = [table_of_entries(table) for table in value_tables(encoded)], None
         if groups_at_once and self.can_read_at_once(tables):
             joined = joined or join_values(tables)
             return {ENTRIES: joined.entries}, joined.starts

@@ -208,7 +208,7 @@ class LossModel(ScoreModel):
         """
         if not self.schema.objective.standardizes:
             return 1.0
-        return tf.minimum(tf.square(self.answer_scale.value[1]), LARGEST_SQUARE)
+        return tf.cast(tf.minimum(tf.square(self.answer_scale.value[1]), LARGEST_SQUARE), self.compute_dtype)
 
     def _penalties(self, row_vectors: Sequence[Extracted], rows: Tensor) -> list[Tensor]:
         """What L2 adds to the loss: a scalar for the vectors, and one for the linear terms."""

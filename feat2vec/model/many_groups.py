@@ -21,6 +21,7 @@ from feat2vec.model.optimizers import Rows
 from feat2vec.model.optimizers.base import Variable
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
 from feat2vec.model.pair_scores_by_key import LevelByKey, Occurrences, level_of_places, sum_of_places
+from feat2vec.sampling.batches import table_of_entries
 from feat2vec.sampling.noise import Draws, Noise
 from feat2vec.schema.objectives import Noisy, self_supervised
 from feat2vec.schema.objectives.formulas import UNIT_EPSILON
@@ -228,7 +229,7 @@ def join_values(tables: Sequence[Tensor]) -> JoinedValues:
     """Value tables [values, 1] below each other."""
     sizes = np.array([table.shape[0] for table in tables], np.int64)
     entries = tf.concat(list(tables), axis=0)[:, 0]
-    return JoinedValues(tf.Variable(entries, trainable=False), np.cumsum(sizes) - sizes)
+    return JoinedValues(table_of_entries(entries), np.cumsum(sizes) - sizes)
 
 
 def read_rows(lookups: ManyLookups, entries: Tensor) -> ReadBatch:

@@ -210,13 +210,13 @@ class ScoreModel(VectorModel):
         return outputs if self.schema.objective.has_classes else outputs[:, 0]
 
     def bias_or_zero(self) -> Tensor | float:
-        """The variable that every score has, 0 without bias.
+        """The number that every score has, 0 without bias.
 
         Returns:
-            The variable, or 0.0.
+            The number in the type that the model computes with, or 0.0.
 
         """
-        return self.bias if self.schema.model.bias else 0.0
+        return tf.cast(self.bias.value, self.compute_dtype) if self.schema.model.bias else 0.0
 
     def _class_levels(self) -> list[Level]:
         """The classes' vectors, [classes, D_k]: a class is a value of the top level."""

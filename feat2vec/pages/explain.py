@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from feat2vec.arrays import Array, Float32s, Floats
+from feat2vec.arrays import Array, Float32s, Floats, as_numbers
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.entry_text import spell
 from feat2vec.errors import UserError, listed, suggest
@@ -167,7 +167,7 @@ def _group_vectors(model: Feat2Vec, row: Row, level: int) -> Floats:
     vectors = []
     for name in model.groups:
         levels = model.vectors(name, tf.constant(np.ascontiguousarray(row[name]))).levels
-        vectors.append(vectors_at_level(levels, level, model.schema.model.levels).numpy()[0])
+        vectors.append(as_numbers(vectors_at_level(levels, level, model.schema.model.levels))[0])
     return np.stack(vectors).astype(np.float64)
 
 
@@ -241,8 +241,8 @@ def explain_score(model: Feat2Vec, encoder: Encoder, row: Row, class_name: str |
     """
     inputs = {name: tf.constant(np.ascontiguousarray(row[name])) for name in model.groups}
     extracted = model.extract(inputs)
-    scores = model.call(inputs).numpy()[0]
-    head_scores = None if model.head is None else model.head_score(extracted).numpy()[0]
+    scores = as_numbers(model.call(inputs))[0]
+    head_scores = None if model.head is None else as_numbers(model.head_score(extracted))[0]
     if model.schema.objective.has_classes:
         class_number, name = _class_of(encoder, scores, class_name)
         parts = list(class_score_parts(model, extracted, class_number, name))

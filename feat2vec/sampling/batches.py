@@ -275,3 +275,9 @@ def value_tables(encoded: Encoded) -> list[Array]:
         tables.append(np.concatenate([missing, entries]))
         release_pages(entries)
     return tables
+
+
+def table_of_entries(entries: Array | tf.Tensor) -> tf.Variable:
+    """A variable of entries, in the memory of the processor: the input pipeline reads it, which never runs on a GPU."""
+    with tf.device("CPU:0"):
+        return tf.Variable(entries, trainable=False)

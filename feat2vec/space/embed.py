@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Array, Float32s, Int64s
+from feat2vec.arrays import Array, Float32s, Int64s, as_numbers
 from feat2vec.encode.codecs import Entries, Present
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
@@ -196,7 +196,7 @@ class Embedder:
         def vectors_of_rows(rows: slice) -> tuple[Float32s, Mapping[str, Float32s]]:
             tensors = {name: tf.constant(array[rows]) for name, array in inputs.items()}
             row_vectors, group_vectors = self.vectors(tensors)
-            return row_vectors.numpy(), {name: vectors.numpy() for name, vectors in group_vectors.items()}
+            return as_numbers(row_vectors), {name: as_numbers(part) for name, part in group_vectors.items()}
 
         return vectors_of_rows
 

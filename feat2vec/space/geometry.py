@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Array, Bools, Float32s, Integers
+from feat2vec.arrays import Array, Bools, Float32s, Integers, as_numbers
 from feat2vec.encode.codecs import Entries, ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST
@@ -234,7 +234,7 @@ def linear_terms(model: Model, encoder: Encoder, group: str) -> Float32s:
     entries, group_model = encoder.values[group].entries, model.model_of_group(group)
     terms = []
     for rows in blocks(len(entries), ROWS_PER_BATCH):
-        terms.append(group_model.vectors(group, tf.convert_to_tensor(entries[rows])).linear.numpy())
+        terms.append(as_numbers(group_model.vectors(group, tf.convert_to_tensor(entries[rows])).linear))
     return np.concatenate(terms)
 
 
@@ -303,9 +303,9 @@ def _queries_of_tensors(model: Feat2Vec, group: str, entries: Array) -> Queries:
     import tensorflow as tf
 
     levels = model.vectors(group, tf.convert_to_tensor(np.ascontiguousarray(entries))).levels
-    free = [level.free.numpy() for level in levels]
+    free = [as_numbers(level.free) for level in levels]
     dependent = [
-        np.zeros_like(part) if level.dependent is None else level.dependent.numpy()
+        np.zeros_like(part) if level.dependent is None else as_numbers(level.dependent)
         for part, level in zip(free, levels, strict=True)
     ]
     return _queries_of(free, dependent, truncate=model.schema.model.levels.nested)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Array, Floats, Int64s, Integers
+from feat2vec.arrays import Array, Floats, Int64s, Integers, as_numbers
 from feat2vec.encode.codecs import Codec, ItemsCodec, NumbersCodec
 from feat2vec.encode.codecs.items import bin_names
 from feat2vec.encode.encoder import Encoder
@@ -204,5 +204,5 @@ def _linear_of_entries(model: Model, group: str, entries: Array) -> Floats:
         return np.zeros(len(entries))
     import tensorflow as tf
 
-    terms = model.model_of_group(group).vectors(group, tf.convert_to_tensor(np.asarray(entries))).linear.numpy()
-    return np.asarray(terms, np.float64)
+    terms = model.model_of_group(group).vectors(group, tf.convert_to_tensor(np.asarray(entries))).linear
+    return np.asarray(as_numbers(terms), np.float64)

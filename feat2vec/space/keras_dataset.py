@@ -12,7 +12,7 @@ import tensorflow as tf
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.errors import UserError, listed, suggest
-from feat2vec.sampling.batches import Batches, value_tables
+from feat2vec.sampling.batches import Batches, table_of_entries, value_tables
 from feat2vec.schema.objectives import Nce, ObjectiveSpec, Regression, Softmax
 from feat2vec.schema.options import Schema
 from feat2vec.space.groups_and_levels import selected_groups
@@ -45,8 +45,7 @@ def dataset(
         label_is_class = class_names is not None or _is_class_column(table, target, classes)
     encoded = _encoded(selected, table, target, class_names, label_is_class=label_is_class)
     tables = {  # variables, as constants would be copied into the graph
-        name: tf.Variable(entries, trainable=False)
-        for name, entries in zip(input_names(names), value_tables(encoded), strict=True)
+        name: table_of_entries(entries) for name, entries in zip(input_names(names), value_tables(encoded), strict=True)
     }
     batches = Batches(
         encoded.rows,

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feat2vec.arrays import Array, Bools, Floats, Int64s, Integers, Ints
+from feat2vec.arrays import Array, Bools, Floats, Int64s, Integers, Ints, as_numbers
 from feat2vec.encode.class_weights import named_class_weights, weights_of_rows
 from feat2vec.encode.codecs import Entries, ItemsCodec, parse_items
 from feat2vec.encode.encoder import Encoder
@@ -141,13 +141,13 @@ def sums_of_groups(model: Model, entries: Mapping[str, Array]) -> dict[str, BagS
     full, sums = model.full_model(), {}
     for name, group_entries in entries.items():
         extracted = full.vectors(name, np.ascontiguousarray(group_entries))
-        free = [level.free.numpy() for level in extracted.levels]
+        free = [as_numbers(level.free) for level in extracted.levels]
         dependent = [
-            np.zeros_like(part) if level.dependent is None else level.dependent.numpy()
+            np.zeros_like(part) if level.dependent is None else as_numbers(level.dependent)
             for part, level in zip(free, extracted.levels, strict=True)
         ]
         has_linear = full.schema.model.bias
-        linear = extracted.linear.numpy() if has_linear else np.zeros(len(group_entries), np.float32)
+        linear = as_numbers(extracted.linear) if has_linear else np.zeros(len(group_entries), np.float32)
         sums[name] = BagSums(free, dependent, linear)
     return sums
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Array, Float32s
+from feat2vec.arrays import Array, Float32s, as_numbers
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
 from feat2vec.model.lookup_arrays import fm_scores
@@ -120,8 +120,7 @@ class Predictor:
         import tensorflow as tf
 
         def scores_of_rows(rows: slice) -> Float32s:
-            scores: Float32s = self.scores({name: tf.constant(array[rows]) for name, array in inputs.items()}).numpy()
-            return scores
+            return as_numbers(self.scores({name: tf.constant(array[rows]) for name, array in inputs.items()}))
 
         return scores_of_rows
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Float32s, Int8s, Int64s
+from feat2vec.arrays import Float32s, Int8s, Int64s, as_numbers
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.entry_text import distinct_names
 from feat2vec.errors import UserError, listed, suggest
@@ -183,7 +183,7 @@ def _sums_over_groups(model: Feat2Vec, encoded: Encoded) -> tuple[Queries, Float
                 free[p][rows] += vectors.free[p][places]
                 dependent[p][rows] += vectors.dependent[p][places]
             if model.schema.model.bias:
-                linear[rows] += model.vectors(group, entries).linear.numpy()[places]
+                linear[rows] += as_numbers(model.vectors(group, entries).linear)[places]
     return Queries(free, dependent), linear
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+import keras
 import tensorflow as tf
 
+from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import ItemsSpec, NumbersSpec
 from feat2vec.schema.options import Mlp, Schema
 
@@ -34,6 +36,26 @@ class ExecutionLimits:
 
 
 DEFAULT_LIMITS = ExecutionLimits()
+
+
+POLICIES = ("float32", "mixed_bfloat16")  # of Keras, that runs can be trained with
+
+
+def refuse_dtype_policy() -> None:
+    """Raise if a run cannot be trained with Keras' dtype policy.
+
+    Weights of runs are float32. Gradients of float16 need a loss that is scaled up, which optimizers by rows do not do.
+
+    Raises:
+        UserError: If the policy is neither float32 nor mixed_bfloat16.
+
+    """
+    policy = keras.config.dtype_policy().name
+    if policy not in POLICIES:
+        raise UserError(
+            f"the dtype policy of Keras is {policy!r}; runs are trained with {' or '.join(map(repr, POLICIES))}: "
+            "call keras.config.set_dtype_policy('float32') before"
+        )
 
 
 def share_cores(schema: Schema) -> None:

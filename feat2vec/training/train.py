@@ -19,7 +19,7 @@ from feat2vec.encode.workspace import check_memory
 from feat2vec.errors import FailedError, UserError, writing
 from feat2vec.shards.encoded_folder import EncodedTable
 from feat2vec.table.table import Table, open_table
-from feat2vec.training.execution import share_cores
+from feat2vec.training.execution import refuse_dtype_policy, share_cores
 from feat2vec.training.fingerprints import LEARNT_FROM, first_difference, learnt_from, refuse_other_origin
 from feat2vec.training.learning import Learning, Learnt, TrainingRequest
 from feat2vec.training.memory_estimate import refuse_too_large, release_memory
@@ -57,6 +57,7 @@ def train_into(out: Path, request: TrainingRequest, data: object) -> None:
 
     """
     check_memory(request.memory)
+    refuse_dtype_policy()
     share_cores(request.schema)
     if request.start is not None and out.resolve() == request.start.run.folder.resolve():
         raise UserError(f"{out}: is the run to begin with, which stays as it is; choose another folder")

@@ -50,7 +50,11 @@ def nce_logit(scores: Tensor, log_q: Tensor, negatives: Tensor, offset: Tensor =
     """
     from keras import ops
 
-    return scores + offset - (ops.log(ops.cast(negatives, scores.dtype)) + ops.cast(log_q, scores.dtype))
+    return (
+        scores
+        + ops.cast(offset, scores.dtype)
+        - (ops.log(ops.cast(negatives, scores.dtype)) + ops.cast(log_q, scores.dtype))
+    )
 
 
 def _logits(scores: Noisy, log_q: Noisy, offset: Tensor) -> Noisy:

@@ -1,0 +1,194 @@
+"""What a cluster on this machine costs: speed, processor time and bytes a step, beside the arithmetic and a simulation.
+
+python tools/bench_cluster.py CALIBRATION [--groups 8] [--rank 64] [--batch 4096] [--clusters 1x1 2x1] > cluster.json
+
+A table of clicks by Zipf's law is made here and encoded, and the same factorization machine is trained by one process
+and by each cluster (workers x servers) of processes on this machine. The first epoch is not measured. CALIBRATION is
+what `tools/simulate_cluster.py --calibrate` wrote with the same groups, rank and batch; from it alone the simulation
+predicts each training. Bytes are those of the machine's loopback: for bytes of this training alone, give it one of its
+own: unshare -rn sh -c 'ip link set lo up && exec python tools/bench_cluster.py ...'.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from simulation.arithmetic import Group, step_bytes
+from simulation.calibration import clicks, schema
+from simulation.cluster import Plan, saturation, simulate
+from simulation.costs import read_costs
+from simulation.loopback import loopback_bytes, processor_seconds, resident_bytes
+
+PROGRAM = (sys.executable, "-m", "feat2vec")
+EPOCHS = 6
+ROLES = {"chief": "chief", "worker": "workers", "ps": "servers"}
+
+
+class Moment(NamedTuple):
+    """What had been spent when an epoch ended."""
+
+    seconds: float
+    processor: dict[str, float]  # by role
+    bytes: int
+    most_resident: dict[str, int]  # by role, of one process
+
+
+def children(process: int) -> Iterator[int]:
+    """The processes that a process has started, and theirs."""
+    for path in Path(f"/proc/{process}/task").glob("*/children"):
+        for word in path.read_text().split():
+            yield int(word)
+            yield from children(int(word))
+
+
+def role(process: int) -> str:
+    """What a process of a cluster is, by its `TF_CONFIG`; `chief` without one."""
+    for variable in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
+        name, _, value = variable.partition(b"=")
+        if name == b"TF_CONFIG":
+            return ROLES[str(json.loads(value)["task"]["type"])]
+    return "chief"
+
+
+def moment(process: int) -> Moment:
+    """What a training has spent until now."""
+    spent: dict[str, float] = {}
+    resident: dict[str, int] = {}
+    for part in (process, *children(process)):
+        name = role(part)
+        spent[name] = spent.get(name, 0.0) + processor_seconds(part)
+        resident[name] = max(resident.get(name, 0), resident_bytes(part))
+    return Moment(time.perf_counter(), spent, loopback_bytes(), resident)
+
+
+def measure(words: Sequence[object], steps: int) -> dict[str, Any]:
+    """Run a training, and return what a step of it takes."""
+    moments, lines = [], []
+    with subprocess.Popen([*PROGRAM, *map(str, words)], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            if re.match(r"epoch \d+/", line):
+                moments.append(moment(process.pid))
+    if process.returncode != 0 or len(moments) < 2:
+        raise RuntimeError("".join(lines[-20:]))
+    return spent_a_step(moments, steps)
+
+
+def spent_a_step(moments: Sequence[Moment], steps: int) -> dict[str, Any]:
+    """What a step takes, from the ends of epochs of so many steps each, without those with a checkpoint.
+
+    A checkpoint brings the chief whole tables, so that such an epoch has more bytes.
+    """
+    epochs = list(pairwise(moments))
+    least = min(after.bytes - before.bytes for before, after in epochs)
+    plain = [pair for pair in epochs if pair[1].bytes - pair[0].bytes <= 1.1 * least]
+    count = steps * len(plain)
+    seconds = [after.seconds - before.seconds for before, after in plain]
+    return {
+        "epochs": len(plain),
+        "steps_per_second": count / sum(seconds),
+        "steps_per_second_of_the_fastest_epoch": steps / min(seconds),
+        "processor_seconds_a_step": {
+            name: sum(after.processor[name] - before.processor[name] for before, after in plain) / count
+            for name in moments[-1].processor
+        },
+        "bytes_a_step": sum(after.bytes - before.bytes for before, after in plain) / count,
+        "most_resident_bytes": moments[-1].most_resident,
+    }
+
+
+def predict(plan: Plan) -> dict[str, Any]:
+    """What the simulation says of the same training."""
+    outcome = simulate(plan, 60 * plan.workers)
+    return {
+        "steps_per_second": outcome.steps_per_second,
+        "machine_cores": outcome.usages["machine: cores"].share,
+        "bytes_a_step": sum(step_bytes(group, plan.costs.id_bytes) for group in plan.groups),
+        "saturation": saturation(plan),
+    }
+
+
+def local_prediction(measured: dict[str, Any]) -> dict[str, float]:
+    """What the calibration measured of the same step in one process."""
+    whole = measured["local_step"]
+    return {"steps_per_second": 1 / whole["wall"], "processor_seconds_a_step": whole["processor"]}
+
+
+def groups_of(table: pa.Table, rank: int, batch: int) -> tuple[Group, ...]:
+    """The groups of a table of clicks, with the distinct keys of a batch of its rows in random order."""
+    order = np.random.default_rng(0).permutation(len(table))[: len(table) // batch * batch]
+    groups = []
+    for name in table.column_names[:-1]:
+        blocks = table[name].to_numpy()[order].reshape(-1, batch)
+        distinct = float(np.mean([len(np.unique(block)) for block in blocks]))
+        groups.append(Group(name, len(np.unique(table[name])), rank, distinct=distinct))
+    return tuple(groups)
+
+
+def main() -> None:
+    """Print the measurements as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("calibration")
+    parser.add_argument("--groups", type=int, default=8)
+    parser.add_argument("--rank", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=4096)
+    parser.add_argument("--values", type=int, default=50_000, help="of each group")
+    parser.add_argument("--steps", type=int, default=128, help="of an epoch")
+    parser.add_argument("--clusters", nargs="*", default=["1x1", "2x1"], help="workers x servers")
+    parser.add_argument("--cores", type=float, default=os.cpu_count())
+    options = parser.parse_args()
+    costs = read_costs(options.calibration)
+    calibrated = json.loads(Path(options.calibration).read_text())["measured"]
+    shape = {name: getattr(options, name) for name in ("groups", "rank", "batch")}
+    if any(calibrated[name] != value for name, value in shape.items()):
+        parser.error(f"{options.calibration} is of { ({name: calibrated[name] for name in shape}) }, not of {shape}")
+    facts: dict[str, Any] = {**shape, "values": options.values, "load": os.getloadavg()[0]}
+    with tempfile.TemporaryDirectory() as folder:
+        data, yaml_file, encoded = (Path(folder) / name for name in ("clicks.parquet", "fm.yaml", "encoded"))
+        table = clicks(options.steps * options.batch, options.groups, options.values)
+        pq.write_table(table, data)
+        document = schema(options.groups, options.rank, options.batch)
+        document["training"]["epochs"] = EPOCHS
+        yaml_file.write_text(yaml.safe_dump(document))
+        subprocess.run([*PROGRAM, "encode", yaml_file, "--data", data, "--out", encoded], check=True)
+        groups = groups_of(table, options.rank, options.batch)
+        facts["tables"] = {
+            group.name: {"distinct": group.distinct, "bytes_a_step": step_bytes(group, costs.id_bytes)}
+            for group in groups
+        }
+        del table
+        train = ["train", yaml_file, "--data", encoded, "--out"]
+        facts["local"] = {
+            "measured": measure([*train, Path(folder) / "local"], options.steps),
+            "calibrated": local_prediction(calibrated),
+        }
+        for size in options.clusters:
+            workers, servers = map(int, size.split("x"))
+            words = [*train, Path(folder) / size, "--local-cluster", size]
+            plan = Plan(groups, costs, options.batch, workers, servers, cores=options.cores, one_machine=True)
+            measured, predicted = measure(words, options.steps), predict(plan)
+            ratio = predicted["steps_per_second"] / measured["steps_per_second"]
+            facts[size] = {"measured": measured, "predicted": predicted, "predicted_of_measured": ratio}
+    print(json.dumps(facts, indent=1))
+
+
+if __name__ == "__main__":
+    main()
