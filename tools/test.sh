@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 marks="not slow" extras=test
 if [ "${1:-}" = "--slow" ]; then
-  marks="" extras=test,explore,tables,spark
+  marks="" extras=test,explore,launch,tables,spark
   shift
 fi
 

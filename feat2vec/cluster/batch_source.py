@@ -128,7 +128,8 @@ def batch_source(model: Feat2Vec, rows: Encoded, batches: Batches, table: Encode
     if table is None or not _has_records_of_steps(model, rows, table):
         return ChiefBatches(batches)
     training = model.schema.training
-    feed = RowFeed(table, training.batch_size, rows.left_out, seed=training.seed, steps_of_work=1)
+    seed, groups = training.seed, list(rows.encoder.codecs)
+    feed = RowFeed(table, training.batch_size, rows.left_out, groups=groups, seed=seed, steps_of_work=1)
     return FolderBatches(feed, batches)
 
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from feat2vec.arrays import Array, Int64s
 from feat2vec.encode.left_out import LeftOut
 from feat2vec.shards.encoded_folder import EncodedTable
-from feat2vec.shards.records import NUMBER_BYTES, RecordColumn
+from feat2vec.shards.records import NUMBER_BYTES, RecordColumn, places_of_groups
 
 STEPS_OF_WORK = 16  # in a piece of work, about
 PIECES_OF_WORK = 16  # runs of neighbouring rows that are shuffled together, about
@@ -99,6 +99,7 @@ class RowFeed:
         table: The folder. Workers see it at the same path.
         batch_size: The largest number of rows in a step.
         left_out: Rows that are in no batch.
+        groups: The names of the groups in the order of their columns; by default the folder's.
         seed: Of the order.
         steps_of_work: How many steps a piece of work has, about; fewer where an epoch has few steps.
 
@@ -110,10 +111,15 @@ class RowFeed:
         batch_size: int,
         left_out: LeftOut | None = None,
         *,
+        groups: Sequence[str] | None = None,
         seed: int = 0,
         steps_of_work: int = STEPS_OF_WORK,
     ) -> None:
         self.columns: Sequence[RecordColumn] = table.record()
+        if groups is None:
+            groups = [column.name for column in self.columns if column.kind == "value"]
+        self.id_places = places_of_groups(self.columns, groups)  # in a record
+        self.id_places += [place for place, column in enumerate(self.columns) if column.kind == "joint"]
         shards = table.shards()
         self.files = [str((table.folder / name).resolve()) for name, _ in shards]
         self.shard_rows = np.array([rows for _, rows in shards], np.int64)
@@ -202,13 +208,12 @@ class RowFeed:
         )
         kept = tf.random.experimental.stateless_shuffle(tf.where(is_kept)[:, 0], work.seed)
         numbers = tf.gather(numbers, kept)
-        ids = [place for place, column in enumerate(self.columns) if column.kind in ("value", "joint")]
         labels = {
             column.kind: tf.bitcast(numbers[:, place], column.type)
             for place, column in enumerate(self.columns)
             if column.kind in ("target", "weight")
         }
-        return WorkRows(tf.gather(numbers, ids, axis=1), labels.get("target"), labels.get("weight"))
+        return WorkRows(tf.gather(numbers, self.id_places, axis=1), labels.get("target"), labels.get("weight"))
 
     def _numbers(self, work: Work) -> tf.Tensor:
         """The records of a piece of work, int32 [rows, columns]; the pieces are read side by side."""

@@ -42,6 +42,7 @@ from feat2vec.shards.records import (
     STORED,
     RecordColumn,
     ShardReader,
+    places_of_groups,
     record_columns,
     rows_of_shards,
     shard_name,
@@ -293,14 +294,17 @@ class EncodedTable(Table):
         """
         self.refuse_other_schema(schema, different)
         self._check_all_but_shards()
-        encoder = replace(Encoder.load(self.folder / ENCODER), schema=schema)
+        encoder = Encoder.load(self.folder / ENCODER)
+        codecs = {name: encoder.codecs[name] for name in schema.groups}  # in the order of this schema
+        values = {name: encoder.values[name] for name in schema.groups}
+        encoder = replace(encoder, schema=schema, codecs=codecs, values=values)
         columns, shards = self.record(), self.shards()
         try:
             tallies = {name: Tally(**facts["tally"]) for name, facts in self.manifest["groups"].items()}
         except (KeyError, TypeError) as error:
             raise UserError(f"{self.folder}: cannot be read as encoded rows ({in_a_line(error)}); {AGAIN}") from None
         with new_folder(None if out is None else folder_place(out, None)) as folder:
-            self._write_arrays(folder, columns, shards)
+            self._write_arrays(folder, columns, shards, list(schema.groups))
             if (self.folder / LEFT_OUT_ROWS).exists():
                 shutil.copyfile(self.folder / LEFT_OUT_ROWS, folder / LEFT_OUT)
             for name, values in encoder.values.items():
@@ -341,10 +345,12 @@ class EncodedTable(Table):
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{self.folder}: cannot be read as encoded rows ({in_a_line(error)}); {AGAIN}") from None
 
-    def _write_arrays(self, folder: Path, columns: list[RecordColumn], shards: list[tuple[str, int]]) -> None:
+    def _write_arrays(
+        self, folder: Path, columns: list[RecordColumn], shards: list[tuple[str, int]], groups: list[str]
+    ) -> None:
         """Write rows.npy, target.npy and weight.npy from the shards, whose digests are compared on the way."""
-        groups = sum(column.kind == "value" for column in columns)
-        rows_file = ArrayFile(folder / "rows.npy", np.int32, groups)
+        group_places = places_of_groups(columns, groups)
+        rows_file = ArrayFile(folder / "rows.npy", np.int32, len(groups))
         label_files = {
             place: ArrayFile(folder / f"{column.kind}.npy", np.dtype(column.type))
             for place, column in enumerate(columns)
@@ -356,7 +362,7 @@ class EncodedTable(Table):
                 raise UserError(f"{path}: is missing; copy it again, or {AGAIN}")
             reader, rows_before = ShardReader(path, len(columns)), rows_file.rows
             for block in reader.blocks():
-                rows_file.append(block[:, :groups])
+                rows_file.append(block[:, group_places])
                 for place, file in label_files.items():
                     file.append(np.ascontiguousarray(block[:, place]).view(STORED[columns[place].type]))
             is_other = reader.digest.hexdigest() != self.manifest[PARTS].get(name)

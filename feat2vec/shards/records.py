@@ -56,6 +56,18 @@ def record_columns(encoded: Encoded, joints: Sequence[Joint]) -> list[RecordColu
     return columns
 
 
+def places_of_groups(columns: Sequence[RecordColumn], groups: Sequence[str]) -> list[int]:
+    """Where the value ids of groups are in a record, in the order of the groups.
+
+    Args:
+        columns: The numbers of a record.
+        groups: The names of the groups, whose order may be another one than when they were encoded.
+
+    """
+    places = {column.name: place for place, column in enumerate(columns) if column.kind == "value"}
+    return [places[group] for group in groups]
+
+
 def rows_of_shards(rows: int, columns: int, shard_bytes: int = SHARD_BYTES) -> list[range]:
     """The rows of each shard; all but the last one have the same number.
 

@@ -39,7 +39,10 @@ def test_a_wrong_tf_config_is_the_users_mistake(text: str | None, monkeypatch: p
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--local-cluster", "2by2"), "--local-cluster: expected workers x servers, each 1 to 64, such as 2x2; received '2by2'"),
+        (
+            ("--local-cluster", "2by2"),
+            "--local-cluster: expected workers x servers, each 1 to 64, such as 2x2; received '2by2'",
+        ),
         (("--local-cluster", "1x1", "--cluster"), "remove one of them"),
         (("--local-cluster", "1x1", "--host", "0.0.0.0"), "remove --host"),
         (("--sync",), "--sync is for a training on a cluster; add --cluster or --local-cluster"),

@@ -23,7 +23,9 @@ WEIGHED = schema(LOOKUPS, {**GOOD, "class_weights": "balanced"})
 def learnt(folder: Path, document: dict[str, Any]) -> tuple[Feat2Vec, Any, Any, EncodedTable]:
     """A model, its rows, their batches, and the folder that they are in."""
     encoded = encoded_table(folder / "encoded", document, table(ROWS))
-    rows = encoded.encoded(read_schema(document, settings=["training.batch_size=16"]), None, lambda before, now: f"{before} {now}")
+    rows = encoded.encoded(
+        read_schema(document, settings=["training.batch_size=16"]), None, lambda before, now: f"{before} {now}"
+    )
     model = Feat2Vec.from_encoder(rows.encoder)
     model.learn_from(rows)
     return model, rows, model.batches(rows), encoded

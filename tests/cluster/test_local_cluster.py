@@ -44,7 +44,9 @@ def lives(process: int) -> bool:
 
 @pytest.mark.parametrize("text", ["", "2", "2x", "x2", "0x1", "1x0", "65x1", "2x2x2", "2 x 2", "-1x1", "٣x1", "1.5x1"])
 def test_a_wrong_size_is_the_users_mistake(text: str) -> None:
-    with pytest.raises(UserError, match="--local-cluster: expected workers x servers, each 1 to 64, such as 2x2; received"):
+    with pytest.raises(
+        UserError, match="--local-cluster: expected workers x servers, each 1 to 64, such as 2x2; received"
+    ):
         cluster_size(text)
 
 
@@ -63,11 +65,18 @@ def test_each_node_gets_its_part_and_none_is_left(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 def test_children_end_whatever_happens(tmp_path: Path, error: type[BaseException]) -> None:
-    bystander = subprocess.Popen([sys.executable, "-c", NODE, str(tmp_path)], stdin=subprocess.PIPE, env={**os.environ, "TF_CONFIG": ""})
-    try:
-        with pytest.raises(error), local_cluster(ClusterSize(1, 1), [sys.executable, "-c", NODE, str(tmp_path)]):
-            processes = started(tmp_path, 3)
+    command = [sys.executable, "-c", NODE, str(tmp_path)]
+    bystander = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "TF_CONFIG": ""})
+    processes = []
+
+    def fail_within() -> None:
+        with local_cluster(ClusterSize(1, 1), command):
+            processes.extend(started(tmp_path, 3))
             raise error
+
+    try:
+        with pytest.raises(error):
+            fail_within()
         assert [process for process in processes if lives(process)] == [bystander.pid]
     finally:
         end_children([bystander])

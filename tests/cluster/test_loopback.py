@@ -35,10 +35,12 @@ def test_a_socket_that_listens_is_bound_to_the_device() -> None:
 def test_a_system_that_cannot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loopback, "DEVICE", b"none0\0")
     with socket.create_server(("127.0.0.1", 0)):
-        with pytest.raises(UserError, match="cannot be kept on loopback here .*No such device.*; in a private network add"):
+        with pytest.raises(
+            UserError, match=r"cannot be kept on loopback here .*No such device.*; in a private network add"
+        ):
             listen_on_loopback_alone()
         monkeypatch.delattr(socket, "SO_BINDTODEVICE")
-        with pytest.raises(UserError, match="cannot be kept on loopback here .it takes Linux"):
+        with pytest.raises(UserError, match=r"cannot be kept on loopback here .it takes Linux"):
             listen_on_loopback_alone()
 
 
@@ -49,8 +51,12 @@ from feat2vec.cluster.addresses import NODES, read_addresses
 from feat2vec.cluster.loopback import listening_sockets
 
 def show():
-    sockets = [socket.socket(fileno=os.dup(number)) for number in listening_sockets()]
-    print(json.dumps([[s.getsockname()[1], s.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).decode()] for s in sockets]))
+    facts = []
+    for number in listening_sockets():
+        listening = socket.socket(fileno=os.dup(number))
+        device = listening.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16)
+        facts.append([listening.getsockname()[1], device.decode()])
+    print(json.dumps(facts))
     sys.stdout.flush()
 
 node.wait_for_end_of_input = show

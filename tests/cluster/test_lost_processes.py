@@ -1,4 +1,4 @@
-"""A worker, a server or the chief is killed at a random moment: training ends, with all rows and nearly the same loss."""
+"""A worker, a server or the chief is killed at a random moment: training ends with all rows and about the same loss."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -57,7 +56,9 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("victim", "seed"), [(Task("worker", 1), 0), (Task("ps", 1), 1), (Task("chief", 0), 2)], ids=str)
+@pytest.mark.parametrize(
+    ("victim", "seed"), [(Task("worker", 1), 0), (Task("ps", 1), 1), (Task("chief", 0), 2)], ids=str
+)
 def test_training_ends_although_a_process_is_killed(tmp_path: Path, local: Run, victim: Task, seed: int) -> None:
     (tmp_path / "people.yaml").write_text(yaml.safe_dump(SCHEMA))
     encoded_table(tmp_path / "encoded", SCHEMA, people(), shard_bytes=8000)

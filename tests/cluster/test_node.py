@@ -25,11 +25,16 @@ def node(addresses: Addresses, *options: str) -> subprocess.Popen[str]:
 @pytest.mark.slow
 def test_a_node_waits_for_a_chief_that_never_comes_and_ends_with_a_signal_or_its_input() -> None:
     worker, server = free_addresses(2)
-    workers, servers = Addresses((server,), (worker,), None, Task("worker", 0)), Addresses((server,), (worker,), None, Task("ps", 0))
+    workers, servers = (
+        Addresses((server,), (worker,), None, Task("worker", 0)),
+        Addresses((server,), (worker,), None, Task("ps", 0)),
+    )
     nodes = [node(workers), node(servers, "--attached")]
     try:
         lines = [str(child.stdout.readline()) for child in nodes if child.stdout]
-        assert lines[0] == f"worker 0: listens at {worker} and waits for what the chief asks; Ctrl-C or SIGTERM ends it\n"
+        assert (
+            lines[0] == f"worker 0: listens at {worker} and waits for what the chief asks; Ctrl-C or SIGTERM ends it\n"
+        )
         assert lines[1].startswith(f"ps 0: listens at {server} and waits")
         assert answers(worker, 0)
         assert all(child.poll() is None for child in nodes)

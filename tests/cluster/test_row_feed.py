@@ -107,6 +107,15 @@ def test_rows_that_are_left_out_are_in_no_batch(folder: EncodedTable) -> None:
     assert sorted(order.tolist()) == sorted(set(range(ROWS)) - set(left_out.tolist()))
 
 
+def test_columns_are_in_the_order_that_is_asked_for(folder: EncodedTable) -> None:
+    groups = [column.name for column in folder.record() if column.kind == "value"]
+    feed, turned = RowFeed(folder, 16, seed=3), RowFeed(folder, 16, groups=groups[::-1], seed=3)
+    work = next(feed.epoch(0))
+    ids, same = (np.asarray(rows.read(work).ids) for rows in (feed, turned))
+    np.testing.assert_array_equal(same, ids[:, [3, 2, 1, 0, 4]])
+    assert (ids[:, 0] != ids[:, 3]).any()
+
+
 @pytest.mark.parametrize(("batch", "works", "steps"), [(1, 75, 16), (64, 18, 1), (1000, 1, 2), (5000, 1, 1)])
 def test_pieces_of_work_are_of_about_the_same_size(folder: EncodedTable, batch: int, works: int, steps: int) -> None:
     pieces = list(RowFeed(folder, batch).epoch(0))

@@ -14,6 +14,7 @@ import pytest
 from feat2vec.encode.encoder import Encoded, fit
 from feat2vec.sampling.joint_values import joint_values
 from feat2vec.schema.reading import read_schema
+from feat2vec.schema.yaml_text import parse_document
 from feat2vec.shards.encoded_folder import EncodedTable, encoding_facts, is_encoded_folder, read_joint
 from feat2vec.table.table import open_table
 from feat2vec.training.encoding import EncodingRequest, encode_into
@@ -168,3 +169,12 @@ def test_encoded_rows_are_no_table(kept: Path) -> None:
     assert list(folder.columns) == table(1).column_names
     refuse("holds encoded rows, which `feat2vec train` starts from", lambda: fit(SCHEMA, folder))
     refuse("holds encoded rows, which `feat2vec train` starts from", lambda: open_table(str(kept)))
+
+
+def test_groups_may_stand_in_another_order(kept: Path) -> None:
+    """As in a schema that a program has written again."""
+    text = parse_document(JOINT.resolved()).data
+    groups = {name: text["groups"][name] for name in reversed(text["groups"])}
+    turned = read_schema({**text, "groups": groups, "noise": {"negatives": 4}})
+    assert list(turned.groups) != list(JOINT.groups)
+    assert snapshot(again(kept, turned)) == snapshot(fit(turned, table(300)))
