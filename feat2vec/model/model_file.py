@@ -22,11 +22,13 @@ import h5py
 import numpy as np
 
 from feat2vec.arrays import Array, Ints
+from feat2vec.encode.arrays_on_disk import file_name
 from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST, UNSEEN
 from feat2vec.errors import RESTORE, UserError
 from feat2vec.model.answer_scale import AnswerScale
+from feat2vec.model.coarse_table import COARSE, CODES, CoarseTable, write_coarse
 from feat2vec.model.lookup_arrays import BagSums, KeyRows, bag_sums, distinct_ids, item_weights, places_of_items
 from feat2vec.model.sizes import key_sizes, least_weights, table_sizes
 from feat2vec.model.stored_table import LEAST_STORED_BYTES, StoredTable
@@ -103,6 +105,30 @@ def _write_tables(model: Feat2Vec, path: Path) -> None:
                 for rows, values in pieces(variable):
                     if values.size:
                         dataset[rows] = values
+
+
+def write_coarse_tables(model: Feat2Vec, folder: Path) -> None:
+    """Write the coarse copies of large tables, by which `similar` reads a quarter of a table instead of all of it.
+
+    Args:
+        model: The model, each of whose lookups has one table.
+        folder: The run's folder.
+
+    """
+    from feat2vec.model.large_variables import pieces
+
+    if len(model.dims) != 1:
+        return
+    for owner, extractor in zip(model.schema.owners, model.distinct_extractors(), strict=True):
+        table = extractor.saved_tables().get("0")
+        is_lookup = model.schema.groups[owner].extractor.type == "lookup"
+        if is_lookup and table is not None and 4 * int(np.prod(table.shape)) >= LEAST_STORED_BYTES:
+            write_coarse((values for _, values in pieces(table)), folder / coarse_name(owner))
+
+
+def coarse_name(owner: str) -> str:
+    """The path of a group's coarse files below the run's folder, without their endings."""
+    return f"{COARSE}/{file_name(owner)}"
 
 
 def _remove_date(path: Path) -> None:
@@ -309,11 +335,21 @@ class StoredModel:
         encoder: That of the run.
         sealed: Whether the file's digest has been checked.
         pieces: The digests of its pieces, each of which is compared when it is read; None if nothing is left to check.
+        coarse_files: Of the coarse copies of large tables, the digests of the pieces of each file.
 
     """
 
-    def __init__(self, path: Path, encoder: Encoder, *, sealed: bool, pieces: Pieces | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        encoder: Encoder,
+        *,
+        sealed: bool,
+        pieces: Pieces | None = None,
+        coarse_files: Mapping[str, Pieces | None] | None = None,
+    ) -> None:
         self.path, self.encoder, self.schema, self.sealed, self.pieces = path, encoder, encoder.schema, sealed, pieces
+        self.coarse_files = coarse_files or {}
         self.groups = list(self.schema.groups)
         self._models: dict[str, Feat2Vec] = {}
 
@@ -333,25 +369,29 @@ class StoredModel:
             linear = arrays.table(str(len(tables)), terms_shape)[:, 0] if self.schema.model.bias else None
         return Lookup(tables, linear)
 
-    def stored_tables(self, group: str, least_bytes: int = LEAST_STORED_BYTES) -> list[StoredTable] | None:
+    def stored_tables(self, group: str) -> list[StoredTable] | None:
         """The tables of a lookup group, with the unseen key's row, which stay in the file.
 
-        Args:
-            group: The group.
-            least_bytes: None is returned if they have fewer: such tables are better read at once.
-
+        None is returned for small ones, which are better read at once, and for groups that are no lookups.
         """
         if not self.has_lookups([group]):
             return None
         shapes = self._table_shapes(group)
-        if sum(4 * size * dim for size, dim in shapes) < least_bytes:
+        if sum(4 * size * dim for size, dim in shapes) < LEAST_STORED_BYTES:
             return None
         tables = []
         for level, shape in enumerate(shapes):
             file = self._open_for_reading()
             file.close_when_forgotten()
-            tables.append(StoredTable(file, self._lookup_arrays(file, group), str(level), shape))
+            coarse = self._coarse_table(group, shape) if len(shapes) == 1 else None
+            tables.append(StoredTable(file, self._lookup_arrays(file, group), str(level), shape, coarse=coarse))
         return tables
+
+    def _coarse_table(self, group: str, shape: tuple[int, int]) -> CoarseTable | None:
+        name = coarse_name(self.schema.owner(group))
+        if f"{name}{CODES}" not in self.coarse_files:
+            return None
+        return CoarseTable(self.path.parent, name, shape, self.coarse_files.get)
 
     def has_lookups(self, groups: Iterable[str]) -> bool:
         """Whether `lookup_sums` can take rows of these groups.

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from feat2vec.arrays import Array, Float32s, Integers
+from feat2vec.model.coarse_table import CoarseRows, CoarseTable
 from feat2vec.model.weights_file import ModelFile, StoredArrays, damage_as_user_error
 
 LEAST_STORED_BYTES = 64 << 20  # of a table that stays in its file; a smaller one is read at once
@@ -23,6 +24,7 @@ class StoredTable:
         shape: The shape of the whole table.
         first: The first row of the table that counts.
         gain: The factor of its numbers.
+        coarse: The coarse copy of the whole table, if there is one.
 
     """
 
@@ -34,8 +36,9 @@ class StoredTable:
         shape: Sequence[int],
         first: int = 0,
         gain: float = 1.0,
+        coarse: CoarseTable | None = None,
     ) -> None:
-        self.gain = np.float32(gain)
+        self.gain, self.coarse = np.float32(gain), coarse
         self.file, self.arrays, self.name, self.whole_shape, self.first = file, arrays, name, tuple(shape), first
         self.shape = (self.whole_shape[0] - first, *self.whole_shape[1:])
         self.dtype, self.nbytes = np.dtype(np.float32), int(np.prod(self.shape)) * 4
@@ -69,7 +72,12 @@ class StoredTable:
     def without_first(self, rows: int, gain: float = 1.0) -> StoredTable:
         """The table without its first rows, its numbers times a factor."""
         first = self.first + rows
-        return StoredTable(self.file, self.arrays, self.name, self.whole_shape, first, float(self.gain) * gain)
+        gain = float(self.gain) * gain
+        return StoredTable(self.file, self.arrays, self.name, self.whole_shape, first, gain, self.coarse)
+
+    def coarse_blocks(self) -> Iterator[CoarseRows] | None:
+        """The coarse copy, a block at a time, None without one."""
+        return None if self.coarse is None else self.coarse.blocks(self.first, float(self.gain))
 
     def blocks(self, bytes_per_block: int = BYTES_PER_BLOCK) -> Iterator[tuple[slice, Float32s]]:
         """All rows, a block at a time."""

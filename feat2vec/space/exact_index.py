@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -10,12 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from feat2vec.arrays import Array, Float32s, Floats, Int64s, Integers
+from feat2vec.model.coarse_table import CoarseRows, bounds
 from feat2vec.model.stored_table import StoredTable, rows_of_file, squares_of
 from feat2vec.space.geometry import blocks
 
 SCORE_BYTES_PER_BLOCK = 1 << 23  # few blocks, as the threads of BLAS wait for each other at the end of each
 QUERIES_PER_BLOCK = 1024
 MIN_CANDIDATES_PER_BLOCK = 1024
+MOST_READ_SHARE = 0.01  # of the vectors of a table in a file that are read one by one
 
 
 class Hits(NamedTuple):
@@ -181,6 +183,11 @@ class ExactIndex:
         >>> index.search(np.array([[1, 0]], np.float32), k=2).ids.tolist()
         [[2, 0]]
         """
+        if len(queries) == 1 and isinstance(self.vectors, StoredTable):
+            coarse_blocks = self.vectors.coarse_blocks()
+            hits = None if coarse_blocks is None else self._search_by_bounds(queries, k, coarse_blocks)
+            if hits is not None:
+                return hits
         ids, scores = [], []
         for start in range(0, max(len(queries), 1), queries_per_block):
             block = queries[start : start + queries_per_block]
@@ -195,6 +202,28 @@ class ExactIndex:
             ids.append(hits.ids)
             scores.append(hits.scores)
         return Hits(np.concatenate(ids), np.concatenate(scores))
+
+    def _search_by_bounds(self, query: Float32s, k: int, blocks: Iterator[CoarseRows]) -> Hits | None:
+        """The k best vectors of a query [1, dim], of which only those are read that may be; None if these are many."""
+        total = len(self.vectors)
+        k = min(k, total)
+        about, slack = np.empty(total, np.float32), np.empty(total, np.float32)
+        for block in blocks:
+            about[block.rows], slack[block.rows] = bounds(block, query[0], cosine=self.scale is not None)
+        if self.shift is not None:
+            about += self.shift
+        kth_lower = np.partition(about - slack, total - k)[total - k]
+        ids = np.flatnonzero(about + slack >= kth_lower)
+        if len(ids) > max(MOST_READ_SHARE * total, k):
+            return None
+        vectors = self.vectors[ids]
+        scores = (query @ vectors.T)[0]
+        if self.scale is not None:
+            scores *= _inverse_roots(np.einsum("ij,ij->i", vectors, vectors))
+        if self.shift is not None:
+            scores += self.shift[ids]
+        order = np.argsort(-scores, kind="stable")[:k]
+        return Hits(ids[order][None], scores[order][None])
 
     # An approximate index compares vectors of length 1. What is no cosine becomes one: with s the largest of
     # |(v, shift)|, the vector (v, shift, sqrt(s^2 - |(v, shift)|^2)) has length s, and a query (q, 1, 0) still gives

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import NAMES_OPTIONS, RESTORE, UserError, in_a_line, refuse_stray_bytes
-from feat2vec.model.model_file import StoredModel, read_model, write_model
+from feat2vec.model.coarse_table import COARSE
+from feat2vec.model.model_file import StoredModel, read_model, write_coarse_tables, write_model
 from feat2vec.model.weights_file import holds_encoder
 from feat2vec.schema.options import Schema
 from feat2vec.writing import folder_place, hidden_instead, new_folder, partial_folder, record_files
@@ -173,7 +174,11 @@ class TrainedRun:
     @cached_property
     def _stored_model(self) -> StoredModel:
         pieces = self._check_model_file()
-        return StoredModel(self.folder / MODEL, self.fitted, sealed=PARTS in self.manifest, pieces=pieces)
+        names = [name for name in self.manifest.get(PARTS, ()) if name.startswith(f"{COARSE}/")]
+        coarse_files = {name: pieces_of(self.manifest, name) for name in names}
+        sealed_file = PARTS in self.manifest
+        path = self.folder / MODEL
+        return StoredModel(path, self.fitted, sealed=sealed_file, pieces=pieces, coarse_files=coarse_files)
 
     def _check_model_file(self) -> Pieces | None:
         """Raise if nothing shows that the model's file and the encoder beside it belong together.
@@ -227,7 +232,7 @@ def _has_times(part: str) -> bool:
 
 
 def _is_read_later(part: str) -> bool:
-    return part in READ_LATER or part.startswith(f"{FROM_SCRATCH}/")
+    return part in READ_LATER or part.startswith((f"{FROM_SCRATCH}/", f"{COARSE}/"))
 
 
 def read_facts(folder: Path) -> tuple[JsonObject, JsonObject]:
@@ -305,6 +310,7 @@ def write_run(
     with new_folder(folder_place(folder, "run")) as new_run:
         model.encoder.write(new_run)
         write_model(model, new_run / MODEL)
+        write_coarse_tables(model, new_run)
         _write_json(new_run / "metrics.json", metrics)
         with (new_run / "history.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(history[-1]) if history else ["epoch"])

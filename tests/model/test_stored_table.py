@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from feat2vec.errors import UserError
+from feat2vec.model import model_file
 from feat2vec.model.model_file import StoredModel, write_model
 from feat2vec.model.stored_table import StoredTable, rows_of_file, squares_of
 from feat2vec.writing import digests
@@ -26,12 +27,17 @@ def stored_model(path: Path, pieces: Pieces | None = None) -> StoredModel:
     return StoredModel(path, encoder_of(random_model("ranks")), sealed=True, pieces=pieces)
 
 
+def tables_in_file(model: StoredModel, group: str) -> list[StoredTable] | None:
+    with mock.patch.object(model_file, "LEAST_STORED_BYTES", 0):
+        return model.stored_tables(group)
+
+
 def test_rows_are_those_of_the_table(path: Path) -> None:
     model = stored_model(path)
-    tables, arrays = model.stored_tables("tags", 0), model.lookup("tags").tables
-    assert tables is not None
     assert model.stored_tables("tags") is None  # it is small
-    assert model.stored_tables("title", 0) is None  # it is no lookup
+    tables, arrays = tables_in_file(model, "tags"), model.lookup("tags").tables
+    assert tables is not None
+    assert tables_in_file(model, "title") is None  # it is no lookup
     for table, array in zip(tables, arrays, strict=True):
         assert (len(table), table.shape, table.dtype, table.nbytes) == (
             len(array),
@@ -60,7 +66,7 @@ def test_a_row_is_read_without_the_rest_of_the_file(path: Path) -> None:
     size = path.stat().st_size
     with mock.patch.object(digests, "BLOCK_BYTES", 8):
         pieces = Pieces(digests_of_pieces(path), 8)
-    tables = stored_model(path, pieces).stored_tables("tags", 0)
+    tables = tables_in_file(stored_model(path, pieces), "tags")
     assert tables is not None
     table: StoredTable = tables[0]
     array = np.asarray(stored_model(path).lookup("tags").tables[0])

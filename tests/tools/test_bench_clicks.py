@@ -28,7 +28,7 @@ def test_the_auc_is_that_of_all_pairs(bench: ModuleType) -> None:
 
 def test_most_keys_of_the_log_are_rare(bench: ModuleType) -> None:
     table, score = bench.click_log(20_000, 50_000)
-    counts = np.array([row["count"] for row in table["user"].value_counts().to_pylist()])
+    counts = np.array([row["counts"] for row in table["user"].value_counts().to_pylist()])
     assert len(counts) > 4000
     assert np.median(counts) <= 2
     assert bench.auc(table["click"].to_numpy(), score) > 0.7
