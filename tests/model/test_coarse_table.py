@@ -21,7 +21,7 @@ def vectors() -> Float32s:
 
 def coarse_table(folder: Path, table: Float32s) -> CoarseTable:
     write_coarse([table[:200], table[200:]], folder / "coarse" / "who")
-    return CoarseTable(folder, "coarse/who", table.shape, {}.get)
+    return CoarseTable(folder, "coarse/who", (len(table), table.shape[1]), lambda _: None)
 
 
 @pytest.mark.parametrize("cosine", [False, True])
