@@ -307,8 +307,8 @@ class EncodedTable(Table):
             self._write_arrays(folder, columns, shards, list(schema.groups))
             if (self.folder / LEFT_OUT_ROWS).exists():
                 shutil.copyfile(self.folder / LEFT_OUT_ROWS, folder / LEFT_OUT)
-            for name, values in encoder.values.items():
-                _write_values(folder, name, values)
+            for name, of_group in encoder.values.items():
+                _write_values(folder, name, of_group)
         place = folder if out is None else out
         encoder = replace(encoder, values={name: open_values(place, name) for name in encoder.codecs})
         known = {name: len(values.entries) for name, values in encoder.values.items()}
