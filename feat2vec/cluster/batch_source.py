@@ -58,7 +58,7 @@ class ChiefBatches:
         """The batches of an epoch from a step on."""
         self.batches.start_at(epoch, first_step)
         for place, arrays in enumerate(self.batches.arrays(), first_step):
-            yield Piece(place + 1, (np.int64(epoch * self.batches.steps + place), *arrays))
+            yield Piece(place + 1, (np.array(epoch * self.batches.steps + place, np.int64), *arrays))
 
     def function(self, model: Feat2Vec, step: Step) -> Callable[..., object]:
         """A step of value ids, target and weight, as far as there are any."""
@@ -89,7 +89,7 @@ class FolderBatches:
         first = -(-first_step * works // steps)
         for work in self.feed.epoch(epoch, first):
             place = int(work.seed[1]) & 0xFFFFFFFF  # in its epoch
-            yield Piece(steps * (place + 1) // works, (np.int64(epoch * steps + place), *work))
+            yield Piece(steps * (place + 1) // works, (np.array(epoch * steps + place, np.int64), *work))
 
     def function(self, model: Feat2Vec, step: Step) -> Callable[..., object]:
         """A step of all rows of a piece of work."""

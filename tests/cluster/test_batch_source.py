@@ -40,7 +40,8 @@ def used(source: Any, model: Feat2Vec, pieces: list[Piece]) -> tuple[list[bytes]
         entries = tf.concat([tf.cast(part, tf.int64) for part in batch[0].values()], axis=1).numpy()
         labels = [np.asarray(label).reshape(len(entries), -1).astype(np.float64) for label in batch[1:]]
         batches.extend(row.tobytes() for row in np.concatenate([entries, *labels], axis=1))
-        numbers.append(int(np.asarray(model.step_number)))
+        assert model.step_number is not None
+        numbers.append(int(model.step_number))
 
     before = tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(True)
