@@ -4,7 +4,8 @@ python tools/simulate_cluster.py --calibrate calibration.json [--groups 8] [--ra
 python tools/simulate_cluster.py calibration.json --workers 16 --servers 4 --cores 16 --bandwidth 1.25e9 --batch 4096 \\
     --group user:values=5e7,rank=64,draws=4096,zipf=1.05 --group item:values=5e7,rank=64,distinct=3100 [--rows 1e9]
 
-The first measures this machine: the step of a training, and calls between TensorFlow's servers on loopback. The
+The first measures this machine: the step of a training, and calls between TensorFlow's servers on loopback (again,
+with the same file: the smaller ones of its numbers are kept, as whatever runs beside makes them larger). The
 second lets workers, servers, links and the chief wait for each other, event by event (`tools/simulation/`), and prints
 one JSON object. `draws` are the keys that a step draws of a group: the rows of a batch, and negatives; what is distinct
 of them follows from Zipf's law, unless `distinct` says what was measured. `@FILE` stands for arguments, one a line.
@@ -131,7 +132,14 @@ def main(words: Sequence[str] | None = None) -> None:
     if options.calibrate:
         from simulation.calibration import calibrate
 
-        facts = calibrate(options.groups, options.rank, options.batch)
+        path, earlier = Path(options.calibration), None
+        if path.exists():
+            read_costs(path)
+            earlier = json.loads(path.read_text(encoding="utf-8"))
+            shape = {name: getattr(options, name) for name in ("groups", "rank", "batch")}
+            if any(earlier["measured"].get(name) != value for name, value in shape.items()):
+                sys.exit(f"{path}: is of another training than {shape}; give another name")
+        facts = calibrate(options.groups, options.rank, options.batch, earlier)
         Path(options.calibration).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
         print(json.dumps(facts, indent=1))
         return

@@ -216,6 +216,38 @@ def test_the_fit_returns_the_costs_that_made_the_times() -> None:
         assert getattr(result, name) == pytest.approx(getattr(costs, name), rel=1e-6)
 
 
+def test_costs_follow_from_measurements_and_of_two_the_smaller_numbers_count() -> None:
+    from simulation.calibration import POINTS, costs_of, least
+
+    cost = CallCost(call=4e-4, group=2e-4, row=3e-7, byte=1e-9)
+    calls = []
+    for groups, rows, rank in POINTS:
+        seconds = cost.seconds(groups, groups * rows, groups * rows * rank * 4)
+        spent = {"wall": 1.0, "chief": 0.001 + groups * 1e-4, "worker": 0.002 + seconds, "server": 2 * seconds}
+        calls.append({"groups": groups, "rows": rows, "rank": rank, **spent, "bytes": 0.0})
+    measured = {
+        "batch": 400,
+        "steps_by_group": {
+            "100": {"wall": 1.0, "processor": 0.004, "tables": 0.001},
+            "400": {"wall": 1.0, "processor": 0.010, "tables": 0.001},
+        },
+        "dispatch": {"wall": 0.004, "chief": 0.001, "worker": 0.002},
+        "calls": calls,
+        "reads": [{"server": calls[0]["server"] * 0.3}, {"server": calls[-1]["server"] * 0.5}],
+    }
+    costs = costs_of(measured)
+    assert costs.step == pytest.approx(0.001)
+    assert costs.step_row == pytest.approx(2e-5)
+    assert costs.server.group == pytest.approx(4e-4)
+    assert costs.worker.byte == pytest.approx(1e-9)
+    assert costs.chief.group == pytest.approx(1e-4)
+    assert costs.read_share == pytest.approx(0.4)
+    assert costs.dispatch_latency == pytest.approx(0.001)
+    assert Costs.of_json(json.loads(json.dumps(costs.to_json()))) == costs
+    slower = {**measured, "dispatch": {"wall": 0.009, "chief": 0.0005, "worker": 0.004}}
+    assert least(measured, slower)["dispatch"] == {"wall": 0.004, "chief": 0.0005, "worker": 0.002}
+
+
 @pytest.fixture
 def calibration(tmp_path: Path) -> Path:
     path = tmp_path / "calibration.json"

@@ -233,63 +233,89 @@ class Loopback:
 # --- all of it ------------------------------------------------------------------------------------------------------
 
 
-def calibrate(groups: int, rank: int, batch: int) -> dict[str, Any]:
+def calibrate(groups: int, rank: int, batch: int, earlier: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Measure this machine.
 
     Args:
         groups: Groups of the training that is measured, all of them keys.
         rank: Numbers of each key, its linear term included.
         batch: Rows of a step.
+        earlier: What an earlier measurement of the same returned: of each number the smaller one is taken, as whatever
+            runs beside makes it larger.
 
     Returns:
         The costs, and what they were derived from.
 
     """
-    in_one_process = local_step(groups, rank, batch, at_once=True)
-    steps = {rows: local_step(groups, rank, rows, at_once=False) for rows in (batch // 4, batch)}
-    own = {}  # of a step, processor seconds without reading and updating tables
-    for rows, step in steps.items():
-        step["tables"] = tables_here(groups, round(step["distinct"]), rank)
-        own[rows] = max(step["processor"] - step["tables"], 0.0)
-    step_row = min((own[batch] - own[batch // 4]) / (batch - batch // 4), own[batch] / batch)
+    measured = measure(groups, rank, batch)
+    if earlier is not None:
+        measured = least(earlier["measured"], measured)
+    return {"costs": costs_of(measured).to_json(), "measured": measured}
+
+
+def measure(groups: int, rank: int, batch: int) -> dict[str, Any]:
+    """The measurements of `calibrate`, as JSON's types."""
+    steps = {}
+    for rows in (batch // 4, batch):
+        step = local_step(groups, rank, rows, at_once=False)
+        steps[str(rows)] = {**step, "tables": tables_here(groups, round(step["distinct"]), rank)}
     with server_processes(1, 1) as (cluster, processes):
         loopback = Loopback(cluster, processes)
         dispatch = loopback.step(0, 1, 1)
         process_bytes = {name: resident_bytes(process) for name, process in processes.items()}
-        spent = [loopback.step(*point) for point in POINTS]
-        reads = [loopback.step(*point, writes=False) for point in POINTS[:: len(POINTS) - 1]]
-    worker = [max(part.worker - dispatch.worker, 1e-6) for part in spent]
-    server = [part.server for part in spent]
-    ends = [spent[0], spent[-1]]
-    read_share = sum(part.server / whole.server for part, whole in zip(reads, ends, strict=True)) / len(ends)
-    least = spent[0].wall - dispatch.wall - worker[0] - server[0]
-    whole = steps[batch]
-    costs = Costs(
-        step=own[batch] - max(step_row, 0.0) * batch,
-        step_row=max(step_row, 0.0),
-        threads=max(1.0, whole["processor"] / whole["wall"]),
-        chief=fitted(POINTS, [part.chief for part in spent], by_size=False),
-        dispatch_worker=dispatch.worker,
-        dispatch_latency=max(dispatch.wall - dispatch.chief - dispatch.worker, 0.0),
-        worker=fitted(POINTS, worker),
-        server=fitted(POINTS, server),
-        read_share=min(read_share, 1.0),
-        call_latency=max(least / 4, 0.0),  # two messages of each of two calls
-        id_bytes=ID_BYTES,
-    )
-    measured = {
+        calls = [loopback.step(*point)._asdict() for point in POINTS]
+        reads = [loopback.step(*point, writes=False)._asdict() for point in (POINTS[0], POINTS[-1])]
+    return {
         "groups": groups,
         "rank": rank,
         "batch": batch,
-        "local_step": in_one_process,
-        "steps_by_group": {str(rows): step for rows, step in steps.items()},
+        "local_step": local_step(groups, rank, batch, at_once=True),
+        "steps_by_group": steps,
         "dispatch": dispatch._asdict(),
         "calls": [
-            {"groups": point[0], "rows": point[1], "rank": point[2], **part._asdict()}
-            for point, part in zip(POINTS, spent, strict=True)
+            dict(zip(("groups", "rows", "rank"), point, strict=True)) | call
+            for point, call in zip(POINTS, calls, strict=True)
         ],
+        "reads": reads,
         "process_bytes": process_bytes,
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
     }
-    return {"costs": costs.to_json(), "measured": measured}
+
+
+def least(earlier: Any, later: Any) -> Any:
+    """The smaller one of each number of two measurements of the same."""
+    if isinstance(later, dict):
+        return {key: least(earlier[key], value) for key, value in later.items()}
+    if isinstance(later, list):
+        return [least(*pair) for pair in zip(earlier, later, strict=True)]
+    return min(earlier, later)
+
+
+def costs_of(measured: Mapping[str, Any]) -> Costs:
+    """The costs that follow from measurements."""
+    batch = measured["batch"]
+    own = {}  # of a step, processor seconds without reading and updating tables
+    for rows, step in measured["steps_by_group"].items():
+        own[int(rows)] = max(step["processor"] - step["tables"], 0.0)
+    step_row = max(min((own[batch] - own[batch // 4]) / (batch - batch // 4), own[batch] / batch), 0.0)
+    dispatch, calls, reads = measured["dispatch"], measured["calls"], measured["reads"]
+    points = [(call["groups"], call["rows"], call["rank"]) for call in calls]
+    worker = [max(call["worker"] - dispatch["worker"], 1e-6) for call in calls]
+    server = [call["server"] for call in calls]
+    shares = [reads[0]["server"] / server[0], reads[1]["server"] / server[-1]]
+    waiting = calls[0]["wall"] - dispatch["wall"] - worker[0] - server[0]
+    whole = measured["steps_by_group"][str(batch)]
+    return Costs(
+        step=own[batch] - step_row * batch,
+        step_row=step_row,
+        threads=max(1.0, whole["processor"] / whole["wall"]),
+        chief=fitted(points, [call["chief"] for call in calls], by_size=False),
+        dispatch_worker=dispatch["worker"],
+        dispatch_latency=max(dispatch["wall"] - dispatch["chief"] - dispatch["worker"], 0.0),
+        worker=fitted(points, worker),
+        server=fitted(points, server),
+        read_share=min(sum(shares) / len(shares), 1.0),
+        call_latency=max(waiting / 4, 0.0),  # two messages of each of two calls
+        id_bytes=ID_BYTES,
+    )
