@@ -95,6 +95,8 @@ def main() -> None:
             with naming_options():
                 feat2vec(standalone_mode=False)
             sys.stdout.flush()
+            if has_cluster():
+                leave(0)
         except BaseException as error:
             code = exit_code(error, signals)
             drop_output()

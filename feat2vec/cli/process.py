@@ -149,7 +149,7 @@ def has_cluster() -> bool:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process after an error.
+    """End the process.
 
     TensorFlow waits for the nodes of a cluster when the interpreter ends, also for those that are gone: the chief of
     one ends without that.

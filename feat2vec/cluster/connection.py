@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from feat2vec.cluster.addresses import are_loopback, refuse_silent_servers
 from feat2vec.cluster.loopback import listen_on_loopback_alone
-from feat2vec.errors import RestartError
+from feat2vec.errors import RestartError, UserError
 
 LOST = (  # what TensorFlow raises where a server does not answer, or is another process than before
     tf.errors.UnavailableError,
@@ -25,6 +25,7 @@ LOST = (  # what TensorFlow raises where a server does not answer, or is another
     tf.errors.DataLossError,
 )
 TASK = re.compile(r"/job:(ps|worker)/replica:\d+/task:(\d+)")
+MISSING = re.compile(r"(/[^;\n]*); No such file or directory")
 RESTART = "start the chief and the servers again, with --resume: training goes on from the last checkpoint"
 
 
@@ -93,6 +94,13 @@ def lost_as_restart() -> Iterator[None]:
         yield
     except LOST as error:
         raise RestartError(f"{lost_task(str(error))} of the cluster was lost", RESTART) from None
+    except tf.errors.NotFoundError as error:
+        missing = MISSING.search(str(error))
+        if missing is None:
+            raise
+        raise UserError(
+            f"{missing[1]}: a worker does not find it; let all machines see the encoded folder at the same path"
+        ) from None
 
 
 def lost_task(message: str) -> str:

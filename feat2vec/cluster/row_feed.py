@@ -8,6 +8,7 @@ training goes on from the number of an epoch and of its piece of work. Workers n
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,14 +17,12 @@ import tensorflow as tf
 from feat2vec.arrays import Array, Int64s
 from feat2vec.encode.left_out import LeftOut
 from feat2vec.shards.encoded_folder import EncodedTable
-from feat2vec.shards.records import NUMBER_BYTES, RecordColumn, places_of_groups
+from feat2vec.shards.records import RecordColumn, places_of_groups
 
 STEPS_OF_WORK = 16  # in a piece of work, about
-PIECES_OF_WORK = 16  # runs of neighbouring rows that are shuffled together, about
+PIECES_OF_WORK = 64  # runs of neighbouring rows that are shuffled together, about
 MOST_PIECE_ROWS = 4096
 WORKS_OF_EPOCH = 16  # or more, in a table that has so many batches, so that no worker waits long for the last one
-PARALLEL_READS = 4
-READ_BYTES = 1 << 20  # that are read of a file at once
 
 
 class Work(NamedTuple):
@@ -216,29 +215,27 @@ class RowFeed:
         return WorkRows(tf.gather(numbers, self.id_places, axis=1), labels.get("target"), labels.get("weight"))
 
     def _numbers(self, work: Work) -> tf.Tensor:
-        """The records of a piece of work, int32 [rows, columns]; the pieces are read side by side."""
-        width = len(self.columns)
-        pieces = tf.data.Dataset.from_tensor_slices((work.shards, work.firsts, work.counts))
-        contents = pieces.interleave(
-            tf.autograph.experimental.do_not_convert(self._content),
-            cycle_length=PARALLEL_READS,
-            num_parallel_calls=PARALLEL_READS,
-            deterministic=True,
-        )
-        options = tf.data.Options()
-        options.autotune.enabled = False
-        options.experimental_optimization.apply_default_optimizations = False
-        content = contents.batch(tf.size(work.shards, tf.int64)).with_options(options).get_single_element()  # [pieces]
-        return tf.reshape(tf.io.decode_raw(tf.strings.reduce_join(content), tf.int32), [-1, width])
+        """The records of a piece of work, int32 [rows, columns].
 
-    def _content(self, shard: tf.Tensor, first: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
-        """The bytes of a run of rows, as one record between what stands before and after it in the file."""
-        record_bytes = len(self.columns) * NUMBER_BYTES
-        rows = tf.gather(tf.constant(self.shard_rows), shard)
-        return tf.data.FixedLengthRecordDataset(
-            tf.gather(tf.constant(self.files), shard),
-            count * record_bytes,
-            first * record_bytes,
-            (rows - first - count) * record_bytes,
-            READ_BYTES,
-        )
+        A shard is a constant whose memory is the file, so that a row is found by its number. A dataset of records would
+        read all that stands before them in the file.
+        """
+        ends = tf.cumsum(work.counts)
+        rows = tf.range(ends[-1]) + tf.repeat(work.firsts - (ends - work.counts), work.counts)  # [rows], in their shard
+        shard_of_row = tf.repeat(work.shards, work.counts)
+        places = tf.dynamic_partition(tf.range(tf.size(rows)), shard_of_row, len(self.files))
+        rows_of_shards = tf.dynamic_partition(rows, shard_of_row, len(self.files))
+        numbers = [
+            tf.cond(tf.size(rows) > 0, partial(self._records, shard, rows), self._no_records)
+            for shard, rows in enumerate(rows_of_shards)
+        ]
+        return tf.dynamic_stitch(places, numbers)
+
+    def _records(self, shard: int, rows: tf.Tensor) -> tf.Tensor:
+        """Records of a shard by their numbers, int32 [rows, columns]."""
+        shape = [int(self.shard_rows[shard]), len(self.columns)]
+        content = tf.raw_ops.ImmutableConst(dtype=tf.int32, shape=shape, memory_region_name=self.files[shard])
+        return tf.gather(content, rows)
+
+    def _no_records(self) -> tf.Tensor:
+        return tf.zeros([0, len(self.columns)], tf.int32)

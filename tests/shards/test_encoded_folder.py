@@ -173,7 +173,7 @@ def test_encoded_rows_are_no_table(kept: Path) -> None:
 
 def test_groups_may_stand_in_another_order(kept: Path) -> None:
     """As in a schema that a program has written again."""
-    text: dict[str, Any] = dict(parse_document(JOINT.resolved()).data)
+    text: Any = parse_document(JOINT.resolved()).data
     groups = {name: text["groups"][name] for name in reversed(text["groups"])}
     turned = read_schema({**text, "groups": groups, "noise": {"negatives": 4}})
     assert list(turned.groups) != list(JOINT.groups)
