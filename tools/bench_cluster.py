@@ -5,7 +5,8 @@ python tools/bench_cluster.py CALIBRATION [--groups 8] [--rank 64] [--batch 4096
 A table of clicks by Zipf's law is made here and encoded, and the same factorization machine is trained by one process
 and by each cluster (workers x servers) of processes on this machine. The first epoch is not measured. CALIBRATION is
 what `tools/simulate_cluster.py --calibrate` wrote with the same groups, rank and batch; from it alone the simulation
-predicts each training. Bytes are those of the machine's loopback: for bytes of this training alone, give it one of its
+predicts each training, as if nothing else ran: compare steps a second on a machine that has nothing else to do, and
+processor time on any. Bytes are those of the machine's loopback: for bytes of this training alone, give it one of its
 own: unshare -rn sh -c 'ip link set lo up && exec python tools/bench_cluster.py ...'.
 """
 
@@ -32,7 +33,7 @@ import pyarrow.parquet as pq
 import yaml
 from simulation.arithmetic import Group, step_bytes
 from simulation.calibration import clicks, schema
-from simulation.cluster import Plan, saturation, simulate
+from simulation.cluster import Plan, calls_of, saturation, simulate
 from simulation.costs import read_costs
 from simulation.loopback import loopback_bytes, processor_seconds, resident_bytes
 
@@ -102,14 +103,16 @@ def spent_a_step(moments: Sequence[Moment], steps: int) -> dict[str, Any]:
     plain = [pair for pair in epochs if pair[1].bytes - pair[0].bytes <= 1.1 * least]
     count = steps * len(plain)
     seconds = [after.seconds - before.seconds for before, after in plain]
+    processor = {
+        name: sum(after.processor[name] - before.processor[name] for before, after in plain) / count
+        for name in moments[-1].processor
+    }
     return {
         "epochs": len(plain),
         "steps_per_second": count / sum(seconds),
         "steps_per_second_of_the_fastest_epoch": steps / min(seconds),
-        "processor_seconds_a_step": {
-            name: sum(after.processor[name] - before.processor[name] for before, after in plain) / count
-            for name in moments[-1].processor
-        },
+        "processor_seconds_a_step": processor,
+        "cores": sum(processor.values()) * count / sum(seconds),
         "bytes_a_step": sum(after.bytes - before.bytes for before, after in plain) / count,
         "most_resident_bytes": moments[-1].most_resident,
     }
@@ -117,10 +120,16 @@ def spent_a_step(moments: Sequence[Moment], steps: int) -> dict[str, Any]:
 
 def predict(plan: Plan) -> dict[str, Any]:
     """What the simulation says of the same training."""
-    outcome = simulate(plan, 60 * plan.workers)
+    outcome, calls = simulate(plan, 60 * plan.workers), calls_of(plan)
+    processor = {
+        "chief": plan.chief_seconds,
+        "workers": plan.costs.dispatch_worker + plan.step_seconds + sum(call.worker_seconds for call in calls),
+        "servers": sum(call.server_seconds for call in calls),
+    }
     return {
         "steps_per_second": outcome.steps_per_second,
-        "machine_cores": outcome.usages["machine: cores"].share,
+        "processor_seconds_a_step": processor,
+        "cores": outcome.usages["machine: cores"].share * plan.cores,
         "bytes_a_step": sum(step_bytes(group, plan.costs.id_bytes) for group in plan.groups),
         "saturation": saturation(plan),
     }
@@ -183,10 +192,17 @@ def main() -> None:
         for size in options.clusters:
             workers, servers = map(int, size.split("x"))
             words = [*train, Path(folder) / size, "--local-cluster", size]
-            plan = Plan(groups, costs, options.batch, workers, servers, cores=options.cores, one_machine=True)
+            plan = Plan(
+                groups, costs, options.batch, workers=workers, servers=servers, cores=options.cores, one_machine=True
+            )
             measured, predicted = measure(words, options.steps), predict(plan)
-            ratio = predicted["steps_per_second"] / measured["steps_per_second"]
-            facts[size] = {"measured": measured, "predicted": predicted, "predicted_of_measured": ratio}
+            ratios = {
+                "steps_per_second": predicted["steps_per_second"] / measured["steps_per_second"],
+                "bytes_a_step": predicted["bytes_a_step"] / measured["bytes_a_step"],
+                "processor_seconds_a_step": sum(predicted["processor_seconds_a_step"].values())
+                / sum(measured["processor_seconds_a_step"].values()),
+            }
+            facts[size] = {"measured": measured, "predicted": predicted, "predicted_of_measured": ratios}
     print(json.dumps(facts, indent=1))
 
 

@@ -38,6 +38,7 @@ def test_an_epoch_with_a_checkpoint_is_not_measured(bench: ModuleType) -> None:
     assert facts["steps_per_second_of_the_fastest_epoch"] == pytest.approx(10 / 2)
     assert facts["processor_seconds_a_step"] == pytest.approx({"chief": 0.05, "servers": 0.125})
     assert facts["bytes_a_step"] == pytest.approx(101)
+    assert facts["cores"] == pytest.approx((0.5 + 1 + 0.5 + 1.5) / 6)
     assert facts["most_resident_bytes"] == {"chief": 8}
 
 
