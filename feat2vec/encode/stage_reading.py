@@ -45,6 +45,11 @@ class StageRecorder:
         """Have what restores a reader's last stage, the one at this place among those that are read now."""
         self.records[self.first + place, reader] = self.readers[reader].record()
 
+    @property
+    def can_record(self) -> bool:
+        """Whether every reader has read the next stage, without a problem."""
+        return all((self.number, reader) in self.records for reader in range(len(self.readers)))
+
     def record(self, rows: int, end: RowPlace) -> None:
         """Record the next stage, which every reader has read."""
         records = [self.records.pop((self.number, reader)) for reader in range(len(self.readers))]
@@ -77,7 +82,7 @@ def read_stages(
             problems[i] = error
 
     def record_first() -> None:
-        if recorder is not None and unrecorded and not problems:
+        if recorder is not None and unrecorded and recorder.can_record:
             recorder.record(*unrecorded.pop(0))
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
