@@ -25,7 +25,7 @@ LOST = (  # what TensorFlow raises where a server does not answer, or is another
     tf.errors.DataLossError,
 )
 TASK = re.compile(r"/job:(ps|worker)/replica:\d+/task:(\d+)")
-MISSING = re.compile(r"(/[^;\n]*); No such file or directory")
+MISSING = re.compile(r"(\S+); No such file or directory")
 RESTART = "start the chief and the servers again, with --resume: training goes on from the last checkpoint"
 
 
