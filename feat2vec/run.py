@@ -840,7 +840,7 @@ def encode_table(
         settings: Values that replace the schema's, such as "groups.title.extractor.min_count=5".
         resume: Go on with what a killed process has left.
         force: Replace the folder of encoded rows that is there.
-        memory: What DuckDB may hold, such as "2GB".
+        memory: What encoding may hold, such as "2GB".
 
     Returns:
         The folder.
