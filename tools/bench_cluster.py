@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -196,8 +197,10 @@ def main() -> None:
                 groups, costs, options.batch, workers=workers, servers=servers, cores=options.cores, one_machine=True
             )
             measured, predicted = measure(words, options.steps), predict(plan)
+            had = simulate(replace(plan, cores=measured["cores"]), 60 * workers).steps_per_second
             ratios = {
                 "steps_per_second": predicted["steps_per_second"] / measured["steps_per_second"],
+                "steps_per_second_on_the_cores_it_had": had / measured["steps_per_second"],
                 "bytes_a_step": predicted["bytes_a_step"] / measured["bytes_a_step"],
                 "processor_seconds_a_step": sum(predicted["processor_seconds_a_step"].values())
                 / sum(measured["processor_seconds_a_step"].values()),
