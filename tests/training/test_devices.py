@@ -69,7 +69,14 @@ def dtype_policy(name: str) -> Iterator[None]:
         keras.config.set_dtype_policy(before)
 
 
-@pytest.mark.parametrize("name", ["factorization machine", "regression", "nce"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "regression",
+        pytest.param("factorization machine", marks=pytest.mark.slow),
+        pytest.param("nce", marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_in_bfloat16_is_that_in_float32_but_for_rounding(name: str, tmp_path: Path) -> None:
     expected = short_trainings.train(SCHEMAS[name], table(), quiet=True)
     with dtype_policy("mixed_bfloat16"):
