@@ -66,6 +66,9 @@ class Processes:
             "TF_CONFIG": self.addresses.of_task(task).as_text(),
         }
         command = ["train", *words, "--cluster"] if task.kind == "chief" else ["node", "--attached", "--quiet"]
+        former = self.children.get(task)
+        if former is not None and former.stdin is not None:
+            former.stdin.close()
         with (self.folder / f"{task.kind}.txt").open("ab") as messages:
             self.children[task] = subprocess.Popen(
                 [*FEAT2VEC, *command],
