@@ -156,8 +156,9 @@ def leave(code: int) -> NoReturn:
     """
     if not has_cluster():
         sys.exit(code)
-    with suppress(OSError):
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
     os._exit(code)
 
 
