@@ -61,16 +61,17 @@ def auc(labels: Labels, scores: npt.NDArray[Any]) -> float:
 
 def schema(epochs: int, model: dict[str, Any], l1: float) -> dict[str, Any]:
     """A model of all columns, trained by FTRL-Proximal."""
+    has_vectors = model.get("pairs", True)
     return {
         "version": 1,
-        "model": {"bias": True, "scale": 0.05, **model},
+        "model": {"bias": True, **({"scale": 0.05} if has_vectors else {}), **model},
         "groups": {name: {"column": name} for name in (*SHARES, "position")},
         "objective": {"type": "logistic", "target": "click"},
         "training": {
             "epochs": epochs,
             "batch_size": 2048,
             "validation": 0,
-            "l2": 0.005,
+            **({"l2": 0.005} if has_vectors else {}),
             "optimizer": {"type": "ftrl", "learning_rate": 0.1, "l1": l1},
         },
     }
