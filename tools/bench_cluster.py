@@ -83,7 +83,8 @@ def moment(process: int) -> Moment:
 def measure(words: Sequence[object], steps: int) -> dict[str, Any]:
     """Run a training, and return what a step of it takes."""
     moments, lines = [], []
-    with subprocess.Popen([*PROGRAM, *map(str, words)], stderr=subprocess.PIPE, text=True) as process:
+    command = [*PROGRAM, *map(str, words)]
+    with subprocess.Popen(command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             lines.append(line)
@@ -178,7 +179,7 @@ def main() -> None:
         document = schema(options.groups, options.rank, options.batch)
         document["training"]["epochs"] = EPOCHS
         yaml_file.write_text(yaml.safe_dump(document))
-        subprocess.run([*PROGRAM, "encode", yaml_file, "--data", data, "--out", encoded], check=True)
+        subprocess.run([*PROGRAM, "encode", yaml_file, "--data", data, "--out", encoded], check=True, stdout=sys.stderr)
         groups = groups_of(table, options.rank, options.batch)
         facts["tables"] = {
             group.name: {"distinct": group.distinct, "bytes_a_step": step_bytes(group, costs.id_bytes)}
