@@ -23,11 +23,11 @@ from feat2vec.encode.vocabulary import (
     UNSEEN,
     Counts,
     Vocabulary,
-    VocabularyFit,
     is_count,
     read_keys,
     write_keys,
 )
+from feat2vec.encode.vocabulary_fit import VocabularyFit
 from feat2vec.encode.workspace import Workspace
 from feat2vec.schema.extractor_options import ExtractorSpec, ItemsSpec, TokensSpec
 from feat2vec.schema.options import Group
