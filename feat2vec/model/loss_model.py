@@ -34,7 +34,8 @@ from feat2vec.model.many_groups import (
     row_scores,
 )
 from feat2vec.model.noise_loss import BatchVectors, context_mask, noise_loss
-from feat2vec.model.optimizers.base import Gradient, parts_of
+from feat2vec.model.optimizers.base import Gradient
+from feat2vec.model.optimizers.tables import parts_of
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.score_model import ScoreModel
 from feat2vec.model.single_items import (

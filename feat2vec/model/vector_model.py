@@ -25,7 +25,7 @@ from feat2vec.model.extractors.base import ShapeData
 from feat2vec.model.group_vectors import join_entries, map_level, split_rows
 from feat2vec.model.large_variables import are_aside, copy_to
 from feat2vec.model.mlp import SEED_STRIDE, MlpHead
-from feat2vec.model.optimizers.base import Variable
+from feat2vec.model.optimizers.tables import Variable
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.sizes import key_sizes, table_sizes
 from feat2vec.model.weights_file import Lookup
