@@ -21,7 +21,7 @@ from feat2vec.model.sizes import key_sizes, table_sizes
 from feat2vec.model.stored_table import StoredTable, stays_in_file
 from feat2vec.model.weights_file import Lookup, ModelFile, StoredArrays, damage_as_user_error
 from feat2vec.schema.extractor_options import Lookup as LookupOptions
-from feat2vec.schema.options import Mlp
+from feat2vec.schema.training_options import Mlp
 from feat2vec.writing.digests import Pieces
 
 if TYPE_CHECKING:

@@ -29,8 +29,9 @@ from feat2vec.model.optimizers.tables import Variable
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.sizes import key_sizes, table_sizes
 from feat2vec.model.weights_file import Lookup
-from feat2vec.schema.options import Mlp, Schema
+from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import schema_of
+from feat2vec.schema.training_options import Mlp
 
 if TYPE_CHECKING:
     from typing_extensions import Self
