@@ -22,7 +22,7 @@ class SeekableBytes(io.RawIOBase):
         self.size, self.position = size, 0
 
     def read_at(self, position: int, view: memoryview) -> int:
-        """Read the bytes from a position on into a buffer, no longer than what is left, and return how many they are."""
+        """Read the bytes from a position on into a buffer, no longer than what is left, and return how many."""
         raise NotImplementedError
 
     def readable(self) -> bool:
