@@ -1,6 +1,6 @@
 """`ChosenModel`: the model that held-out rows chose, for functions that measure it before its run gets its name.
 
-The completion's calibration and the comparison with peers (`weak:`) are such functions: `run.chosen_functions` lists
+The completion's calibration and the comparison with peers (`weak:`) are such functions: `run/chosen_measures.py` lists
 them, and `TrainingRequest.on_chosen` hands them down. They return what the run gets from them.
 """
 
