@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array, Float32s
 from feat2vec.encode.arrays_on_disk import file_name
-from feat2vec.model.stored_table import StoredTable
 from feat2vec.space.geometry import blocks, candidates
 from feat2vec.space.run_vectors import vectors_of_group
 from feat2vec.training.run_folder import TrainedRun
@@ -32,7 +31,7 @@ class ExportedGroup:
 
     name: str
     keys: pa.StringArray
-    vectors: Float32s | StoredTable
+    vectors: Float32s
     counts: Array
     levels: Array
     unit_length: bool = False
@@ -68,7 +67,8 @@ class ExportedGroup:
 def _with_unit_length(vectors: Float32s) -> Float32s:
     """The vectors [n, dim] at length 1; zeros stay zeros."""
     norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]  # [n, 1]
-    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    unit_vectors: Float32s = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    return unit_vectors
 
 
 def exported_group(run: TrainedRun, group: str, level: int | None, *, unit_length: bool) -> ExportedGroup:

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from feat2vec.arrays import Bools, Float32s, Int8s, Int64s, Integers
 from feat2vec.errors import UnknownKeyError, UserError, suggest
-from feat2vec.model.stored_table import StoredTable
 from feat2vec.space.key_lookup import Names, nearest
 from feat2vec.space.value_space import ValueSpace
 
@@ -95,7 +94,7 @@ class KeyedVectors:
         return vectors
 
     @property
-    def table(self) -> Float32s | StoredTable:
+    def table(self) -> Float32s:
         """What `vectors` are read from: a large table stays in its file, and `table[rows]` reads some of its rows."""
         return self._space.table
 

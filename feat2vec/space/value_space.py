@@ -69,7 +69,7 @@ class ValueSpace:
         return np.asarray(self.candidates.tables[0])
 
     @property
-    def table(self) -> Float32s | StoredTable:
+    def table(self) -> Float32s:
         """The vectors of the first level, [values, dim], of which rows are read when they are asked for."""
         return self.candidates.tables[0]
 
