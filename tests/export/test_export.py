@@ -18,7 +18,7 @@ from feat2vec.errors import UserError
 from feat2vec.export.export import export
 from feat2vec.export.exported_group import exported_group
 from feat2vec.export.formats import FORMATS
-from feat2vec.model import model_file
+from feat2vec.model import stored_table
 from feat2vec.model.stored_table import StoredTable
 from feat2vec.training.run_folder import TrainedRun, read_facts
 from feat2vec.writing import MARK
@@ -57,7 +57,7 @@ def test_a_table_that_stays_in_its_file_is_exported_a_few_rows_at_a_time(
 ) -> None:
     run.export(kind, tmp_path / "whole", ["who"], normalise=normalise)
     with (
-        mock.patch.object(model_file, "LEAST_STORED_BYTES", 0),
+        mock.patch.object(stored_table, "LEAST_STORED_BYTES", 0),
         mock.patch.object(StoredTable, "__array__", side_effect=AssertionError("it was read whole")),
     ):
         in_file = TrainedRun(run.folder, *read_facts(run.folder))
