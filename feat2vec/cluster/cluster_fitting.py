@@ -39,10 +39,7 @@ class ClusterFitting(Fitting):
     """Fits a model on a cluster.
 
     Args:
-        rows: The training rows.
-        validation_rows: Rows that the loss is measured on after each epoch.
-        checkpoint: The file for checkpoints.
-        origin: What the training is learnt from.
+        rows, validation_rows, checkpoint, origin: As for `Fitting`.
         connection: The cluster.
         sync: Whether each step begins when the one before has ended, on rows that the chief sends: the result is that
             of one process, to float precision. Otherwise workers compute steps side by side, and none waits.

@@ -24,8 +24,8 @@ from feat2vec.cluster.spread import Spread
 from feat2vec.cluster.spread_rows import NewPart, SpreadRows, as_keras_variable, copy_part, draw_part
 from feat2vec.model.large_variables import Undrawn, undrawn_tables
 from feat2vec.model.optimizers import RowSparse, resource_of
-from feat2vec.model.optimizers.base import SLOT_OF, Variable
 from feat2vec.model.optimizers.divided_rows import DividedRows
+from feat2vec.model.optimizers.tables import SLOT_OF, Variable
 
 Created: TypeAlias = tf.Variable | DividedRows | KeyRows | GraphRows
 LEAST_BYTES_OF_PART = 256 << 10  # of a table; each part takes some operations of each step

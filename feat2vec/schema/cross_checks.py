@@ -14,8 +14,9 @@ from feat2vec.errors import suggest
 from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.schema.level_checks import given_keys, level_conflicts, linear_conflicts, tells_no_number
-from feat2vec.schema.options import Group, Mlp, Schema
+from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.sparse_checks import sparsity_conflicts
+from feat2vec.schema.training_options import Mlp
 from feat2vec.schema.validation import Findings, Problem
 
 

@@ -29,7 +29,7 @@ from feat2vec.space.search_options import VectorSimilarity
 
 if TYPE_CHECKING:
     from feat2vec.model.keras_model import Feat2Vec
-    from feat2vec.model.model_file import StoredModel
+    from feat2vec.model.stored_model import StoredModel
 
 Model: TypeAlias = "Feat2Vec | StoredModel"  # in memory, or in its file
 Rows: TypeAlias = "slice | Integers | Bools"
@@ -159,7 +159,7 @@ class GroupQueries:
 
 def stored_candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
     """`candidates`, of which large tables stay in the model's file if it is not in memory."""
-    from feat2vec.model.model_file import StoredModel
+    from feat2vec.model.stored_model import StoredModel
 
     gain = getattr(model.schema.groups[group].extractor, "gain", 1.0)
     tables = None
@@ -288,7 +288,7 @@ def sum_of_groups(vectors: Mapping[str, Queries]) -> Queries:
 
 def extract_groups(model: Model, entries: Mapping[str, Array]) -> dict[str, Queries]:
     """The vectors of each group's entries [rows, width], as `extract` adds them up."""
-    from feat2vec.model.model_file import StoredModel
+    from feat2vec.model.stored_model import StoredModel
 
     truncate = model.schema.model.levels.nested
     if not isinstance(model, StoredModel):

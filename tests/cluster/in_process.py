@@ -126,7 +126,7 @@ def resumed_twice(out: Path, case: str, fitting: Any) -> tuple[Any, Any]:
 def divided(fitting: Any, rows: Any) -> dict[str, Any]:
     """Of a training on the cluster each variable's shape, and the shapes of its parts with their servers."""
     from feat2vec.cluster.load import lookup_shares
-    from feat2vec.model.optimizers.base import parts_of, resource_of
+    from feat2vec.model.optimizers.tables import parts_of, resource_of
 
     variables = [*fitting.model.variables, *fitting.checkpointing.optimizer_variables]
     shapes: dict[str, Any] = {}

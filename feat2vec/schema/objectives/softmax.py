@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from feat2vec.schema.objectives.base import WeightedClasses, objective
 from feat2vec.schema.objectives.formulas import Array, Tensor, soft_cross_entropy, softmax
+from feat2vec.schema.objectives.kinds import WeightedClasses
+from feat2vec.schema.objectives.registry import objective
 
 
 @objective("softmax")
