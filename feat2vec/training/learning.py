@@ -207,7 +207,10 @@ class Learning:
         """Give the run what the functions of the request find in the chosen model."""
         if not self.request.on_chosen:
             return
-        run = TrainedRun.of_model(learnt.model)
+        model = fitting.model_to_measure()
+        if model is None:
+            return
+        run = TrainedRun.of_model(model)
         try:
             chosen = chosen_model(run, self.table, rows, measured, self.request.validation, split)
         except UserError as error:  # the table can be read only once
