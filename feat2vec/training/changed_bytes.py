@@ -69,20 +69,21 @@ def write_changes(out: IO[bytes], before: Readable, pieces: Iterable[Array], uni
 
 def _changed_units(now: Bytes, before: Bytes, unit: int) -> npt.NDArray[np.bool_]:
     """Which units of a block have changed, [units]; the last unit may be short."""
-    whole = len(now) // unit * unit
+    complete = len(now) // unit * unit
     word: Any = np.uint64 if unit % 8 == 0 else np.uint32 if unit % 4 == 0 else np.uint8
-    pairs = [array[:whole].view(word).reshape(-1, unit // np.dtype(word).itemsize) for array in (now, before)]
+    pairs = [array[:complete].view(word).reshape(-1, unit // np.dtype(word).itemsize) for array in (now, before)]
     changed: npt.NDArray[np.bool_] = (pairs[0] != pairs[1]).any(axis=1)  # [units, words] -> [units]
-    if whole == len(now):
+    if complete == len(now):
         return changed
-    return np.append(changed, not np.array_equal(now[whole:], before[whole:]))
+    return np.append(changed, not np.array_equal(now[complete:], before[complete:]))
 
 
 def _units(block: Bytes, places: npt.NDArray[np.intp], unit: int) -> Bytes:
     """The bytes of some units of a block, one after the other."""
-    whole = len(block) // unit
-    units = block[: whole * unit].reshape(whole, unit)[places[places < whole]].reshape(-1)
-    return units if places[-1] < whole else np.concatenate([units, block[whole * unit :]])
+    full_units = len(block) // unit
+    end = full_units * unit
+    units = block[:end].reshape(full_units, unit)[places[places < full_units]].reshape(-1)
+    return units if places[-1] < full_units else np.concatenate([units, block[end:]])
 
 
 def _bytes_of(file: Readable, size: int) -> Bytes:
@@ -139,10 +140,10 @@ class ChangedBytes:
         if len(places) != changed:
             raise ValueError("its changes do not count their units")
         block = block.copy()
-        whole = size // unit
-        inside = places[places < whole]
+        full_units = size // unit
+        end, inside = full_units * unit, places[places < full_units]
         numbers = _bytes_of(self.changes, len(inside) * unit)
-        block[: whole * unit].reshape(whole, unit)[inside] = numbers.reshape(-1, unit)
+        block[:end].reshape(full_units, unit)[inside] = numbers.reshape(-1, unit)
         if len(inside) < len(places):
-            block[whole * unit :] = _bytes_of(self.changes, size - whole * unit)
+            block[end:] = _bytes_of(self.changes, size - end)
         return block
