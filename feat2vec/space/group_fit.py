@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -124,7 +123,7 @@ class GroupFit:
 
     def _evidence(self, calibration: GroupCalibration, rows: Int64s) -> list[Sparse]:
         """What the rows nearest to some rows say, [rows, candidates] in each way to weigh them."""
-        completer, neighbours = self._with(calibration), self.neighbours
+        completer, neighbours = self.completer.with_numbers(calibration), self.neighbours
         assert neighbours is not None
         assert self.literal is not None
         if self.kept_vectors is None or self.kept_vectors[0] != calibration.weights:
@@ -133,12 +132,6 @@ class GroupFit:
         sums = self.held_out.vectors.weighted(completer.weights, rows)
         vectors = unit_rows(side_by_side(sums, levels))
         return [*self.literal.of_rows(rows), *neighbours.vector_evidence(vectors, self.kept_vectors[1])]
-
-    def _with(self, calibration: GroupCalibration) -> Completer:
-        """The completer with other numbers; what it has read of the model is shared."""
-        completer = copy(self.completer)
-        completer.calibration = calibration
-        return completer
 
     def unseen(self, calibration: GroupCalibration, unseen: Bools) -> list[Unseen]:
         """What a fit says of observations that it has not seen, a block of rows at a time."""
@@ -152,7 +145,7 @@ class GroupFit:
 
     def log_probabilities(self, calibration: GroupCalibration, rows: Int64s) -> Floats:
         """Log p of rows and all candidates that training has seen; -inf for others: [rows, candidates]."""
-        completer = self._with(calibration)
+        completer = self.completer.with_numbers(calibration)
         total = self.held_out.vectors.weighted(completer.weights, rows)
         with np.errstate(divide="ignore"):
             prior = completer.scale * completer.hidden.linear + np.where(self.counts > 0, 0, -np.inf)

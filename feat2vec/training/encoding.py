@@ -19,7 +19,6 @@ from feat2vec.encode.codecs import Tally
 from feat2vec.encode.columns import check_columns
 from feat2vec.encode.encoded_rows import open_encoded, with_keys_in_files
 from feat2vec.encode.encoder import Encoded, Encoder, fit
-from feat2vec.encode.hashing import row_order
 from feat2vec.encode.left_out import LeftOut
 from feat2vec.encode.targets import no_target
 from feat2vec.encode.value_tables import open_values
@@ -38,9 +37,9 @@ from feat2vec.shards.encoded_folder import (
 )
 from feat2vec.shards.records import SHARD_BYTES
 from feat2vec.table.table import Table, open_table
-from feat2vec.training.chosen_model import MOST_MEASURED, raw_rows, seed_of
+from feat2vec.training.chosen_model import measured_places, raw_rows, seed_of
 from feat2vec.training.fingerprints import first_difference
-from feat2vec.training.held_out import held_out_places, why_none_is_held_out
+from feat2vec.training.held_out import held_out_places, split_places, why_none_is_held_out
 from feat2vec.writing import new_id, publish_folder, record_files, refuse_inputs_inside
 from feat2vec.writing.digests import PARTS
 from feat2vec.writing.encoding_folder import (
@@ -253,20 +252,15 @@ def sample_places(encoded: Encoded, training_rows: int) -> Int64s:
         training_rows: How many rows that are not held out are kept.
 
     """
-    options, seed = encoded.encoder.schema.training, seed_of(encoded)
+    seed = seed_of(encoded)
     places = [held_out_places(encoded, 1.0, seed, training_rows)]  # of a training with validation rows of their own
     if why_none_is_held_out(encoded) is None:
-        held_out = held_out_places(encoded, options.validation, options.seed)
-        learnt = replace(encoded, left_out=LeftOut(np.union1d(encoded.left_out.places, held_out)))
-        places.append(measured_places(held_out, seed))
+        held_out, later = split_places(encoded)
+        is_left_out = np.union1d(encoded.left_out.places, np.union1d(held_out, later))
+        learnt = replace(encoded, left_out=LeftOut(is_left_out))
+        places += [measured_places(held_out, seed), measured_places(later, seed)]
         places.append(held_out_places(learnt, 1.0, seed, training_rows))
     return np.unique(np.concatenate(places))
-
-
-def measured_places(held_out: Int64s, seed: int) -> Int64s:
-    """Those of the rows that are held out by which the chosen model is measured, ascending."""
-    order = np.argsort(row_order(held_out, seed))
-    return np.sort(held_out[order[:MOST_MEASURED]])
 
 
 def source_of_rows(data: object) -> object:

@@ -45,6 +45,8 @@ class RowSparse(keras.optimizers.Optimizer):
     rows_of_other_rate: Mapping[int, slice] = MappingProxyType({})  # by the variable's id; see `learn_at_share`
     share_of_other_rate = 1.0
     updates_beside_variables = False  # whether an update is computed on the device of its variable
+    # Given variables, and what their update uses, a context in which no other step updates these; None without others.
+    locks: Callable[[Sequence[Variable], Sequence[tf.Tensor]], AbstractContextManager[object]] | None = None
 
     def __init__(self, learning_rate: LearningRate, **kwargs: Any) -> None:
         for argument, reason in REFUSED.items():
@@ -115,7 +117,10 @@ class RowSparse(keras.optimizers.Optimizer):
         for rows_and_variables, rate in zip(by_rows, rates, strict=True):
             for update in row_updates(rows_and_variables, self.min_tables):
                 with self._place_of_update(update.variables[0]):
-                    self.update_rows(update, self._rate_of_rows(update, rate))
+                    rate_of_rows = self._rate_of_rows(update, rate)
+                    used = [update.gradient, rate_of_rows, *update.ids]
+                    with nullcontext() if self.locks is None else self.locks(update.variables, used):
+                        self.update_rows(update, rate_of_rows)
         for _, variable in pairs:
             if getattr(variable, "constraint", None) is not None:
                 variable.assign(variable.constraint(variable))
