@@ -69,20 +69,21 @@ def write_changes(out: IO[bytes], before: Readable, pieces: Iterable[Array], uni
 
 def _changed_units(now: Bytes, before: Bytes, unit: int) -> npt.NDArray[np.bool_]:
     """Which units of a block have changed, [units]; the last unit may be short."""
-    in_units = len(now) // unit * unit
+    complete = len(now) // unit * unit
     word: Any = np.uint64 if unit % 8 == 0 else np.uint32 if unit % 4 == 0 else np.uint8
-    pairs = [array[:in_units].view(word).reshape(-1, unit // np.dtype(word).itemsize) for array in (now, before)]
+    pairs = [array[:complete].view(word).reshape(-1, unit // np.dtype(word).itemsize) for array in (now, before)]
     changed: npt.NDArray[np.bool_] = (pairs[0] != pairs[1]).any(axis=1)  # [units, words] -> [units]
-    if in_units == len(now):
+    if complete == len(now):
         return changed
-    return np.append(changed, not np.array_equal(now[in_units:], before[in_units:]))
+    return np.append(changed, not np.array_equal(now[complete:], before[complete:]))
 
 
 def _units(block: Bytes, places: npt.NDArray[np.intp], unit: int) -> Bytes:
     """The bytes of some units of a block, one after the other."""
-    in_units = len(block) // unit
-    units = block[: in_units * unit].reshape(in_units, unit)[places[places < in_units]].reshape(-1)
-    return units if places[-1] < in_units else np.concatenate([units, block[in_units * unit :]])
+    full_units = len(block) // unit
+    end = full_units * unit
+    units = block[:end].reshape(full_units, unit)[places[places < full_units]].reshape(-1)
+    return units if places[-1] < full_units else np.concatenate([units, block[end:]])
 
 
 def _bytes_of(file: Readable, size: int) -> Bytes:
@@ -139,10 +140,10 @@ class ChangedBytes:
         if len(places) != changed:
             raise ValueError("its changes do not count their units")
         block = block.copy()
-        in_units = size // unit
-        inside = places[places < in_units]
+        full_units = size // unit
+        end, inside = full_units * unit, places[places < full_units]
         numbers = _bytes_of(self.changes, len(inside) * unit)
-        block[: in_units * unit].reshape(in_units, unit)[inside] = numbers.reshape(-1, unit)
+        block[:end].reshape(full_units, unit)[inside] = numbers.reshape(-1, unit)
         if len(inside) < len(places):
-            block[in_units * unit :] = _bytes_of(self.changes, size - in_units * unit)
+            block[end:] = _bytes_of(self.changes, size - end)
         return block

@@ -122,11 +122,11 @@ def fill_changes(path: Path, facts: Mapping[str, object], arrays: Arrays, most_b
 
 def _fill_changes(path: Path, new_path: Path, facts: Mapping[str, object], arrays: Arrays, most_bytes: float) -> None:
     with (
-        zipfile.ZipFile(path) as whole,
+        zipfile.ZipFile(path) as last_whole,
         new_path.open("wb") as file,
         zipfile.ZipFile(file, "w") as archive,
     ):
-        before = CheckpointReader(path, whole)
+        before = CheckpointReader(path, last_whole)
 
         def bounded(pieces: Iterable[Array]) -> Iterator[Array]:
             for piece in pieces:
@@ -135,7 +135,7 @@ def _fill_changes(path: Path, new_path: Path, facts: Mapping[str, object], array
                 yield piece
 
         _write_array(archive, FACTS, _text(facts))
-        _write_array(archive, SINCE, _text({"whole": _digest_of_sums(whole), "arrays": list(arrays)}))
+        _write_array(archive, SINCE, _text({"whole": _digest_of_sums(last_whole), "arrays": list(arrays)}))
         for name, array in arrays.items():
             streamed = _streamed(array)
             header = streamed.header
@@ -223,9 +223,9 @@ class CheckpointReader:
         changes: zipfile.ZipFile | None = None,
     ) -> None:
         self.path, self.bytes_per_read = path, bytes_per_read
-        self._whole = _Members(archive)
+        self._members = _Members(archive)
         self._changes = None
-        self.facts, self.headers = self._whole.json(FACTS), self._whole.headers
+        self.facts, self.headers = self._members.json(FACTS), self._members.headers
         if changes is not None and _Members(changes).json(SINCE).get("whole") == _digest_of_sums(archive):
             self._changes = _Members(changes)
             self.facts, self.headers = self._changes.json(FACTS), self._changed_headers(self._changes)
@@ -238,7 +238,7 @@ class CheckpointReader:
         headers, members = {}, {FACTS, SINCE}
         for name in names:
             is_whole = name in changes.headers
-            headers[name] = (changes if is_whole else self._whole).headers[name]
+            headers[name] = (changes if is_whole else self._members).headers[name]
             members.add(f"array {name}" if is_whole else _changes_of(name))
         if members != changes.names:
             raise ValueError("the file of changes holds other arrays than it names")
@@ -276,11 +276,11 @@ class CheckpointReader:
         """The bytes of an array's numbers, as a file to read in order."""
         with ExitStack() as stack:
             if self._changes is None:
-                yield stack.enter_context(self._whole.numbers(name))
+                yield stack.enter_context(self._members.numbers(name))
             elif name in self._changes.headers:
                 yield stack.enter_context(self._changes.numbers(name))
             else:
-                before = stack.enter_context(self._whole.numbers(name))
+                before = stack.enter_context(self._members.numbers(name))
                 changes = stack.enter_context(self._changes.archive.open(_changes_of(name)))
                 yield ChangedBytes(before, changes, self.headers[name].size)
 
