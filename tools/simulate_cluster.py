@@ -26,16 +26,8 @@ from simulation.arithmetic import NUMBER_BYTES, Group, distinct_ids, memory, ste
 from simulation.cluster import Plan, saturation, simulate
 from simulation.costs import read_costs
 
-OPTIONS_OF_PLAN: tuple[str, ...] = (
-    "batch",
-    "workers",
-    "servers",
-    "steps_a_dispatch",
-    "workers_a_machine",
-    "cores",
-    "latency",
-)
-OPTIONS_OF_PLAN += ("one_machine", "contiguous", "variation", "seed")
+COUNTS_OF_PLAN = ("batch", "workers", "servers", "steps_a_dispatch", "workers_a_machine")  # options of a plan
+OPTIONS_OF_PLAN = (*COUNTS_OF_PLAN, "cores", "latency", "one_machine", "contiguous", "variation", "seed")
 NUMBERS = {"values": int, "rank": float, "draws": int, "zipf": float, "distinct": float}
 
 

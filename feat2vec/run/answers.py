@@ -27,7 +27,7 @@ class AnsweringRun(TrainedRun):
     """
 
     @cached_property
-    def _parts(self) -> KeptParts:
+    def _kept(self) -> KeptParts:
         return KeptParts()
 
     # --- vectors ----------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class AnsweringRun(TrainedRun):
 
             rows, names = open_table(rows), [fold_in] if isinstance(fold_in, str) else fold_in
             with naming_arguments():
-                folded = fold_in_groups(self, rows, names, self._parts.known_candidates)
+                folded = fold_in_groups(self, rows, names, self._kept.known_candidates)
                 embedder = self.embedder(groups, level, folded)
         vectors: Float32s | dict[str, Float32s] = embedder.embed(rows, by_group=by_group)
         return vectors
@@ -169,7 +169,7 @@ class AnsweringRun(TrainedRun):
         from feat2vec.space.fold_in import vectors_of_new_values
 
         with naming_arguments():
-            return vectors_of_new_values(self, rows, group, self._parts.known_candidates)
+            return vectors_of_new_values(self, rows, group, self._kept.known_candidates)
 
     def embedder(
         self, groups: Sequence[str] | None = None, level: int | None = None, new_vectors: Sequence[NewVectors] = ()
@@ -188,7 +188,7 @@ class AnsweringRun(TrainedRun):
             UserError: There is no such group or level.
 
         """
-        return self._parts.embedder(self, groups, level, new_vectors)
+        return self._kept.embedder(self, groups, level, new_vectors)
 
     # --- scores -----------------------------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class AnsweringRun(TrainedRun):
             UserError: There is no such level.
 
         """
-        return self._parts.predictor(self, level)
+        return self._kept.predictor(self, level)
 
     # --- what a row lacks -------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class AnsweringRun(TrainedRun):
         (60, 3)
 
         """
-        return self._parts.completer(self, group, given)
+        return self._kept.completer(self, group, given)
 
     def explain(self, rows: object, **options: Any) -> Explanation:
         """A row's score, or the similarity of two rows, as the sum of its parts.

@@ -33,6 +33,6 @@ def _measure_chosen(chosen: ChosenModel) -> Additions:
         fitted_to, kept = rows_to_keep(learnt, schema.training.neighbours)
         kept_rows = with_vectors(KeptRows(learnt.encoder, learnt.rows[fitted_to]), chosen.run.model_for_rows())
         files[NEIGHBOURS_FILE] = kept_rows_bytes(learnt.rows[kept])
-    completion = fit_completion(chosen.run, chosen.held_out, chosen.counts, kept_rows)
+    completion = fit_completion(chosen.run, chosen.held_out, chosen.counts, kept_rows, chosen.later)
     facts = measured_weakness(chosen.run, chosen.held_out, chosen.training_rows, chosen.counts, completion, kept_rows)
     return Additions(facts.metrics, {**files_of_completion(completion), **files, **facts.files}, facts.lines)

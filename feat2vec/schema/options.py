@@ -19,7 +19,7 @@ from feat2vec.schema.document import KeyPath
 from feat2vec.schema.extractor_options import EXTRACTORS, HOLDERS, ExtractorSpec, ItemsSpec, Lookup, Many, Text
 from feat2vec.schema.model_options import ModelSpec
 from feat2vec.schema.objectives import OBJECTIVES, Nce, ObjectiveSpec
-from feat2vec.schema.objectives.registry import OBJECTIVE_HOLDERS
+from feat2vec.schema.objectives.kinds import OBJECTIVE_HOLDERS
 from feat2vec.schema.resolved_texts import ResolvedTexts
 from feat2vec.schema.training_options import Fm, Head, Noise, Training
 from feat2vec.schema.typed_fields import Registered, ShortForm

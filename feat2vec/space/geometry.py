@@ -107,6 +107,12 @@ class Queries(NamedTuple):
         dependent = [a + b for a, b in zip(self.dependent, queries.dependent, strict=True)]
         return Queries(free, dependent)
 
+    def put_into(self, queries: Queries, rows: Rows) -> None:
+        """Write these queries over some rows of others."""
+        for parts, of_queries in ((self.free, queries.free), (self.dependent, queries.dependent)):
+            for part, of_part in zip(parts, of_queries, strict=True):
+                of_part[rows] = part
+
     def towards(self, level: int) -> list[Float32s]:
         """The vector that candidates of a level (counted from 0) meet: its parts [queries, D_p] of levels up to it."""
         return [*self.free[:level], self.free[level] + self.dependent[level]]

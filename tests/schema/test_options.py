@@ -98,6 +98,7 @@ def test_every_default() -> None:
             "interaction_dropout": 0.0,
             "averaging": 0.0,
             "validation": 0.1,
+            "time": None,
             "refit": True,
             "patience": None,
             "neighbours": 50_000,

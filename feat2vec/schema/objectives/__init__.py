@@ -9,8 +9,14 @@ from __future__ import annotations
 
 from feat2vec.schema.objectives.base import ObjectiveSpec, self_supervised, supervised
 from feat2vec.schema.objectives.formulas import Noisy, Tensor
-from feat2vec.schema.objectives.kinds import ClassWeights, NoiseObjective, SupervisedObjective, WeightedClasses
-from feat2vec.schema.objectives.registry import OBJECTIVES, objective
+from feat2vec.schema.objectives.kinds import (
+    OBJECTIVES,
+    ClassWeights,
+    NoiseObjective,
+    SupervisedObjective,
+    WeightedClasses,
+    objective,
+)
 
 # Not sorted: messages and the JSON Schema list the objectives in the order of their registration.
 # isort: off

@@ -8,8 +8,7 @@ from pydantic import Field
 
 from feat2vec.schema.extractor_options import NotNegative
 from feat2vec.schema.objectives.formulas import Array, Tensor
-from feat2vec.schema.objectives.kinds import SupervisedObjective
-from feat2vec.schema.objectives.registry import objective
+from feat2vec.schema.objectives.kinds import SupervisedObjective, objective
 
 
 @objective("glove")

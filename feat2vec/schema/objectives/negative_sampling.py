@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from feat2vec.schema.objectives.formulas import Array, Noisy, Tensor, binary_noise_loss, binary_odds, sigmoid
-from feat2vec.schema.objectives.kinds import NoiseObjective
-from feat2vec.schema.objectives.registry import objective
+from feat2vec.schema.objectives.kinds import NoiseObjective, objective
 
 
 @objective("negative_sampling")

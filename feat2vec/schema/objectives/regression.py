@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from feat2vec.schema.objectives.formulas import Tensor
-from feat2vec.schema.objectives.kinds import SupervisedObjective
-from feat2vec.schema.objectives.registry import objective
+from feat2vec.schema.objectives.kinds import SupervisedObjective, objective
 
 if TYPE_CHECKING:
     from feat2vec.arrays import Array

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from feat2vec.schema.objectives.formulas import Array, Tensor, soft_cross_entropy, softmax
-from feat2vec.schema.objectives.kinds import WeightedClasses
-from feat2vec.schema.objectives.registry import objective
+from feat2vec.schema.objectives.kinds import WeightedClasses, objective
 
 
 @objective("softmax")

@@ -33,7 +33,7 @@ from feat2vec.schema.objectives import (
 )
 from feat2vec.schema.objectives.base import Metric
 from feat2vec.schema.objectives.formulas import Array, Tensor
-from feat2vec.schema.objectives.registry import unregister
+from feat2vec.schema.objectives.kinds import unregister
 from feat2vec.schema.reading import json_schema
 from tests.schema.objectives.cases import (
     EXTREMES,
