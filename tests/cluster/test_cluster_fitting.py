@@ -89,6 +89,12 @@ def test_a_training_goes_on_on_a_cluster_and_in_one_process_again(tmp_path: Path
 
 
 @pytest.mark.slow
+def test_a_fine_tuning_on_a_cluster_is_that_of_one_process(tmp_path: Path) -> None:
+    for result in trained(tmp_path, ["contrastive"], "--finetuned", seconds=400).values():
+        check_equal(result)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--encoded", "--async"])
 def test_workers_side_by_side_come_to_the_same_loss(tmp_path: Path, option: str) -> None:
     results = trained(tmp_path, ["rafm", "contrastive", "nce"], "--async", option, seconds=400)
