@@ -295,14 +295,14 @@ def calibrate(groups: int, rank: int, batch: int, earlier: Mapping[str, Any] | N
         rank: Numbers of each key, its linear term included.
         batch: Rows of a step.
         earlier: What an earlier measurement of the same returned: of each number the smaller one is taken, as whatever
-            runs beside makes it larger.
+            runs beside makes it larger. One of pieces of another size is left out.
 
     Returns:
         The costs, and what they were derived from.
 
     """
     measured = measure(groups, rank, batch)
-    if earlier is not None:
+    if earlier is not None and earlier["measured"]["steps_of_piece"] == STEPS_OF_PIECE:
         measured = least(earlier["measured"], measured)
     return {"costs": costs_of(measured).to_json(), "measured": measured}
 
