@@ -70,14 +70,14 @@ def contrastive_losses(
         of_positives, of_negatives = (_scaled(vectors, scale, objective.unit) for vectors in (positives, negatives))
         products = tf.reduce_sum(contexts * of_positives.vectors, axis=1)  # [rows]
         rivals = tf.matmul(contexts, of_negatives.vectors, transpose_b=True)  # [rows, K]
-        own = products
+        own_scores = products
         if objective.correction:
-            own -= draw.log_q_positive
+            own_scores -= draw.log_q_positive
             rivals = tf.where(draw.hits, -math.inf, rivals - draw.log_q)
-        top = tf.maximum(own, tf.reduce_max(rivals, axis=1))  # [rows]
+        top = tf.maximum(own_scores, tf.reduce_max(rivals, axis=1))  # [rows]
         rivals = tf.exp(rivals - top[:, None])
         of_rivals = tf.reduce_sum(rivals, axis=1)  # [rows]
-        total = of_rivals + tf.exp(own - top)
+        total = of_rivals + tf.exp(own_scores - top)
 
         def gradient(upstream: Tensor) -> list[Tensor]:
             share = upstream / total  # [rows]
@@ -93,7 +93,7 @@ def contrastive_losses(
                 of_negatives.gradient(by_negatives, along),
             ]
 
-        return top - own + tf.math.log(total), gradient
+        return top - own_scores + tf.math.log(total), gradient
 
     losses: Tensor = custom_gradient(losses_and_gradient)(contexts, positives, negatives)
     return losses

@@ -198,7 +198,7 @@ def rows_of_units_by_group(
         free = split_by_unit(units, unit_sizes, [level.free for level in group_levels], keep)
         if group_levels[0].dependent is None:
             contexts.append([Level(context) for context in free.contexts])
-            positives.append([[Level(own) for own in of_unit] for of_unit in free.positives])
+            positives.append([[Level(vectors) for vectors in of_unit] for of_unit in free.positives])
             continue
         dependent = split_by_unit(units, unit_sizes, [level.dependent for level in group_levels], keep)
         contexts.append([Level(*parts) for parts in zip(free.contexts, dependent.contexts, strict=True)])
@@ -208,13 +208,13 @@ def rows_of_units_by_group(
     unit_rows = []
     for u, (unit, unit_keep) in enumerate(zip(units, tf.split(keep, unit_sizes), strict=True)):
         no_scores = [tf.zeros_like(unit_keep[:, 0])] * len(contexts)
-        own = []
+        own_groups = []
         for place, g in enumerate(unit.groups):
             terms = linear[g]
             own_levels = tuple(of_level[u][place] for of_level in positives)
-            own.append(Extracted(own_levels, None if terms is None else terms[u], 0.0))
+            own_groups.append(Extracted(own_levels, None if terms is None else terms[u], 0.0))
         sums = [of_level[u] for of_level in contexts]
-        unit_rows.append(UnitRows(RowContext(Submodels(no_scores, []), sums), own))
+        unit_rows.append(UnitRows(RowContext(Submodels(no_scores, []), sums), own_groups))
     return unit_rows
 
 

@@ -29,8 +29,8 @@ def losses_row_by_row(objective: Contrastive, draw: Draw, vectors: list[Floats])
     losses = np.zeros(ROWS)
 
     def score(context: Floats, vector: Floats, log_q: float) -> float:
-        length = np.sqrt(max(vector @ vector, 1e-6)) if objective.unit else 1.0
-        return context @ vector / length / objective.temperature - (log_q if objective.correction else 0.0)
+        length = max(float(vector @ vector), 1e-6) ** 0.5 if objective.unit else 1.0
+        return float(context @ vector) / length / objective.temperature - (log_q if objective.correction else 0.0)
 
     for row in range(ROWS):
         own = score(contexts[row], positives[row], float(draw.log_q_positive[row]))
