@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -133,7 +132,7 @@ class GroupFit:
 
     def _evidence_by_vectors(self, calibration: GroupCalibration) -> Evidence:
         """What the rows say whose vectors, with these weights, are nearest to those of held-out rows."""
-        completer, neighbours = self._with(calibration), self.neighbours
+        completer, neighbours = self.completer.with_numbers(calibration), self.neighbours
         assert neighbours is not None
         kept_vectors = completer.vectors_of_kept(neighbours)
         levels = completer.encoder.schema.model.levels
@@ -143,12 +142,6 @@ class GroupFit:
             return neighbours.vector_evidence(unit_rows(side_by_side(sums, levels)), kept_vectors)
 
         return Evidence(len(self.held_out.originals), of_rows)
-
-    def _with(self, calibration: GroupCalibration) -> Completer:
-        """The completer with other numbers; what it has read of the model is shared."""
-        completer = copy(self.completer)
-        completer.calibration = calibration
-        return completer
 
     def unseen(self, calibration: GroupCalibration, unseen: Bools) -> list[Unseen]:
         """What a fit says of observations that it has not seen, a block of rows at a time."""
@@ -164,7 +157,7 @@ class GroupFit:
 
     def log_probabilities(self, calibration: GroupCalibration, rows: Int64s) -> Floats:
         """Log p of rows and all candidates that training has seen; -inf for others: [rows, candidates]."""
-        completer = self._with(calibration)
+        completer = self.completer.with_numbers(calibration)
         total = self.held_out.vectors.weighted(completer.weights, rows)
         with np.errstate(divide="ignore"):
             prior = completer.scale * completer.hidden.linear + np.where(self.counts > 0, 0, -np.inf)

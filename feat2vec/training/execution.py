@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import ItemsSpec, NumbersSpec
-from feat2vec.schema.options import Mlp, Schema
+from feat2vec.schema.options import Schema
+from feat2vec.schema.training_options import Mlp
 
 
 @dataclass(frozen=True)
