@@ -29,7 +29,7 @@ from feat2vec.training.chosen_model import Additions, OnChosen, chosen_model
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
 from feat2vec.training.fitting import Fitting, rows_of_validation
 from feat2vec.training.held_out import Split, is_learnt_again, split_off, why_none_is_held_out
-from feat2vec.training.memory_estimate import release_memory
+from feat2vec.training.memory_estimate import release_memory, reused_memory
 from feat2vec.training.reporting import Reporter
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.training.trained_rows import TRAINED_ROWS, groups_without_values, hashes_of_encoded, trained_rows
@@ -239,7 +239,8 @@ class Learning:
             fitting.reporter.say(f"nothing is measured on held-out rows: {error}")
             return
         for function in self.request.on_chosen:
-            additions = function(chosen)
+            with reused_memory():
+                additions = function(chosen)
             learnt.metrics |= additions.metrics
             learnt.files |= additions.files
             learnt.lines += additions.lines
