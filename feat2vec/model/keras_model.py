@@ -144,6 +144,11 @@ class Feat2Vec(LossModel):
                 given = type(self.optimizer).__name__
                 raise ValueError(f"`training.dependent_rate` is for the optimizers of feat2vec. Received: {given}")
             self.optimizer.learn_at_share(dependent_rows(self), rate / of_free)
+        members = self.schema.model.members
+        if self.has_posterior and members > 1 and isinstance(self.optimizer, optimizers.RowSparse):
+            # A member's vectors, which learn as those of a model by itself, are longer than the tables'.
+            tables = [extractor.tables[0] for extractor in self.distinct_extractors()]
+            self.optimizer.learn_at_share([(table, slice(None)) for table in tables], members**-0.5)
 
     def compile_from_config(self, config: Mapping[str, object]) -> None:
         """Compile as the saved model was, and make room for its optimizer's slots.

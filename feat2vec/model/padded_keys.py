@@ -130,7 +130,7 @@ class PaddedKeys:
         return TableRows(tf.split(rows, room.sizes), tf.constant(room.sizes), room.tables)
 
 
-def _rooms(sizes: Sequence[int]) -> Rooms:
+def _rooms(sizes: Int64s) -> Rooms:
     starts = np.cumsum([0, *sizes])[:-1]
     return Rooms([int(size) for size in sizes], starts.tolist(), np.repeat(np.arange(len(sizes)), sizes))
 
