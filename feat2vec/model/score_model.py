@@ -204,7 +204,7 @@ class ScoreModel(VectorModel):
         rows = Submodels(no_scores, no_scores[1:])
         return replaced(rows, self._class_levels(), row_sums, self.class_bias, self.schema.model.dependents)
 
-    def interaction_masks(self, batch: Tensor) -> list[Tensor] | None:
+    def interaction_masks(self, batch: Tensor, draws: Sequence[Tensor] | None = None) -> list[Tensor] | None:
         """Factors of the interaction vector's coordinates, [batch, D_k] a level: 0 where a coordinate is dropped.
 
         The schema's rate is that of the top level. Of a sum of fewer coordinates each counts more, so the odds of
@@ -212,21 +212,39 @@ class ScoreModel(VectorModel):
 
         Args:
             batch: The number of rows.
+            draws: The `interaction_draws` of the step, if they are there already.
 
         Returns:
             The factors of each level, or None if nothing is dropped.
 
         """
         top_rate = self.schema.training.interaction_dropout
-        if not top_rate:
-            return None
+        draws = self.interaction_draws(batch) if draws is None else draws
         masks = []
-        for level, dim in enumerate(self.dims):
+        for dim, drawn in zip(self.dims, draws, strict=False):
             odds_ratio = 1.0 if self.schema.model.levels.nested else dim / self.dims[-1]
             rate = top_rate * odds_ratio / (1 - top_rate + top_rate * odds_ratio)
+            masks.append(mask_of_draws(drawn, dim, rate, self.compute_dtype))
+        return masks or None
+
+    def interaction_draws(self, batch: Tensor) -> list[Tensor]:
+        """What decides which coordinates of the interaction vector a step drops: random bits.
+
+        Args:
+            batch: The number of rows.
+
+        Returns:
+            Those of each level, as `mask_of_draws` takes them; none if nothing is dropped.
+
+        """
+        if not self.schema.training.interaction_dropout:
+            return []
+        draws = []
+        for level, dim in enumerate(self.dims):
             seed = self.step_seed(SeedOf.INTERACTION_DROPOUT) + tf.constant([0, SEED_STRIDE], tf.int64) * level
-            masks.append(dropout_mask(batch, dim, rate, seed, self.compute_dtype))
-        return masks
+            pairs = [batch, (dim + 1) // 2]
+            draws.append(tf.random.stateless_uniform(pairs, seed, None, None, dtype=tf.uint32))
+        return draws
 
     def _head_score(self, levels: Sequence[Level], masks: Sequence[Tensor] | None, training: bool) -> Tensor:
         """What the head adds: [batch], or [batch, classes]."""
@@ -268,14 +286,13 @@ def add_to_top(scores: Submodels, addend: Tensor) -> Submodels:
 DRAWN_BITS = 16  # of a random number that decides whether a coordinate is dropped; two are drawn at once
 
 
-def dropout_mask(batch: Tensor, dim: int, rate: float, seed: Tensor, dtype: str) -> Tensor:
+def mask_of_draws(pairs: Tensor, dim: int, rate: float, dtype: str) -> Tensor:
     """Factors of coordinates, [batch, dim]: 0 where one is dropped, otherwise what keeps the mean.
 
     Args:
-        batch: The number of rows.
+        pairs: Random bits of two coordinates each, uint32 [batch, (dim + 1) // 2].
         dim: The coordinates of a row.
         rate: The share that is dropped, to within 2^-17.
-        seed: Two integers, which decide what is dropped.
         dtype: The type of the factors.
 
     Returns:
@@ -284,8 +301,7 @@ def dropout_mask(batch: Tensor, dim: int, rate: float, seed: Tensor, dtype: str)
     """
     numbers = 1 << DRAWN_BITS
     dropped = min(round(rate * numbers), numbers - 1)  # of the numbers
-    pairs = tf.random.stateless_uniform([batch, (dim + 1) // 2], seed, None, None, dtype=tf.uint32)
-    drawn = tf.reshape(tf.bitcast(pairs, tf.uint16), [batch, -1])[:, :dim]
+    drawn = tf.reshape(tf.bitcast(pairs, tf.uint16), [tf.shape(pairs)[0], -1])[:, :dim]
     return tf.cast(drawn >= dropped, dtype) * (numbers / (numbers - dropped))
 
 

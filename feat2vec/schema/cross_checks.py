@@ -179,8 +179,6 @@ def _posterior_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem
         yield path, f"gaussian is for numbers whose errors are normal, by regression; {schema.objective.type} is none"
     if model.ranks is not None:
         yield path, "gaussian cannot be combined with `ranks`; give `dim`"
-    if model.members > 1:
-        yield path, "gaussian cannot be combined with `members`; remove one of them"
     if model.together:
         yield path, "gaussian cannot be combined with `together`; remove one of them"
     if not model.bias:

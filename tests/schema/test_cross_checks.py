@@ -365,7 +365,6 @@ ALONE = "cannot be combined with `posterior: gaussian`; remove one of them"
             {"dim": None, "ranks": [2, 4]},
             "model.posterior: gaussian cannot be combined with `ranks`; give `dim`",
         ),
-        ("model", {"members": 2}, "model.posterior: gaussian cannot be combined with `members`; remove one of them"),
         (
             "model",
             {"together": [["a", "b"]]},
