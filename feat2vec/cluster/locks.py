@@ -13,7 +13,7 @@ from itertools import count
 import tensorflow as tf
 
 from feat2vec.model.optimizers import resource_of
-from feat2vec.model.optimizers.base import Variable
+from feat2vec.model.optimizers.tables import Variable
 
 
 class Locks:
