@@ -47,8 +47,7 @@ def free_memory(machine: Path = MACHINE_MEMORY, container: Path = CONTAINER_LIMI
 
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # options of glibc's mallopt
-GLIBC_THRESHOLD = 128 << 10  # of both, in bytes, as glibc begins
-LARGEST_REUSED = 32 << 20  # the most that glibc takes
+LARGEST_REUSED = 32 << 20  # bytes; the most that glibc takes
 MOST_KEPT = 256 << 20
 
 
@@ -63,8 +62,9 @@ def release_memory() -> None:
 def reused_memory() -> Iterator[None]:
     """Within it the C library keeps memory that is freed, at most 256 MB of it, for the next arrays.
 
-    Otherwise it takes each array of more than 128 kB from the system, which clears it page by page, and gives it back:
-    in NumPy code that makes many of them that is as much time as all else.
+    Otherwise it may take each array from the system, which clears it page by page, and give it back: in NumPy code that
+    makes many of them that is as much time as all else. After that it keeps as much as it does by itself once an array
+    of 32 MB was freed.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # only glibc has it
     if mallopt is None:
@@ -75,8 +75,7 @@ def reused_memory() -> Iterator[None]:
     try:
         yield
     finally:
-        for option in (MMAP_THRESHOLD, TRIM_THRESHOLD):
-            mallopt(option, GLIBC_THRESHOLD)
+        mallopt(TRIM_THRESHOLD, 2 * LARGEST_REUSED)
         release_memory()
 
 
