@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +17,17 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         if item.nodeid in SLOWER_CASES:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the modules and the tests out of what is searched for garbage: each training searches, as it ends."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let go of them: libraries tell of what is left over when a process ends."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "feat2vec.egg-info" / "SOURCES.txt").write_text("\n".join(LISTED))
     (folder / "tests" / "link").symlink_to("/etc/hostname")
     (folder / "tests" / "elsewhere").symlink_to(elsewhere)
-    subprocess.run([sys.executable, "-c", BUILD], cwd=folder, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-B", "-c", BUILD], cwd=folder, check=True, capture_output=True)
     return folder
 
 

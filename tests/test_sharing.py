@@ -14,7 +14,7 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
-from feat2vec.model.model_file import StoredModel
+from feat2vec.model.stored_model import StoredModel
 from feat2vec.pages.explore.atlas import Atlas
 from feat2vec.run import train as train_with_graph
 from feat2vec.space.completer import Completer

@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -20,6 +22,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import click_models
 
 COLUMNS = ("user", "item", "tag")
 DIM = 16
@@ -53,19 +59,8 @@ def log_loss(labels: npt.NDArray[Any], probability: npt.NDArray[Any]) -> float:
 
 def schema(epochs: int, l1: float, activation: dict[str, Any] | None) -> dict[str, Any]:
     """An FM of the three columns, trained for some epochs."""
-    return {
-        "version": 1,
-        "model": {"dim": DIM, "bias": True, "scale": 0.05, "activation": activation},
-        "groups": {name: {"column": name} for name in COLUMNS},
-        "objective": {"type": "logistic", "target": "label"},
-        "training": {
-            "epochs": epochs,
-            "batch_size": 1024,
-            "validation": 0,
-            "l2": 0.01,
-            "optimizer": {"type": "ftrl", "learning_rate": 0.1, "l1": l1},
-        },
-    }
+    model = {"dim": DIM, "scale": 0.05, "activation": activation}
+    return click_models.schema(COLUMNS, "label", model, l1, epochs=epochs, batch_size=1024, l2=0.01)
 
 
 def measure(rows: int, keys: int, epochs: int, l1: float, seed: int = 0) -> dict[str, Any]:
@@ -86,13 +81,9 @@ def measure(rows: int, keys: int, epochs: int, l1: float, seed: int = 0) -> dict
     facts["least_log_loss"] = round(log_loss(labels, probability[rows:]), 5)
     for side, activation in sides.items():
         run = train(schema(epochs, l1, activation), learnt, quiet=True)
-        counts = remaining(run.model)
         facts[side] = {
-            "held": counts.held,
-            "remaining": counts.parameters,
-            "keys": counts.keys,
-            "keys_with_vector": counts.vectors,
-            "keys_with_linear_term": counts.terms,
+            **click_models.weights_of(run),
+            "keys_with_linear_term": remaining(run.model).terms,
             "log_loss": round(log_loss(labels, run.predict(measured)["probability"]), 5),
         }
     return facts

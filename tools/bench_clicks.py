@@ -14,7 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -22,6 +24,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import click_models
 
 SHARES = {"user": 0.6, "item": 0.25, "query": 0.1499, "publisher": 0.0001}  # of the features
 POSITIONS = 8
@@ -61,20 +67,10 @@ def auc(labels: Labels, scores: npt.NDArray[Any]) -> float:
 
 def schema(epochs: int, model: dict[str, Any], l1: float) -> dict[str, Any]:
     """A model of all columns, trained by FTRL-Proximal."""
-    has_vectors = model.get("pairs", True)
-    return {
-        "version": 1,
-        "model": {"bias": True, **({"scale": 0.05} if has_vectors else {}), **model},
-        "groups": {name: {"column": name} for name in (*SHARES, "position")},
-        "objective": {"type": "logistic", "target": "click"},
-        "training": {
-            "epochs": epochs,
-            "batch_size": 2048,
-            "validation": 0,
-            **({"l2": 0.005} if has_vectors else {}),
-            "optimizer": {"type": "ftrl", "learning_rate": 0.1, "l1": l1},
-        },
-    }
+    columns, training = (*SHARES, "position"), {"epochs": epochs, "batch_size": 2048}
+    if not model.get("pairs", True):
+        return click_models.schema(columns, "click", model, l1, **training)
+    return click_models.schema(columns, "click", {"scale": 0.05, **model}, l1, l2=0.005, **training)
 
 
 def models(count: int) -> dict[str, dict[str, Any]]:
@@ -91,7 +87,6 @@ def models(count: int) -> dict[str, dict[str, Any]]:
 
 def measure(rows: int, features: int, epochs: int, l1: float, count: int, seed: int = 0) -> dict[str, Any]:
     """Train the models, and return the size and the AUC of each."""
-    from feat2vec.model.remaining import remaining
     from feat2vec.run import train
 
     table, score = click_log(rows, features, seed)
@@ -103,12 +98,8 @@ def measure(rows: int, features: int, epochs: int, l1: float, count: int, seed: 
     for name, model in models(count).items():
         began, began_cpu = time.perf_counter(), time.process_time()
         run = train(schema(epochs, model, l1), learnt, quiet=True)
-        counts = remaining(run.model)
         facts[name] = {
-            "held": counts.held,
-            "remaining": counts.parameters,
-            "keys": counts.keys,
-            "keys_with_vector": counts.vectors,
+            **click_models.weights_of(run),
             "auc": round(auc(labels, run.predict(measured)["probability"]), 5),
             "seconds": round(time.perf_counter() - began, 1),
             "cpu_seconds": round(time.process_time() - began_cpu, 1),

@@ -92,7 +92,8 @@ def measure(words: Sequence[object], steps: int) -> dict[str, Any]:
                 moments.append(moment(process.pid))
     if process.returncode != 0 or len(moments) < 2:
         raise RuntimeError("".join(lines[-20:]))
-    return spent_a_step(moments, steps)
+    pieces = re.search(r"workers got up to (\d+) steps at once", "".join(lines))
+    return {"steps_a_piece": int(pieces[1]) if pieces else 1, **spent_a_step(moments, steps)}
 
 
 def spent_a_step(moments: Sequence[Moment], steps: int) -> dict[str, Any]:
@@ -121,13 +122,16 @@ def spent_a_step(moments: Sequence[Moment], steps: int) -> dict[str, Any]:
 
 
 def predict(plan: Plan) -> dict[str, Any]:
-    """What the simulation says of the same training."""
-    outcome, calls = simulate(plan, 60 * plan.workers), calls_of(plan)
+    """What the simulation says of the same training; busy cores take more seconds for the same work."""
+    outcome, calls = simulate(plan, 60 * plan.workers * plan.steps_a_dispatch), calls_of(plan)
+    dispatch = plan.costs.dispatch_worker / plan.steps_a_dispatch
     processor = {
-        "chief": plan.chief_seconds,
-        "workers": plan.costs.dispatch_worker + plan.step_seconds + sum(call.worker_seconds for call in calls),
+        "chief": plan.chief_seconds / plan.steps_a_dispatch,
+        "workers": dispatch + plan.step_seconds + sum(call.worker_seconds for call in calls),
         "servers": sum(call.server_seconds for call in calls),
     }
+    spent = outcome.usages["machine: cores"].share * plan.cores / outcome.steps_per_second
+    processor = {name: seconds * spent / sum(processor.values()) for name, seconds in processor.items()}
     return {
         "steps_per_second": outcome.steps_per_second,
         "processor_seconds_a_step": processor,
@@ -194,11 +198,11 @@ def main() -> None:
         for size in options.clusters:
             workers, servers = map(int, size.split("x"))
             words = [*train, Path(folder) / size, "--local-cluster", size]
-            plan = Plan(
-                groups, costs, options.batch, workers=workers, servers=servers, cores=options.cores, one_machine=True
-            )
-            measured, predicted = measure(words, options.steps), predict(plan)
-            had = simulate(replace(plan, cores=measured["cores"]), 60 * workers).steps_per_second
+            measured = measure(words, options.steps)
+            pieces = {"steps_a_dispatch": measured["steps_a_piece"], "cores": options.cores, "one_machine": True}
+            plan = Plan(groups, costs, options.batch, workers=workers, servers=servers, **pieces)
+            predicted = predict(plan)
+            had = predict(replace(plan, cores=measured["cores"]))["steps_per_second"]
             ratios = {
                 "steps_per_second": predicted["steps_per_second"] / measured["steps_per_second"],
                 "steps_per_second_on_the_cores_it_had": had / measured["steps_per_second"],

@@ -26,6 +26,8 @@ from simulation.arithmetic import NUMBER_BYTES, Group, distinct_ids, memory, ste
 from simulation.cluster import Plan, saturation, simulate
 from simulation.costs import read_costs
 
+COUNTS_OF_PLAN = ("batch", "workers", "servers", "steps_a_dispatch", "workers_a_machine")  # options of a plan
+OPTIONS_OF_PLAN = (*COUNTS_OF_PLAN, "cores", "latency", "one_machine", "contiguous", "variation", "seed")
 NUMBERS = {"values": int, "rank": float, "draws": int, "zipf": float, "distinct": float}
 
 
@@ -148,22 +150,8 @@ def main(words: Sequence[str] | None = None) -> None:
         sizes = json.loads(Path(options.calibration).read_text(encoding="utf-8"))["measured"].get("process_bytes", {})
     except ValueError as problem:
         sys.exit(str(problem))
-    plan = Plan(
-        groups=tuple(options.tables),
-        costs=costs,
-        batch=options.batch,
-        workers=options.workers,
-        servers=options.servers,
-        steps_a_dispatch=options.steps_a_dispatch,
-        workers_a_machine=options.workers_a_machine,
-        cores=options.cores,
-        bytes_per_second=options.bandwidth,
-        latency=options.latency,
-        one_machine=options.one_machine,
-        contiguous=options.contiguous,
-        variation=options.variation,
-        seed=options.seed,
-    )
+    of_plan = {name: getattr(options, name) for name in OPTIONS_OF_PLAN}
+    plan = Plan(groups=tuple(options.tables), costs=costs, bytes_per_second=options.bandwidth, **of_plan)
     steps = options.steps or max(200, 40 * options.workers, 4 * options.steps_a_dispatch * options.workers)
     print(
         json.dumps(

@@ -1,6 +1,8 @@
 # Makes .venv in the current folder and installs the project there; sourced by the other scripts.
 #   install EXTRAS    such as `install test`; again when pyproject.toml is newer than the last time
 
+unset PYTHONDONTWRITEBYTECODE  # pip compiles no module (below): each would be compiled by each process that imports it
+
 find_python() {
   for name in "${PYTHON:-}" python3 python3.13 python3.12 python3.11 python3.10; do
     if [ -n "$name" ] && "$name" -c 'import sys, venv; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then

@@ -32,6 +32,10 @@ from feat2vec.cli.training import finetune, run, train, tune
 from feat2vec.cli.vectors import embed, export, predict, similar
 from feat2vec.errors import naming_options
 
+# What libraries read when they are loaded. The threads of NumPy's matrix products spin until they get work, for 2^26
+# cycles by default: between the products of a fit that is as much processor time as all else takes. 2^4 is the least.
+ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "OPENBLAS_THREAD_TIMEOUT": "4"}
+
 
 class _Commands(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:
@@ -86,7 +90,8 @@ for command in COMMANDS:
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     open_closed_streams()
     quiet_imports()
     with noted_signals() as signals:

@@ -28,13 +28,15 @@ Command = TypeVar("Command", bound=Callable[..., None])
 @contextmanager
 def interruptible_training(out: Path) -> Iterator[None]:
     """Within it an interruption says whether the training can be resumed."""
-    from feat2vec.writing import CHECKPOINT, partial_folder
+    from feat2vec.writing import CHECKPOINT, can_go_on, partial_folder
 
     try:
         yield
     except KeyboardInterrupt:
-        if (partial_folder(out) / CHECKPOINT).exists():
-            say("the checkpoint is kept: --resume goes on with it", error=True)
+        partial = partial_folder(out)
+        if can_go_on(partial):
+            kept = "the checkpoint" if (partial / CHECKPOINT).exists() else "what is encoded"
+            say(f"{kept} is kept: --resume goes on with it", error=True)
         raise
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from feat2vec.arrays import Array
-from feat2vec.cluster.row_feed import WORK_SIGNATURE, RowFeed, Work
+from feat2vec.cluster.row_feed import WORK_SIGNATURE, EpochWorks, RowFeed, Work
+from feat2vec.cluster.work_size import MOST_STEPS
 from feat2vec.encode.encoder import Encoded
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.sampling.batches import Batches
@@ -21,11 +22,11 @@ NUMBER = tf.TensorSpec([], tf.int64)  # that of a step, by which its random draw
 
 
 class Piece(NamedTuple):
-    """A step's work.
+    """What a worker gets at once.
 
     Args:
         done: How many steps of the epoch are done after it.
-        arguments: What a worker gets: the number of the step, and rows or where they are.
+        arguments: The number of its first step, and rows or where they are.
 
     """
 
@@ -33,14 +34,46 @@ class Piece(NamedTuple):
     arguments: Sequence[Array | np.int64]
 
 
-class BatchSource(Protocol):
-    """The batches of a training, as workers take them."""
+class EpochSource(Protocol):
+    """The batches of an epoch, in their order."""
 
-    def pieces(self, epoch: int, first_step: int) -> Iterator[Piece]:
-        """The work of an epoch from a step on, a step for each piece."""
+    def piece(self, steps: int) -> Piece:
+        """The next steps as a piece of work, which has at most so many of them."""
+
+
+class BatchSource(Protocol):
+    """The batches of a training, as workers take them; `most_steps` is how many a piece of work may have."""
+
+    most_steps: int
+
+    def epoch(self, epoch: int, first_step: int) -> EpochSource:
+        """The batches of an epoch from a step on."""
 
     def function(self, model: Feat2Vec, step: Step) -> Callable[..., object]:
-        """The `tf.function` that a worker calls with a piece's arguments, for a step of the model."""
+        """The `tf.function` that a worker calls with a piece's arguments, for the steps of the model."""
+
+
+class ChiefEpoch:
+    """Batches that the chief reads, each of which is a piece of work.
+
+    Args:
+        batches: The batches.
+        epoch: The number of the epoch.
+        first_step: The step that it begins with.
+
+    """
+
+    def __init__(self, batches: Batches, epoch: int, first_step: int) -> None:
+        self.number, self.done = epoch * batches.steps + first_step, first_step
+        batches.start_at(epoch, first_step)
+        self._arrays = batches.arrays()
+
+    def piece(self, steps: int) -> Piece:
+        """The next batch."""
+        del steps
+        arguments = (np.array(self.number, np.int64), *next(self._arrays))
+        self.number, self.done = self.number + 1, self.done + 1
+        return Piece(self.done, arguments)
 
 
 class ChiefBatches:
@@ -51,14 +84,14 @@ class ChiefBatches:
 
     """
 
+    most_steps = 1
+
     def __init__(self, batches: Batches) -> None:
         self.batches = batches
 
-    def pieces(self, epoch: int, first_step: int) -> Iterator[Piece]:
+    def epoch(self, epoch: int, first_step: int) -> ChiefEpoch:
         """The batches of an epoch from a step on."""
-        self.batches.start_at(epoch, first_step)
-        for place, arrays in enumerate(self.batches.arrays(), first_step):
-            yield Piece(place + 1, (np.array(epoch * self.batches.steps + place, np.int64), *arrays))
+        return ChiefEpoch(self.batches, epoch, first_step)
 
     def function(self, model: Feat2Vec, step: Step) -> Callable[..., object]:
         """A step of value ids, target and weight, as far as there are any."""
@@ -71,35 +104,60 @@ class ChiefBatches:
         return function
 
 
+class FolderEpoch:
+    """Batches that workers read from a folder.
+
+    Args:
+        works: The pieces of work of the epoch.
+        first_step: The step that it begins with.
+
+    """
+
+    def __init__(self, works: EpochWorks, first_step: int) -> None:
+        self.works, self.done = works, first_step
+
+    def piece(self, steps: int) -> Piece:
+        """The next steps."""
+        first, last = self.done, self.works.feed.steps
+        self.done = min(first + steps, last)
+        work = self.works.work(first, self.done - first)
+        return Piece(self.done, (np.array(self.works.epoch * last + first, np.int64), *work))
+
+
 class FolderBatches:
     """Batches that workers read from a folder of encoded rows.
 
     Args:
         feed: The rows.
-        batches: The same rows in this process, of which only the number of steps and the entries are used.
+        batches: The same rows in this process, of which only the entries and the columns are used.
 
     """
+
+    most_steps = MOST_STEPS
 
     def __init__(self, feed: RowFeed, batches: Batches) -> None:
         self.feed, self.batches = feed, batches
 
-    def pieces(self, epoch: int, first_step: int) -> Iterator[Piece]:
-        """The pieces of work of an epoch; an epoch has as many steps as `Batches` says, or a few less."""
-        steps, works = self.batches.steps, self.feed.works
-        first = -(-first_step * works // steps)
-        for work in self.feed.epoch(epoch, first):
-            place = int(work.seed[1]) & 0xFFFFFFFF  # in its epoch
-            yield Piece(steps * (place + 1) // works, (np.array(epoch * steps + place, np.int64), *work))
+    def epoch(self, epoch: int, first_step: int) -> FolderEpoch:
+        """The batches of an epoch from a step on."""
+        return FolderEpoch(self.feed.epoch(epoch), first_step)
 
     def function(self, model: Feat2Vec, step: Step) -> Callable[..., object]:
-        """A step of all rows of a piece of work."""
+        """The steps of a piece of work, one after the other, on its worker alone."""
         columns = self.batches.signature()[0].shape[1]
 
-        def of_work(number: tf.Tensor, *work: tf.Tensor) -> None:
-            rows = self.feed.read(Work(*work))
-            labels = [numbers for numbers in (rows.target, rows.weight) if numbers is not None]
-            with numbered(model, number):
-                step(self.batches.with_entries(rows.ids[:, :columns], *labels))
+        def of_work(number: tf.Tensor, *parts: tf.Tensor) -> None:
+            work = Work(*parts)
+            rows = self.feed.read(work)
+
+            def of_step(place: tf.Tensor) -> list[tf.Tensor]:
+                batch = rows.batch(place, work.steps)
+                labels = [numbers for numbers in (batch.target, batch.weight) if numbers is not None]
+                with numbered(model, number + tf.cast(place, tf.int64)):
+                    step(self.batches.with_entries(batch.ids[:, :columns], *labels))
+                return [place + 1]
+
+            tf.while_loop(lambda place: place < work.steps, of_step, [tf.constant(0)], parallel_iterations=1)
 
         function: Callable[..., object] = tf.function(of_work, [NUMBER, *WORK_SIGNATURE], autograph=False)
         return function
@@ -127,9 +185,8 @@ def batch_source(model: Feat2Vec, rows: Encoded, batches: Batches, table: Encode
     """
     if table is None or not _has_records_of_steps(model, rows, table):
         return ChiefBatches(batches)
-    training = model.schema.training
-    seed, groups = training.seed, list(rows.encoder.codecs)
-    feed = RowFeed(table, training.batch_size, rows.left_out, groups=groups, seed=seed, steps_of_work=1)
+    seed, groups = model.schema.training.seed, list(rows.encoder.codecs)
+    feed = RowFeed(table, batches.steps, rows.left_out, groups=groups, seed=seed)
     return FolderBatches(feed, batches)
 
 

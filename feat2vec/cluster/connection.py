@@ -5,17 +5,20 @@ It is the one module that knows of `tf.distribute`.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
 import tensorflow as tf
 
-from feat2vec.cluster.addresses import are_loopback, refuse_silent_servers
+from feat2vec.cluster.addresses import answers, are_loopback, refuse_silent_servers
 from feat2vec.cluster.loopback import listen_on_loopback_alone
-from feat2vec.errors import RestartError, UserError
+from feat2vec.errors import RestartError, UserError, listed
 
 LOST = (  # what TensorFlow raises where a server does not answer, or is another process than before
     tf.errors.UnavailableError,
@@ -26,6 +29,7 @@ LOST = (  # what TensorFlow raises where a server does not answer, or is another
 )
 TASK = re.compile(r"/job:(ps|worker)/replica:\d+/task:(\d+)")
 MISSING = re.compile(r"(\S+); No such file or directory")
+SECONDS_BETWEEN_LOOKS = 5.0  # at whether workers are there
 RESTART = "start the chief and the servers again, with --resume: training goes on from the last checkpoint"
 
 
@@ -44,6 +48,7 @@ class Connection:
     """
 
     is_made: ClassVar[bool] = False
+    alone_seconds = 120.0  # that all workers may be lost before the chief gives up
 
     def __init__(self, jobs: Mapping[str, Sequence[str]]) -> None:
         refuse_silent_servers(jobs)
@@ -55,9 +60,12 @@ class Connection:
         with lost_as_restart():
             strategy = tf.distribute.ParameterServerStrategy(resolver)
             self._coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+        # Its `__del__` waits for its threads, and for ever if the interpreter has stopped these: it is never called.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._coordinator))
         if are_loopback(jobs):
             listen_on_loopback_alone()
-        self.workers = len(jobs["worker"])
+        self._addresses = list(jobs["worker"])
+        self.workers = len(self._addresses)
         self.server_devices = [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(jobs["ps"]))]
 
     def schedule(self, function: Callable[..., object], arguments: Sequence[object]) -> None:
@@ -80,11 +88,47 @@ class Connection:
         """Wait until the workers have done all work.
 
         Raises:
-            RestartError: A server was lost.
+            RestartError: A server was lost, or all workers for longer than `alone_seconds`.
 
         """
         with lost_as_restart():
-            self._coordinator.join()
+            wait_beside_workers(self._coordinator.join, self._addresses, self.alone_seconds)
+
+
+def wait_beside_workers(join: Callable[[], object], addresses: Sequence[str], seconds: float) -> None:
+    """Call what waits for workers, as long as one of them is there.
+
+    TensorFlow waits for a lost worker for ever.
+
+    Args:
+        join: Returns once all work is done, and raises what went wrong.
+        addresses: The workers.
+        seconds: How long none of them may take connections.
+
+    Raises:
+        RestartError: None has for so long.
+
+    """
+    ended, errors = threading.Event(), list[BaseException]()
+
+    def wait() -> None:
+        try:
+            join()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()  # which is left behind if it does not end
+    last_seen = time.monotonic()
+    while not ended.wait(min(SECONDS_BETWEEN_LOOKS, seconds)):
+        if any(answers(address, 0) for address in addresses):
+            last_seen = time.monotonic()
+        elif time.monotonic() - last_seen >= seconds:
+            remedy = "start workers with `feat2vec node`, then the servers and the chief again, with --resume"
+            raise RestartError(f"{listed(addresses)}: no worker has answered for {seconds:g} s", remedy)
+    if errors:
+        raise errors[0]
 
 
 @contextmanager

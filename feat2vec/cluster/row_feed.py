@@ -2,12 +2,13 @@
 
 The chief says which rows a piece of work has, and the worker that gets it reads them; a worker keeps nothing. So a
 piece of work that is done again after a worker was lost has the same rows, all rows are used in each epoch, and a
-training goes on from the number of an epoch and of its piece of work. Workers need to see the files, and no Python.
+training goes on from the number of an epoch and of a step in it. Workers need to see the files, and no Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -19,10 +20,8 @@ from feat2vec.encode.left_out import LeftOut
 from feat2vec.shards.encoded_folder import EncodedTable
 from feat2vec.shards.records import RecordColumn, places_of_groups
 
-STEPS_OF_WORK = 16  # in a piece of work, about
-PIECES_OF_WORK = 64  # runs of neighbouring rows that are shuffled together, about
-MOST_PIECE_ROWS = 4096
-WORKS_OF_EPOCH = 16  # or more, in a table that has so many batches, so that no worker waits long for the last one
+RUNS_OF_STEP = 64  # runs of neighbouring rows that are shuffled together, about
+MOST_RUN_ROWS = 4096
 
 
 class Work(NamedTuple):
@@ -91,28 +90,26 @@ class WorkRows(NamedTuple):
 class RowFeed:
     """The rows of a folder of encoded rows as pieces of work, shuffled anew in each epoch.
 
-    Pieces of work are made on the chief, from the manifest alone, and follow from the seed and the number of the epoch.
-    `read` is called in a graph, on a worker.
+    Which rows a step has is known on the chief, from the manifest alone, and follows from the seed and the number of
+    the epoch; a piece of work has the rows of neighbouring steps. `read` is called in a graph, on a worker.
 
     Args:
         table: The folder. Workers see it at the same path.
-        batch_size: The largest number of rows in a step.
+        steps: The number of steps of an epoch.
         left_out: Rows that are in no batch.
         groups: The names of the groups in the order of their columns; by default the folder's.
         seed: Of the order.
-        steps_of_work: How many steps a piece of work has, about; fewer where an epoch has few steps.
 
     """
 
     def __init__(
         self,
         table: EncodedTable,
-        batch_size: int,
+        steps: int,
         left_out: LeftOut | None = None,
         *,
         groups: Sequence[str] | None = None,
         seed: int = 0,
-        steps_of_work: int = STEPS_OF_WORK,
     ) -> None:
         self.columns: Sequence[RecordColumn] = table.record()
         if groups is None:
@@ -123,73 +120,38 @@ class RowFeed:
         self.files = [str((table.folder / name).resolve()) for name, _ in shards]
         self.shard_rows = np.array([rows for _, rows in shards], np.int64)
         self.left_out = LeftOut() if left_out is None else left_out
-        self.batch_size, self.seed = batch_size, seed
+        self.steps, self.seed = steps, seed
         self.rows = int(self.shard_rows.sum())
-        self.learnt_rows = self.rows - len(self.left_out)
-        steps = -(-self.learnt_rows // batch_size)
-        self.steps_of_work = max(min(steps_of_work, steps // WORKS_OF_EPOCH), 1)
-        self.works = max(round(steps / self.steps_of_work), 1)  # in an epoch
-        self.piece_rows = min(max(self.rows // (self.works * PIECES_OF_WORK), 1), MOST_PIECE_ROWS)
+        self.run_rows = min(max(self.rows // (steps * RUNS_OF_STEP), 1), MOST_RUN_ROWS)
 
-    def epoch(self, epoch: int, first: int = 0) -> Iterator[Work]:
-        """The pieces of work of an epoch.
+    def epoch(self, epoch: int) -> EpochWorks:
+        """The order of the rows of an epoch.
 
         Args:
             epoch: Its number.
-            first: The number of the piece to begin with.
-
-        Yields:
-            The pieces, each with nearly the same number of rows.
 
         """
-        rng = np.random.default_rng([self.seed, epoch])
-        shards, firsts, counts = self._pieces(rng)  # [pieces] each
-        starts = np.concatenate([[0], np.cumsum(self.shard_rows)])  # of the shards, in the table
+        shards, firsts, counts = self._runs(np.random.default_rng([self.seed, epoch]))  # [runs] each
         ends = np.cumsum(counts)
-        # A piece of work ends with the run of rows that reaches its share of the rows.
-        bounds = np.searchsorted(ends, self.rows * np.arange(1, self.works + 1) // self.works, side="left") + 1
+        # A step ends with the run of rows that reaches its share of the rows.
+        bounds = np.searchsorted(ends, self.rows * np.arange(1, self.steps + 1) // self.steps, side="left") + 1
         bounds = np.concatenate([[0], np.minimum(bounds, len(ends))])
-        for number in range(first, self.works):
-            part = slice(bounds[number], bounds[number + 1])
-            left_out = self._left_out_of(starts[shards[part]] + firsts[part], counts[part])
-            kept = int(counts[part].sum()) - len(left_out)
-            if not kept:
-                continue
-            yield Work(
-                shards[part].astype(np.int32),
-                firsts[part],
-                counts[part],
-                left_out,
-                np.array([self.seed, (epoch << 32) + number], np.int64),
-                np.array(-(-kept // self.batch_size), np.int32),
-            )
+        return EpochWorks(self, epoch, shards, firsts, counts, bounds)
 
-    def _pieces(self, rng: np.random.Generator) -> tuple[Int64s, Int64s, Int64s]:
+    def _runs(self, rng: np.random.Generator) -> tuple[Int64s, Int64s, Int64s]:
         """Runs of neighbouring rows in random order: the shard, the first row in it and the number of rows of each.
 
         They begin elsewhere in each epoch, so that rows next to each other do not stay together.
         """
         shards, firsts, counts = [], [], []
         for shard, rows in enumerate(self.shard_rows):
-            inner = np.arange(rng.integers(1, self.piece_rows + 1), rows, self.piece_rows)
+            inner = np.arange(rng.integers(1, self.run_rows + 1), rows, self.run_rows)
             bounds = np.concatenate([[0], inner, [rows]])
             shards.append(np.full(len(bounds) - 1, shard))
             firsts.append(bounds[:-1])
             counts.append(np.diff(bounds))
         order = rng.permutation(sum(map(len, shards)))
         return tuple(np.concatenate(parts)[order].astype(np.int64) for parts in (shards, firsts, counts))  # type: ignore[return-value]
-
-    def _left_out_of(self, firsts: Int64s, counts: Int64s) -> Array:
-        """Which of the rows of some runs, put one after the other, are left out: int32 [left out]."""
-        if not len(self.left_out):
-            return np.zeros(0, np.int32)
-        offsets = np.cumsum(counts) - counts
-        places = self.left_out.places
-        parts = []
-        for first, count, offset in zip(firsts, counts, offsets, strict=True):
-            begin, end = np.searchsorted(places, [first, first + count])
-            parts.append(np.asarray(places[begin:end]) - first + offset)
-        return np.concatenate(parts).astype(np.int32)
 
     # --- on a worker ------------------------------------------------------------------------------------------------
 
@@ -239,3 +201,59 @@ class RowFeed:
 
     def _no_records(self) -> tf.Tensor:
         return tf.zeros([0, len(self.columns)], tf.int32)
+
+
+@dataclass(frozen=True)
+class EpochWorks:
+    """The pieces of work of an epoch.
+
+    Args:
+        feed: The rows.
+        epoch: The number of the epoch.
+        shards: The shard of each run of neighbouring rows, in the order in which runs are used: [runs].
+        firsts: The first row of each in its shard, [runs].
+        counts: The number of its rows, [runs].
+        bounds: The number of runs before each step, and of all: [steps + 1].
+
+    """
+
+    feed: RowFeed
+    epoch: int
+    shards: Int64s
+    firsts: Int64s
+    counts: Int64s
+    bounds: Int64s
+
+    def work(self, first: int, steps: int) -> Work:
+        """The rows of neighbouring steps; fewer steps, or none, where rows are left out.
+
+        Args:
+            first: The first step.
+            steps: How many.
+
+        """
+        part = slice(self.bounds[first], self.bounds[first + steps])
+        starts = np.cumsum(self.feed.shard_rows) - self.feed.shard_rows  # of the shards, in the table
+        counts = self.counts[part]
+        left_out = self._left_out_of(starts[self.shards[part]] + self.firsts[part], counts)
+        kept = int(counts.sum()) - len(left_out)
+        return Work(
+            self.shards[part].astype(np.int32),
+            self.firsts[part],
+            counts,
+            left_out,
+            np.array([self.feed.seed, (self.epoch << 32) + first], np.int64),
+            np.array(min(steps, kept), np.int32),
+        )
+
+    def _left_out_of(self, firsts: Int64s, counts: Int64s) -> Array:
+        """Which of the rows of some runs, put one after the other, are left out: int32 [left out]."""
+        if not len(self.feed.left_out):
+            return np.zeros(0, np.int32)
+        offsets = np.cumsum(counts) - counts
+        places = self.feed.left_out.places
+        parts = []
+        for first, count, offset in zip(firsts, counts, offsets, strict=True):
+            begin, end = np.searchsorted(places, [first, first + count])
+            parts.append(np.asarray(places[begin:end]) - first + offset)
+        return np.concatenate(parts).astype(np.int32)

@@ -19,12 +19,13 @@ import tensorflow as tf
 
 from feat2vec.arrays import Array
 from feat2vec.cluster.entry_rows import GraphRows, KeyRows, key_rows
+from feat2vec.cluster.locks import Locks
 from feat2vec.cluster.spread import Spread
 from feat2vec.cluster.spread_rows import NewPart, SpreadRows, as_keras_variable, copy_part, draw_part
 from feat2vec.model.large_variables import Undrawn, undrawn_tables
 from feat2vec.model.optimizers import RowSparse, resource_of
-from feat2vec.model.optimizers.base import SLOT_OF, Variable
 from feat2vec.model.optimizers.divided_rows import DividedRows
+from feat2vec.model.optimizers.tables import SLOT_OF, Variable
 
 Created: TypeAlias = tf.Variable | DividedRows | KeyRows | GraphRows
 LEAST_BYTES_OF_PART = 256 << 10  # of a table; each part takes some operations of each step
@@ -123,15 +124,18 @@ class Servers:
         self.bytes[self.devices.index(variable.device)] += size
         return variable
 
-    def build(self, optimizer: RowSparse, variables: Sequence[keras.Variable]) -> None:
+    def build(self, optimizer: RowSparse, variables: Sequence[keras.Variable], *, side_by_side: bool = False) -> None:
         """Make an optimizer's slots beside their variables.
 
         Args:
             optimizer: The optimizer. It will compute each update where the variable is.
             variables: What it updates, whole tables among it.
+            side_by_side: Whether several workers update them at the same time.
 
         """
         optimizer.updates_beside_variables = True
+        if side_by_side:
+            optimizer.locks = Locks()
         with self._placing():
             optimizer.build(variables)
 

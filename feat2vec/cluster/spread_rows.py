@@ -12,8 +12,8 @@ from feat2vec.arrays import Array
 from feat2vec.cluster.spread import Spread
 from feat2vec.model.large_variables import BYTES_PER_PIECE, RowStart, row_slices
 from feat2vec.model.optimizers import by_row, is_by_row, read_rows, resource_of
-from feat2vec.model.optimizers.base import Variable
 from feat2vec.model.optimizers.divided_rows import DividedRows
+from feat2vec.model.optimizers.tables import Variable
 
 
 class SpreadRows(DividedRows):

@@ -44,4 +44,4 @@ def train_on_cluster(
     connection = Connection(jobs)
     table = data if isinstance(data, EncodedTable) else None
     fitting = partial(ClusterFitting, connection=connection, sync=sync, table=table)
-    train_into(out, replace(request, fitting=fitting, on_chosen=()), data)
+    train_into(out, replace(request, fitting=fitting), data)

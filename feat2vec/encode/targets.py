@@ -16,7 +16,8 @@ from feat2vec.arrays import Array, Bools, Float32s, Ints
 from feat2vec.encode.arrays_on_disk import ArrayFile, SpilledArray, write_parquet
 from feat2vec.encode.class_weights import named_class_weights, weights_of_rows
 from feat2vec.encode.finished_steps import StepRecord, link_or_copy
-from feat2vec.encode.vocabulary import FIRST, PADDING, Counts, Vocabulary, VocabularyFit, read_keys, write_keys
+from feat2vec.encode.vocabulary import FIRST, PADDING, Counts, Vocabulary, read_keys, write_keys
+from feat2vec.encode.vocabulary_fit import VocabularyFit
 from feat2vec.encode.workspace import Workspace
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import Lookup

@@ -13,7 +13,7 @@ import duckdb
 from feat2vec.arrays import Array
 from feat2vec.encode.arrays_on_disk import ROWS_PER_BLOCK, ROWS_PER_PIECE, SpilledArray
 from feat2vec.encode.finished_steps import FinishedSteps
-from feat2vec.encode.vocabulary import HELD_KEY_BYTES
+from feat2vec.encode.vocabulary_fit import HELD_KEY_BYTES
 from feat2vec.errors import UserError
 from feat2vec.table.database import connect
 from feat2vec.table.table import STAGE_BYTES

@@ -11,7 +11,7 @@ from feat2vec.arrays import Floats, Integers
 from feat2vec.encode.encoder import Encoded
 from feat2vec.model.candidate_scores import score_candidates, sum_context
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.loss_model import make_noise
+from feat2vec.model.schema_noise import make_noise
 from feat2vec.sampling.batches import value_tables
 from feat2vec.sampling.joint_values import joint_values
 from feat2vec.sampling.noise import Draw, Unit

@@ -22,9 +22,10 @@ class ExportedGroup:
     Args:
         name: The group.
         keys: Its keys, or its values spelled as text, [n].
-        vectors: The vectors, [n, dim].
+        vectors: The vectors, [n, dim]; a large table in its file, of which `blocks` reads a few rows at a time.
         counts: How often each key comes in the training rows, [n].
         levels: The level of each key, from 1, [n].
+        unit_length: Whether the vectors of `blocks` have length 1.
 
     """
 
@@ -33,6 +34,7 @@ class ExportedGroup:
     vectors: Float32s
     counts: Array
     levels: Array
+    unit_length: bool = False
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -51,25 +53,32 @@ class ExportedGroup:
         """Consecutive keys whose vectors take at most `bytes_per_block`, at least one key."""
         rows_per_block = max(bytes_per_block // (4 * self.dim), 1)
         for rows in blocks(len(self), rows_per_block):
+            vectors = self.vectors[rows]  # [rows, dim]
             yield replace(
                 self,
                 keys=self.keys[rows],
-                vectors=self.vectors[rows],
+                vectors=_with_unit_length(vectors) if self.unit_length else vectors,
                 counts=self.counts[rows],
                 levels=self.levels[rows],
+                unit_length=False,
             )
+
+
+def _with_unit_length(vectors: Float32s) -> Float32s:
+    """The vectors [n, dim] at length 1; zeros stay zeros."""
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]  # [n, 1]
+    unit_vectors: Float32s = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    return unit_vectors
 
 
 def exported_group(run: TrainedRun, group: str, level: int | None, *, unit_length: bool) -> ExportedGroup:
     """Read the vectors of a group at a level; without one, in the space in which rows are embedded by default."""
     group_vectors = vectors_of_group(run, group, level)
-    vectors = group_vectors.vectors
+    vectors = group_vectors.table
     if level is None and run.schema.model.levels.nested:
         vectors = _side_by_side(candidates(run.vector_source, run.fitted, group).tables)
-    if unit_length:
-        norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]  # [n, 1]
-        vectors = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
-    return ExportedGroup(group, group_vectors.strings, vectors, group_vectors.counts, group_vectors.levels)
+    counts, levels = group_vectors.counts, group_vectors.levels
+    return ExportedGroup(group, group_vectors.strings, vectors, counts, levels, unit_length)
 
 
 def _side_by_side(tables: list[Float32s]) -> Float32s:

@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple, cast
 import numpy as np
 
 from feat2vec.arrays import Array, Float32s
+from feat2vec.encode.arrays_on_disk import file_name
 from feat2vec.errors import RESTORE, UserError
 from feat2vec.writing.digests import CheckedFile, Pieces
 
@@ -28,6 +29,11 @@ NUMBERS_OF_ROW = 3  # that are no codes: s, e and |v|
 ROUNDING = 2.0**-22  # of a sum of float32 for each of its terms, four times what one rounding may be
 
 PiecesOf = Callable[[str], Pieces | None]  # of a file by its path below the run's folder
+
+
+def coarse_name(owner: str) -> str:
+    """The path of a group's coarse files below the run's folder, without their endings."""
+    return f"{COARSE}/{file_name(owner)}"
 
 
 class CoarseRows(NamedTuple):

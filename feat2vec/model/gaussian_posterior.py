@@ -44,7 +44,8 @@ from feat2vec.model.extractors.base import UNSEEN
 from feat2vec.model.extractors.lookup import Bags, sum_bags
 from feat2vec.model.group_vectors import join_entries
 from feat2vec.model.optimizers import Rows, by_row
-from feat2vec.model.optimizers.base import Gradient, RowsOfTable
+from feat2vec.model.optimizers.base import Gradient
+from feat2vec.model.optimizers.row_updates import RowsOfTable
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.schema.options import Schema
 

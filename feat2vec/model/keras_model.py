@@ -24,22 +24,14 @@ from feat2vec.model.dependent_rows import dependent_rows
 from feat2vec.model.extractors.base import UNSEEN, ShapeData
 from feat2vec.model.gaussian_posterior import GaussianPosterior, PosteriorStep
 from feat2vec.model.labelled_loss import has_label
-from feat2vec.model.loss_model import (
-    NO_TRAINING_ROWS,
-    Gradients,
-    LossModel,
-    Truth,
-    make_noise,
-    require,
-    rows_of,
-    start_of_offsets,
-)
+from feat2vec.model.loss_model import NO_TRAINING_ROWS, Gradients, LossModel, Truth, require, rows_of
 from feat2vec.model.many_groups import ENTRIES, ManyLookups, ReadBatch, join_values
 from feat2vec.model.optimizers import sum_duplicates
-from feat2vec.model.optimizers.base import parts_of
+from feat2vec.model.optimizers.tables import parts_of
 from feat2vec.model.padded_keys import SIZE, SLOTS
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.principal_components import start_from_components
+from feat2vec.model.schema_noise import make_noise, start_of_offsets
 from feat2vec.model.single_items import id_counts, item_counts
 from feat2vec.model.vector_model import Inputs, SeedOf, shapes_of
 from feat2vec.sampling.batches import Batches, table_of_entries, value_tables

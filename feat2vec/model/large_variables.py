@@ -22,7 +22,7 @@ from feat2vec.arrays import Array
 from feat2vec.custom_gradients import Tensor
 from feat2vec.encode.arrays_on_disk import release_pages
 from feat2vec.model.optimizers import is_by_row, resource_of
-from feat2vec.model.optimizers.base import Variable
+from feat2vec.model.optimizers.tables import Variable
 
 BYTES_PER_PIECE = 4 << 20  # that are moved at a time
 NUMBERS_PER_COUNT = 4  # normal numbers that Philox draws for each count

@@ -18,7 +18,7 @@ from feat2vec.arrays import Int64s
 from feat2vec.model.extractors import UNSEEN, Extractor, LookupExtractor
 from feat2vec.model.group_vectors import scores_by_key
 from feat2vec.model.optimizers import Rows
-from feat2vec.model.optimizers.base import Variable
+from feat2vec.model.optimizers.tables import Variable
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
 from feat2vec.model.pair_scores_by_key import (
     LevelByKey,

@@ -16,7 +16,7 @@ import tensorflow as tf
 from feat2vec.arrays import Int64s
 from feat2vec.model.extractors import UNSEEN
 from feat2vec.model.many_groups import KeysOfLevel, ManyLookups, Read, TableRows
-from feat2vec.model.optimizers.base import Variable
+from feat2vec.model.optimizers.tables import Variable
 from feat2vec.model.pair_scores import Tensor
 
 SIZE = "rows"  # the names of what `PaddedKeys.of_batch` gives

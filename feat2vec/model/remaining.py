@@ -12,7 +12,7 @@ from feat2vec.model.extractors import LookupExtractor
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import assign_rows, pieces
 from feat2vec.model.optimizers import resource_of
-from feat2vec.model.optimizers.base import Variable
+from feat2vec.model.optimizers.tables import Variable
 
 
 class Remaining(NamedTuple):

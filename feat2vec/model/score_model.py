@@ -19,7 +19,7 @@ from feat2vec.model.group_vectors import add_groups, scores_by_key, stack_key_ve
 from feat2vec.model.mlp import SEED_STRIDE
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
 from feat2vec.model.vector_model import Inputs, SeedOf, VectorModel
-from feat2vec.schema.options import Mlp
+from feat2vec.schema.training_options import Mlp
 
 
 class ScoreModel(VectorModel):

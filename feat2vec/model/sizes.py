@@ -10,7 +10,8 @@ import numpy as np
 from feat2vec.encode.codecs import Codec, ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.schema.extractor_options import ExtractorSpec, Lookup, Numeric, TextAttention, TextCnn, Vector
-from feat2vec.schema.options import Mlp, Schema
+from feat2vec.schema.options import Schema
+from feat2vec.schema.training_options import Mlp
 
 BYTES_OF_WEIGHT = 4
 BUILT_IN = (Lookup, TextCnn, TextAttention, Numeric, Vector)  # the options of extractors whose weights are known

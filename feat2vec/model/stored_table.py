@@ -14,6 +14,11 @@ LEAST_STORED_BYTES = 64 << 20  # of a table that stays in its file; a smaller on
 BYTES_PER_BLOCK = 16 << 20  # of rows that are read at a time where all of them pass
 
 
+def stays_in_file(numbers: int) -> bool:
+    """Whether tables of so many numbers stay in their file."""
+    return np.dtype(np.float32).itemsize * numbers >= LEAST_STORED_BYTES
+
+
 class StoredTable:
     """Rows of a table in a file, read by `table[rows]` as from an array; `np.asarray(table)` reads all of them.
 

@@ -25,12 +25,13 @@ from feat2vec.model.extractors.base import ShapeData
 from feat2vec.model.group_vectors import join_entries, map_level, split_rows
 from feat2vec.model.large_variables import are_aside, copy_to
 from feat2vec.model.mlp import SEED_STRIDE, MlpHead
-from feat2vec.model.optimizers.base import Variable
+from feat2vec.model.optimizers.tables import Variable
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.sizes import key_sizes, table_sizes
 from feat2vec.model.weights_file import Lookup
-from feat2vec.schema.options import Mlp, Schema
+from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import schema_of
+from feat2vec.schema.training_options import Mlp
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, cast
+from typing import BinaryIO, NamedTuple, Protocol, cast
 
 import h5py
 import numpy as np
@@ -27,10 +27,8 @@ from feat2vec.errors import RESTORE, UserError, in_a_line
 from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import schema_of
 from feat2vec.writing.digests import CheckedFile, Pieces
+from feat2vec.writing.seekable_bytes import SeekableBytes
 from feat2vec.writing.signatures import BLOCK_BYTES
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 CONFIG, WEIGHTS, ASSETS = "config.json", "model.weights.h5", "assets/encoder/"
 MAX_SHOWN = 150  # characters of what is wrong with a schema
@@ -128,32 +126,16 @@ def _damaged(path: Path, error: BaseException) -> UserError:
 # --- what is in the archive -----------------------------------------------------------------------------------------
 
 
-class FileSlice(io.RawIOBase):
+class FileSlice(SeekableBytes):
     """Some bytes of an open file, as a file to read: `size` of them from `start` on."""
 
     def __init__(self, file: BinaryIO, start: int, size: int) -> None:
-        super().__init__()
-        self.file, self.start, self.size, self.position = file, start, size, 0
+        super().__init__(size)
+        self.file, self.start = file, start
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self.position = max(offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.size}[whence], 0)
-        return self.position
-
-    def readinto(self, buffer: Buffer) -> int:
-        view = memoryview(buffer).cast("B")[: max(self.size - self.position, 0)]
-        self.file.seek(self.start + self.position)
-        count = self.file.readinto(view)  # type: ignore[attr-defined]
-        self.position += count
-        return int(count)
+    def read_at(self, position: int, view: memoryview) -> int:
+        self.file.seek(self.start + position)
+        return int(self.file.readinto(view))  # type: ignore[attr-defined]
 
 
 def _open_member(file: BinaryIO, info: zipfile.ZipInfo) -> FileSlice:

@@ -18,7 +18,7 @@ from feat2vec.encode.arrays_on_disk import release_pages
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.left_out import LeftOut
 from feat2vec.sampling.joint_values import Joint
-from feat2vec.schema.options import BLOCK_ROWS
+from feat2vec.schema.training_options import BLOCK_ROWS
 
 CHUNK_ROWS = 1 << 14  # neighbouring rows that are shuffled as one, in a table that is larger than a block
 PART_ROWS = 1 << 16  # of a block that are given to TensorFlow at a time

@@ -12,10 +12,11 @@ from typing import Any
 
 from feat2vec.errors import suggest
 from feat2vec.schema.document import KeyPath
-from feat2vec.schema.extractor_options import Lookup
+from feat2vec.schema.extractor_options import ItemsSpec, Lookup, NumbersSpec
 from feat2vec.schema.level_checks import given_keys, level_conflicts, linear_conflicts, tells_no_number
-from feat2vec.schema.options import Group, Mlp, Schema
+from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.sparse_checks import sparsity_conflicts
+from feat2vec.schema.training_options import Mlp
 from feat2vec.schema.validation import Findings, Problem
 
 
@@ -56,6 +57,8 @@ def schema_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:
         yield from _set_conflicts(("noise", "joint"), schema.noise.joint, group_names, "joint noise", "is drawn")
     if findings.sound("training", "l2_groups"):
         yield from _l2_conflicts(schema, findings, group_names)
+    if schema.training.time is not None and findings.sound("training", "time"):
+        yield from _time_conflicts(schema, findings, schema.training.time, group_names)
     if findings.sound("model", "together"):
         yield from _together_conflicts(schema, findings, group_names)
     if findings.sound("noise", "targets"):
@@ -219,6 +222,25 @@ def _l2_conflicts(schema: Schema, findings: Findings, group_names: Sequence[str]
             yield (*path, name), f"names {name!r}, which has the vectors of {owner!r}; name {owner!r}"
     if weights and schema.training.l2_over == "tables" and findings.sound("training", "l2_over"):
         yield path, "cannot be combined with `l2_over: tables`, which weighs all weights alike; remove one of them"
+
+
+def _time_conflicts(schema: Schema, findings: Findings, name: str, group_names: Sequence[str]) -> Iterator[Problem]:
+    """Check the group that tells the time of rows, and that the last rows are held out and completed."""
+    path = ("training", "time")
+    if name not in group_names:
+        yield path, f"names {name!r}, which is no group{suggest(name, group_names)}"
+        return
+    if findings.sound("objective") and not schema.objective.completes_rows:
+        yield path, f"is for completing rows, and {schema.objective.type} completes none; remove it"
+    if not schema.training.validation and findings.sound("training", "validation"):
+        yield path, "needs held-out rows; set `validation`, or remove it"
+    if not findings.sound("groups", name):
+        return
+    group = schema.groups[name]
+    spec = group.extractor
+    is_single = isinstance(spec, ItemsSpec) and not (spec.bins or spec.split or spec.multi or spec.weights)
+    if len(group.columns) > 1 or not (is_single or isinstance(spec, NumbersSpec)):
+        yield path, f"is a group of one column of numbers, years or dates, and {name!r} is none; remove it"
 
 
 def _target_column_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:

@@ -8,7 +8,8 @@ from itertools import pairwise
 from feat2vec.errors import suggest
 from feat2vec.schema.extractor_options import ItemsSpec
 from feat2vec.schema.objectives import OBJECTIVES, ObjectiveSpec
-from feat2vec.schema.options import Mlp, Schema
+from feat2vec.schema.options import Schema
+from feat2vec.schema.training_options import Mlp
 from feat2vec.schema.validation import Findings, Problem
 
 LEVELS = ("model", "levels")

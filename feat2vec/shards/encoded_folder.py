@@ -182,7 +182,11 @@ def write_manifest(
             {"file": f"{SHARDS}/{shard_name(i)}", "rows": len(rows)}
             for i, rows in enumerate(rows_of_shards(len(encoded), len(columns), shard_bytes))
         ],
-        "sample": {"seed": schema.training.seed, "validation": schema.training.validation},
+        "sample": {
+            "seed": schema.training.seed,
+            "validation": schema.training.validation,
+            "time": schema.training.time,
+        },
         "table": {"columns": list(table.columns), "typed": table.typed},
     }
     text = json.dumps(sealed(facts, folder), indent=1, ensure_ascii=False)
@@ -254,7 +258,7 @@ class EncodedTable(Table):
             splits: Whether it holds out rows of this table.
 
         Raises:
-            UserError: The seed or the share of rows that are held out is another one.
+            UserError: The seed, or what says which rows are held out, is another one.
 
         """
         kept, training = self.manifest["sample"], schema.training
@@ -262,6 +266,10 @@ class EncodedTable(Table):
             raise UserError(
                 f"{self.folder} keeps rows for training.seed={kept['seed']} and "
                 f"training.validation={kept['validation']:g}; received {training.seed} and {training.validation:g}"
+            )
+        if splits and training.time != kept.get("time"):
+            raise UserError(
+                f"{self.folder} keeps rows for training.time={kept.get('time')}; received {training.time}; encode again"
             )
 
     def rows_at(self, places: Int64s, columns: Sequence[str]) -> pa.Table:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from feat2vec.arrays import Ints
 from feat2vec.encode.arrays_on_disk import ArrayFile, file_name
 from feat2vec.encode.codecs import Codec, CodecFit, Tally, codec_fit
-from feat2vec.encode.codecs.items import ItemsFit
+from feat2vec.encode.codecs.items_fit import ItemsFit
 from feat2vec.encode.columns import check_columns, columns_of
 from feat2vec.encode.encoded_rows import Encoded, open_encoded
 from feat2vec.encode.encoder import Encoder

@@ -21,8 +21,9 @@ from feat2vec.arrays import Array, Ints
 from feat2vec.encode.codecs import Codec, Entries, ItemsCodec, Tally, parse_items
 from feat2vec.encode.columns import columns_of
 from feat2vec.encode.left_out import LeftOut
+from feat2vec.encode.number_keys import without_point
 from feat2vec.encode.value_tables import MISSING, MOST_WORD_COLUMNS, Packing, Words, padded
-from feat2vec.encode.vocabulary import Vocabulary, without_point
+from feat2vec.encode.vocabulary import Vocabulary
 from feat2vec.errors import UserError
 from feat2vec.schema.options import Group
 from feat2vec.table.spelling import respell

@@ -64,6 +64,7 @@ class GroupCalibration:
         reliability: How far probabilities can be trusted; None without held-out values.
         neighbours: The powers of p(v | row) and of what the nearest rows say (see `neighbours`); empty if they are not
             asked.
+        later: The numbers for rows of a time that training has not seen (`training.time`); None if they have no others.
 
     """
 
@@ -76,6 +77,7 @@ class GroupCalibration:
     popularity_log_loss: float | None = None
     reliability: Reliability | None = None
     neighbours: tuple[float, ...] = ()
+    later: GroupCalibration | None = None
 
     def weight(self, group: str) -> float:
         """What the vectors of a group are multiplied by."""
@@ -152,7 +154,10 @@ def _calibration(facts: JsonObject) -> GroupCalibration:
     _refuse_not_finite(list(neighbours))
     if any(power < 0 for power in neighbours):
         raise ValueError(f"{min(neighbours)!r:.20} is no power")
-    return GroupCalibration(**{**facts, "reliability": reliability, "neighbours": neighbours})
+    later = facts.get("later")
+    if later is not None:
+        later = _calibration(later)
+    return GroupCalibration(**{**facts, "reliability": reliability, "neighbours": neighbours, "later": later})
 
 
 def _refuse_not_finite(numbers: list[object]) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from feat2vec.arrays import Array, Bools, Float32s, Floats
 from feat2vec.encode.encoder import Encoder
+from feat2vec.encode.time_order import are_of_new_times
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.options import Schema
 from feat2vec.space.calibration import GroupCalibration, default_calibration
@@ -29,10 +31,12 @@ class RowQueries(NamedTuple):
 
     sums: Queries  # the weighted sums of the rows' vectors
     items: Sparse | None  # TF-IDF vectors of the rows [rows, items], where the nearest training rows are asked
+    are_later: Bools | None = None  # [rows], of a time that training has not seen, where other numbers are for those
 
     def take(self, rows: Rows) -> RowQueries:
         """Those of some of the rows."""
-        return RowQueries(self.sums.take(rows), None if self.items is None else self.items[rows])
+        items = None if self.items is None else self.items[rows]
+        return RowQueries(self.sums.take(rows), items, None if self.are_later is None else self.are_later[rows])
 
 
 class CompletedRows(NamedTuple):
@@ -93,10 +97,31 @@ class Completer:
         self.hidden: HiddenGroup = read_hidden_group(model, encoder, group, most_numbers)
         self.scale = 1 / encoder.schema.objective.score_scale
         self.kept_rows = kept_rows
-        log_counts = np.log(self.hidden.counts + 1.0)
-        self.prior: Floats = self.scale * self.hidden.linear + self.calibration.popularity * log_counts  # [candidates]
-        if len(encoder.schema.sharing(group)) > 1:  # keys that stand in the columns of other groups alone
-            self.prior = np.where(self.hidden.counts > 0, self.prior, -np.inf)
+
+    @cached_property
+    def prior(self) -> Floats:
+        """What the candidates' scores have beside products, [candidates]."""
+        prior: Floats = self.scale * self.hidden.linear + self.calibration.popularity * np.log(self.hidden.counts + 1.0)
+        if len(self.encoder.schema.sharing(self.group)) > 1:  # keys that stand in the columns of other groups alone
+            prior = np.where(self.hidden.counts > 0, prior, -np.inf)
+        return prior
+
+    def with_numbers(self, calibration: GroupCalibration) -> Completer:
+        """The completer with other numbers; what it has read of the model and of the kept rows is shared."""
+        completer = copy(self)
+        completer.calibration = calibration
+        for name in ("prior", "kept_vectors", "of_later_rows"):  # these follow from the numbers
+            completer.__dict__.pop(name, None)
+        return completer
+
+    @cached_property
+    def of_later_rows(self) -> Completer | None:
+        """What completes rows of a time that training has not seen; None if they are completed as the others."""
+        later = self.calibration.later
+        if later is None or self.encoder.schema.training.time not in self.given:
+            return None
+        _ = self.neighbours  # which the other one has, too
+        return self.with_numbers(later)
 
     def queries(self, entries: Mapping[str, Array], vectors: Mapping[str, Queries] | None = None) -> RowQueries:
         """What candidates are found by in rows.
@@ -111,8 +136,13 @@ class Completer:
         """
         if vectors is None:
             vectors = extract_groups(self.model, {name: entries[name] for name in self.given})
+        sums, are_later, time = self.weighted(vectors), None, self.encoder.schema.training.time
+        if self.of_later_rows is not None and time is not None:
+            are_later = are_of_new_times(self.encoder, time, entries[time])
+            rows = np.flatnonzero(are_later)
+            self.of_later_rows.weighted({name: vectors[name].take(rows) for name in self.given}).put_into(sums, rows)
         items = None if self.neighbours is None else self.neighbours.row_items.vectors(entries)
-        return RowQueries(self.weighted(vectors), items)
+        return RowQueries(sums, items, are_later)
 
     def weighted(self, vectors: Mapping[str, Queries]) -> Queries:
         """The weighted sums of the vectors of rows, given those of the groups."""
@@ -134,17 +164,29 @@ class Completer:
 
     def scores(self, queries: RowQueries) -> Float32s:
         """What ranks the candidates of rows: log p and a number for each row, [rows, candidates]."""
-        scores = self.products(queries.sums)
-        scores += self.prior.astype(np.float32)
-        self.add_evidence(scores, queries)
-        return scores
+        return self._scores(queries, np.float32)
 
     def log_probabilities(self, queries: RowQueries) -> Floats:
         """Log p(candidate | row), [rows, candidates]."""
-        scores: Floats = self.products(queries.sums).astype(np.float64)
-        scores += self.prior
+        return log_softmax(self._scores(queries, np.float64))
+
+    def _scores(self, queries: RowQueries, dtype: type[np.floating[Any]]) -> Array:
+        """Log p and a number for each row, [rows, candidates]."""
+        are_later = queries.are_later
+        if are_later is None or self.of_later_rows is None or not are_later.any():
+            return self._scores_of_time(queries, dtype)
+        scores = np.empty((len(are_later), len(self.hidden)), dtype)
+        for completer, rows in ((self, ~are_later), (self.of_later_rows, are_later)):
+            if rows.any():
+                scores[rows] = completer._scores_of_time(queries.take(np.flatnonzero(rows)), dtype)
+        return scores
+
+    def _scores_of_time(self, queries: RowQueries, dtype: type[np.floating[Any]]) -> Array:
+        """The same by the numbers of this completer, whatever the rows' time."""
+        scores: Array = self.products(queries.sums).astype(dtype, copy=False)
+        scores += self.prior.astype(dtype)
         self.add_evidence(scores, queries)
-        return log_softmax(scores)
+        return scores
 
     # --- the nearest training rows ------------------------------------------------------------------------------------
 
@@ -217,7 +259,9 @@ class Completer:
         levels = range(len(batches[0].sums.free))
         free = [np.concatenate([queries.sums.free[level] for queries in batches]) for level in levels]
         dependent = [np.concatenate([queries.sums.dependent[level] for queries in batches]) for level in levels]
-        return RowQueries(Queries(free, dependent), stacked([queries.items for queries in batches]))
+        are_later = [queries.are_later for queries in batches if queries.are_later is not None]
+        items = stacked([queries.items for queries in batches])
+        return RowQueries(Queries(free, dependent), items, np.concatenate(are_later) if are_later else None)
 
     def _query_batches(self, source: object, kept_columns: Sequence[str]) -> Iterator[_QueryRows]:
         encoder = self.encoder.only(self.given)

@@ -52,6 +52,7 @@ def fit_completion(
     rows: pa.Table,
     counts: Mapping[str, Int64s] | None = None,
     kept_rows: KeptRows | None = None,
+    later_rows: pa.Table | None = None,
 ) -> dict[str, GroupCalibration]:
     """Fit the numbers of each group that can be completed.
 
@@ -61,6 +62,7 @@ def fit_completion(
         counts: How often each value of a group's value table occurs in the training rows, by group; by default what the
             encoder says.
         kept_rows: Rows that it was trained on, the nearest of which are asked; none by default.
+        later_rows: The last rows by `training.time`, on which it was not trained either.
 
     Returns:
         The numbers by group; a group of which there are fewer than 20 rows is left out.
@@ -72,6 +74,8 @@ def fit_completion(
     rng = np.random.default_rng(schema.training.seed)
     model = run.model_for_rows()
     held_out = read_held_out(encoder, model, rows, rng)
+    # Keys that only held-out rows have are left as they are in rows of any time: made unseen, ranks were no better.
+    later = None if later_rows is None else read_held_out(encoder, model, later_rows, rng, counts)
     if kept_rows is not None and kept_rows.vectors is None:
         kept_rows = with_vectors(kept_rows, model)
     fitted = {}
@@ -80,8 +84,12 @@ def fit_completion(
             continue
         counts_of_values = None if counts is None else counts[group]
         calibration = _fit_group(encoder, model, held_out, group, counts_of_values, rng, kept_rows)
-        if calibration is not None:
-            fitted[group] = calibration
+        if calibration is None:
+            continue
+        if later is not None and schema.training.time in groups_beside(schema, group):
+            of_later = _fit_group(encoder, model, later, group, counts_of_values, rng, kept_rows)
+            calibration = replace(calibration, later=of_later)
+        fitted[group] = calibration
     return fitted
 
 

@@ -320,6 +320,8 @@ def _minimum(value_and_gradient: ValueAndGradient, numbers: Floats, inverse: Flo
 # --- lists ----------------------------------------------------------------------------------------------------------
 
 RIDGE_OF_LISTS = 4.0
+CLASSES_PER_NAT = 128  # of log p, by which sums over candidates are taken
+LEAST_LOG_P = -1000.0  # below it all are one class, of no weight
 
 
 def fitted_list_numbers(
@@ -339,23 +341,47 @@ def fitted_list_numbers(
     """
     row_of_member, place_of_member = np.nonzero(is_member)
     log_p_of_members = log_shares[row_of_member, place_of_member]
-    weights = np.exp(log_weights)
+    log_p_of_rest, rest = classes_of_rest(log_shares, np.exp(log_weights), is_member)
     default = np.array([default_size, 1.0])
 
     def penalised(numbers: Floats) -> tuple[float, Floats]:
-        value, gradient = 0.0, np.zeros(2)
-        for block in blocks(len(log_shares), ROWS_PER_BLOCK):
-            log_p = log_shares[block]
-            expected = np.exp(numbers[0] + numbers[1] * log_p) * weights * ~is_member[block]
-            value += float(expected.sum())
-            gradient += [expected.sum(), (expected * log_p).sum()]
+        expected = np.exp(numbers[0] + numbers[1] * log_p_of_rest) * rest
         of_members = np.maximum(np.exp(numbers[0] + numbers[1] * log_p_of_members), 1e-300)
-        value -= float(np.log(-np.expm1(-of_members)).sum())
+        value = float(expected.sum()) - float(np.log(-np.expm1(-of_members)).sum())
         factor = of_members / np.expm1(np.minimum(of_members, 700.0))
-        gradient -= [factor.sum(), (factor * log_p_of_members).sum()]
+        gradient = np.array([expected.sum(), expected @ log_p_of_rest])
+        gradient -= [factor.sum(), factor @ log_p_of_members]
         distance = numbers - default
         return value + RIDGE_OF_LISTS / 2 * float(distance @ distance), gradient + RIDGE_OF_LISTS * distance
 
     scale = 1 / (RIDGE_OF_LISTS + max(len(row_of_member), 1))
     size, slope = minimum(penalised, default, np.diag([scale, scale / 10])).tolist()
     return size, max(slope, 0.05)
+
+
+def classes_of_rest(log_shares: Floats, weights: Floats, is_member: Bools) -> tuple[Floats, Floats]:
+    """The candidates that are in no list, as classes of nearly the same log p.
+
+    A sum of w p^s over a class is W exp(s m) (1 + (s d)^2 / 2) with the mean m and the deviation d of log p, and d is
+    at most 1 / (2 CLASSES_PER_NAT).
+
+    Args:
+        log_shares: log p of each row and candidate, [rows, sample].
+        weights: How many candidates each stands for, [sample].
+        is_member: Which are in the row's list, [rows, sample].
+
+    Returns:
+        The mean log p of each class, and how many candidates it stands for: [classes] each.
+
+    """
+    lowest = max(float(log_shares.min(initial=0.0)), LEAST_LOG_P)
+    size = int(-lowest * CLASSES_PER_NAT) + 1
+    totals, sums = np.zeros(size), np.zeros(size)
+    for block in blocks(len(log_shares), ROWS_PER_BLOCK):
+        log_p = np.maximum(log_shares[block], lowest)  # [block, sample]
+        classes = np.minimum(log_p * -CLASSES_PER_NAT, size - 1).astype(np.int64).ravel()
+        of_block = (weights * ~is_member[block]).ravel()
+        totals += np.bincount(classes, of_block, size)
+        sums += np.bincount(classes, of_block * log_p.ravel(), size)
+    is_there = totals > 0
+    return sums[is_there] / totals[is_there], totals[is_there]

@@ -24,7 +24,7 @@ from feat2vec.encode.codecs import Entries, Present
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
 from feat2vec.model.lookup_arrays import vectors_in_space
-from feat2vec.model.model_file import StoredModel
+from feat2vec.model.stored_model import StoredModel
 from feat2vec.space.geometry import ROWS_PER_BATCH, Model, blocks, dense
 from feat2vec.space.groups_and_levels import (
     ROW,

@@ -18,7 +18,8 @@ from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.schema.objectives import OBJECTIVES
-from feat2vec.schema.options import Mlp, Schema
+from feat2vec.schema.options import Schema
+from feat2vec.schema.training_options import Mlp
 from feat2vec.space.geometry import Candidates, Model, candidates, dense, linear_terms
 from feat2vec.space.groups_and_levels import refuse_no_vectors
 from feat2vec.space.key_lookup import Names

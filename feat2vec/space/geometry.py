@@ -29,7 +29,7 @@ from feat2vec.space.search_options import VectorSimilarity
 
 if TYPE_CHECKING:
     from feat2vec.model.keras_model import Feat2Vec
-    from feat2vec.model.model_file import StoredModel
+    from feat2vec.model.stored_model import StoredModel
 
 Model: TypeAlias = "Feat2Vec | StoredModel"  # in memory, or in its file
 Rows: TypeAlias = "slice | Integers | Bools"
@@ -107,6 +107,12 @@ class Queries(NamedTuple):
         dependent = [a + b for a, b in zip(self.dependent, queries.dependent, strict=True)]
         return Queries(free, dependent)
 
+    def put_into(self, queries: Queries, rows: Rows) -> None:
+        """Write these queries over some rows of others."""
+        for parts, of_queries in ((self.free, queries.free), (self.dependent, queries.dependent)):
+            for part, of_part in zip(parts, of_queries, strict=True):
+                of_part[rows] = part
+
     def towards(self, level: int) -> list[Float32s]:
         """The vector that candidates of a level (counted from 0) meet: its parts [queries, D_p] of levels up to it."""
         return [*self.free[:level], self.free[level] + self.dependent[level]]
@@ -159,7 +165,7 @@ class GroupQueries:
 
 def stored_candidates(model: Model, encoder: Encoder, group: str) -> Candidates:
     """`candidates`, of which large tables stay in the model's file if it is not in memory."""
-    from feat2vec.model.model_file import StoredModel
+    from feat2vec.model.stored_model import StoredModel
 
     gain = getattr(model.schema.groups[group].extractor, "gain", 1.0)
     tables = None
@@ -288,7 +294,7 @@ def sum_of_groups(vectors: Mapping[str, Queries]) -> Queries:
 
 def extract_groups(model: Model, entries: Mapping[str, Array]) -> dict[str, Queries]:
     """The vectors of each group's entries [rows, width], as `extract` adds them up."""
-    from feat2vec.model.model_file import StoredModel
+    from feat2vec.model.stored_model import StoredModel
 
     truncate = model.schema.model.levels.nested
     if not isinstance(model, StoredModel):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from copy import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,11 +46,13 @@ class GroupFit:
         self, completer: Completer, held_out: HeldOut, counts: Int64s, truth: Truth, sample: CandidateSample
     ) -> None:
         self.completer, self.held_out, self.counts, self.truth, self.sample = completer, held_out, counts, truth, sample
-        self.kept_vectors: tuple[dict[str, float], Float32s] | None = None  # of the weights that were asked for last
         self.neighbours = _neighbours(completer)
-        self.literal: LiteralEvidence | None = None  # of the held-out rows
+        self.literal: Evidence | None = None  # of the held-out rows, which no number of a fit changes
+        self.by_vectors: tuple[dict[str, float], Evidence] | None = None  # of the weights that were asked for last
         if self.neighbours is not None:
-            self.literal = LiteralEvidence(self.neighbours, self.neighbours.row_items.vectors(held_out.entries))
+            items = self.neighbours.row_items.vectors(held_out.entries)  # [rows, items]
+            neighbours = self.neighbours
+            self.literal = Evidence(items.shape[0], lambda rows: neighbours.literal_evidence(items[rows]))
         levels = completer.encoder.schema.model.levels
         vectors = [side_by_side(held_out.vectors.of_group(name), levels) * completer.scale for name in completer.given]
         _, rows_per_value = np.unique(truth.rows, return_inverse=True)
@@ -124,26 +125,30 @@ class GroupFit:
 
     def _evidence(self, calibration: GroupCalibration, rows: Int64s) -> list[Sparse]:
         """What the rows nearest to some rows say, [rows, candidates] in each way to weigh them."""
-        completer, neighbours = self._with(calibration), self.neighbours
-        assert neighbours is not None
         assert self.literal is not None
-        if self.kept_vectors is None or self.kept_vectors[0] != calibration.weights:
-            self.kept_vectors = dict(calibration.weights), completer.vectors_of_kept(neighbours)
-        levels = completer.encoder.schema.model.levels
-        sums = self.held_out.vectors.weighted(completer.weights, rows)
-        vectors = unit_rows(side_by_side(sums, levels))
-        return [*self.literal.of_rows(rows), *neighbours.vector_evidence(vectors, self.kept_vectors[1])]
+        if self.by_vectors is None or self.by_vectors[0] != calibration.weights:
+            self.by_vectors = dict(calibration.weights), self._evidence_by_vectors(calibration)
+        return [*self.literal.of_rows(rows), *self.by_vectors[1].of_rows(rows)]
 
-    def _with(self, calibration: GroupCalibration) -> Completer:
-        """The completer with other numbers; what it has read of the model is shared."""
-        completer = copy(self.completer)
-        completer.calibration = calibration
-        return completer
+    def _evidence_by_vectors(self, calibration: GroupCalibration) -> Evidence:
+        """What the rows say whose vectors, with these weights, are nearest to those of held-out rows."""
+        completer, neighbours = self.completer.with_numbers(calibration), self.neighbours
+        assert neighbours is not None
+        kept_vectors = completer.vectors_of_kept(neighbours)
+        levels = completer.encoder.schema.model.levels
+
+        def of_rows(rows: Int64s) -> list[Sparse]:
+            sums = self.held_out.vectors.weighted(completer.weights, rows)
+            return neighbours.vector_evidence(unit_rows(side_by_side(sums, levels)), kept_vectors)
+
+        return Evidence(len(self.held_out.originals), of_rows)
 
     def unseen(self, calibration: GroupCalibration, unseen: Bools) -> list[Unseen]:
         """What a fit says of observations that it has not seen, a block of rows at a time."""
         rows = np.unique(self.truth.rows[unseen])
         rows = rows[: max(SCORES_CHECKED // len(self.counts), LEAST_ROWS)]
+        if calibration.neighbours:
+            self._evidence(calibration, rows)  # of all blocks at once
         says = []
         for block in blocks(len(rows), max(SCORES_IN_MEMORY // len(self.counts), 1)):
             log_p = self.log_probabilities(calibration, rows[block]).astype(np.float32)
@@ -152,7 +157,7 @@ class GroupFit:
 
     def log_probabilities(self, calibration: GroupCalibration, rows: Int64s) -> Floats:
         """Log p of rows and all candidates that training has seen; -inf for others: [rows, candidates]."""
-        completer = self._with(calibration)
+        completer = self.completer.with_numbers(calibration)
         total = self.held_out.vectors.weighted(completer.weights, rows)
         with np.errstate(divide="ignore"):
             prior = completer.scale * completer.hidden.linear + np.where(self.counts > 0, 0, -np.inf)
@@ -176,20 +181,18 @@ class GroupFit:
         return true
 
 
-class LiteralEvidence:
-    """What the rows say that share most with held-out rows to the letter; no number of a fit changes it.
-
-    It is computed for rows when they are first asked for.
+class Evidence:
+    """What the nearest rows say of held-out rows, computed when it is first asked for.
 
     Args:
-        neighbours: The kept rows.
-        items: TF-IDF vectors of the held-out rows, [rows, items].
+        total_rows: How many held-out rows there are.
+        new_rows: Computes it for some of them, [rows, candidates] in each way to weigh the nearest rows.
 
     """
 
-    def __init__(self, neighbours: Neighbours, items: Sparse) -> None:
-        self.neighbours, self.items = neighbours, items
-        self.places = np.full(items.shape[0], -1, np.int64)  # in `known`, of each row
+    def __init__(self, total_rows: int, new_rows: Callable[[Int64s], list[Sparse]]) -> None:
+        self.new_rows = new_rows
+        self.places = np.full(total_rows, -1, np.int64)  # in `known`, of each row
         self.known: list[Sparse] = []  # of each way to weigh them
 
     def of_rows(self, rows: Int64s) -> list[Sparse]:
@@ -198,7 +201,7 @@ class LiteralEvidence:
 
         new = rows[self.places[rows] < 0]
         if len(new):
-            of_new = self.neighbours.literal_evidence(self.items[new])
+            of_new = self.new_rows(new)
             self.places[new] = np.count_nonzero(self.places >= 0) + np.arange(len(new))
             known = self.known or [matrix[:0] for matrix in of_new]
             self.known = [sparse.vstack(parts, format="csr") for parts in zip(known, of_new, strict=True)]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.levels import Levels
-from feat2vec.schema.options import ModelSpec, Schema
+from feat2vec.schema.model_options import ModelSpec
+from feat2vec.schema.options import Schema
 
 if TYPE_CHECKING:
     from feat2vec.model.pair_scores import Level, Tensor

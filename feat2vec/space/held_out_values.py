@@ -8,19 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Array, Int64s
+from feat2vec.arrays import Array, Bools, Int64s
 from feat2vec.encode.codecs import NumbersCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.value_tables import padded
-from feat2vec.encode.vocabulary import FIRST
+from feat2vec.encode.vocabulary import FIRST, UNSEEN
 from feat2vec.space.completer import Completer
-from feat2vec.space.geometry import GroupQueries, Model, dense, extract_groups
+from feat2vec.space.geometry import GroupQueries, Model, blocks, dense, extract_groups
 
 MOST_ROWS = 2000
 ROWS_PER_COPY = 3  # held-out rows, one of which stands there a second time
 LEFT_OUT_SHARE = 0.5  # of the groups of a held-out row where it stands the second time
 LEAST_ROWS = 20  # with a value of the group; of fewer nothing is fitted
 MOST_VECTOR_BYTES = 64 << 20  # of the rows' vectors of all groups
+IDS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,19 @@ class HeldOut:
     vectors: GroupQueries
 
 
-def read_held_out(encoder: Encoder, model: Model, rows: pa.Table, rng: np.random.Generator) -> HeldOut:
-    """Encode held-out rows, and make their vectors with some left out."""
+def read_held_out(
+    encoder: Encoder, model: Model, rows: pa.Table, rng: np.random.Generator, counts: Mapping[str, Int64s] | None = None
+) -> HeldOut:
+    """Encode held-out rows, and make their vectors with some left out.
+
+    Args:
+        encoder: The encoder.
+        model: The model.
+        rows: The rows.
+        rng: Chooses what is left out.
+        counts: How often each value of a group occurs in the training rows; by default what the encoder says.
+
+    """
     dims = sum(encoder.schema.model.levels.dims) * 4 * len(encoder.codecs)
     rows = rows.slice(0, min(MOST_ROWS, max(MOST_VECTOR_BYTES // dims, LEAST_ROWS)))
     batches = [{name: dense(entries) for name, entries in batch.items()} for batch in encoder.entries(rows)]
@@ -56,8 +68,48 @@ def read_held_out(encoder: Encoder, model: Model, rows: pa.Table, rng: np.random
     total = len(next(iter(entries.values())))
     originals = np.sort(np.concatenate([np.arange(total), np.arange(0, total, ROWS_PER_COPY)]))
     truths = {name: of_group[originals] for name, of_group in entries.items()}
-    given = {name: without_some(of_group, originals, rng) for name, of_group in truths.items()}
+    given = truths if counts is None else as_new_rows(encoder, truths, counts)
+    given = {name: without_some(of_group, originals, rng) for name, of_group in given.items()}
     return HeldOut(originals, truths, given, GroupQueries.stacked(extract_groups(model, given)))
+
+
+def as_new_rows(
+    encoder: Encoder, entries: Mapping[str, Array], counts: Mapping[str, Int64s], ids_at_once: int = IDS_AT_ONCE
+) -> dict[str, Array]:
+    """Entries of held-out rows [rows, width] of each group, as they are of rows that the encoder has not seen.
+
+    The encoder knows the keys of held-out rows. Those that only such rows have are not learnt, and become unseen.
+
+    Args:
+        encoder: The encoder.
+        entries: The entries of each group.
+        counts: How often each value of a group occurs in the rows that were learnt from.
+        ids_at_once: How many ids of a group's values are looked at in memory.
+
+    """
+    are_learnt: dict[str, Bools] = {}  # of the keys that groups share, [ids]
+    for name, values in encoder.values.items():
+        vocabulary = encoder.codecs[name].vocabulary
+        if vocabulary is None:
+            continue
+        is_learnt = are_learnt.setdefault(encoder.schema.owner(name), np.zeros(len(vocabulary), np.bool_))
+        for block in blocks(len(values.entries), max(ids_at_once // max(values.entries.shape[1], 1), 1)):
+            ids = _ids(encoder, name, values.entries[block][counts[name][block] > 0])
+            is_learnt[ids.astype(np.int64)] = True
+    result = {}
+    for name, of_group in entries.items():
+        owner = encoder.schema.owner(name)
+        if owner in are_learnt:
+            of_group = of_group.copy()
+            ids = _ids(encoder, name, of_group)  # a view
+            ids[(ids >= FIRST) & ~are_learnt[owner][ids.astype(np.int64)]] = UNSEEN
+        result[name] = of_group
+    return result
+
+
+def _ids(encoder: Encoder, group: str, entries: Array) -> Array:
+    """The ids of entries without their weights, [rows, ids]."""
+    return entries[:, : entries.shape[1] // 2] if getattr(encoder.codecs[group], "weighted", False) else entries
 
 
 def without_some(entries: Array, originals: Int64s, rng: np.random.Generator) -> Array:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array, Floats, Int64s, Integers, as_numbers
 from feat2vec.encode.codecs import Codec, ItemsCodec, NumbersCodec
-from feat2vec.encode.codecs.items import bin_names
+from feat2vec.encode.codecs.bins import bin_names
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.entry_text import roundest_numbers, spell
 from feat2vec.schema.extractor_options import ItemsSpec

@@ -19,7 +19,7 @@ from feat2vec.model.extractors import Extractor, Shape, build_extractor
 from feat2vec.model.extractors.base import ShapeData
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import copy_to, tables_aside
-from feat2vec.model.optimizers.base import Variable
+from feat2vec.model.optimizers.tables import Variable
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.vector_model import run_extractor
 from feat2vec.schema.extractor_options import NumbersSpec, VectorSpec

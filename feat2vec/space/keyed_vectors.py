@@ -94,6 +94,11 @@ class KeyedVectors:
         return vectors
 
     @property
+    def table(self) -> Float32s:
+        """What `vectors` are read from: a large table stays in its file, and `table[rows]` reads some of its rows."""
+        return self._space.table
+
+    @property
     def vector_size(self) -> int:
         """Dimensions of `vectors`."""
         return self._space.dim

@@ -48,7 +48,7 @@ FEATURES = 2 + len(WIDTHS)
 # The powers of the space and of what the nearest rows say, before any row is seen: about what is fitted on the tables
 # of `tools/bench_tables.py`.
 EXPECTED = (0.6, 0.1, 0.2, 0.2, 0.2)
-SIMILARITIES_IN_MEMORY = 1 << 23
+SIMILARITIES_IN_MEMORY = 1 << 21  # at a time: 8 MB, which the processor's caches hold
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class Neighbours:
         for block in self._blocks(len(vectors)):
             cosines = vectors[block] @ kept_vectors.T  # [block, kept]
             nearest = _nearest(cosines)
-            distances = (cosines - cosines.max(axis=1, keepdims=True, initial=-1))[nearest]
+            distances = cosines[nearest] - cosines.max(axis=1, initial=-1)[nearest[0]]
             parts.append([self._shares(len(cosines), nearest, np.exp(distances / width)) for width in WIDTHS])
         return _below_each_other(parts)
 
@@ -290,10 +290,10 @@ def _nearest(similarities: Float32s) -> Places:
     """The rows and the columns of the largest of each row; all that are as large as the last of these count, too."""
     if similarities.shape[1] > NEAREST:
         bounds = np.partition(similarities, -NEAREST, axis=1)[:, -NEAREST, None]
-        rows, columns = np.nonzero(similarities >= bounds - np.float32(TIES))
+        nearest = np.flatnonzero(similarities >= bounds - np.float32(TIES))
     else:
-        rows, columns = np.nonzero(np.ones(similarities.shape, np.bool_))
-    return rows, columns
+        nearest = np.arange(similarities.size)
+    return np.divmod(nearest, max(similarities.shape[1], 1))
 
 
 def stacked(parts: Sequence[Sparse | None]) -> Sparse | None:

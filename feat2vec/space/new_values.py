@@ -27,7 +27,7 @@ from feat2vec.encode.targets import targets_of
 from feat2vec.encode.vocabulary import UNSEEN
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.model.lookup_arrays import BagSums, bag_scale, fm_scores, item_ids, item_weights
-from feat2vec.model.model_file import StoredModel
+from feat2vec.model.stored_model import StoredModel
 from feat2vec.schema.extractor_options import Lookup
 from feat2vec.schema.options import Schema
 from feat2vec.space.geometry import ROWS_PER_BATCH, Model, Queries, blocks, dense

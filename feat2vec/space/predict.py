@@ -15,7 +15,7 @@ from feat2vec.arrays import Array, Float32s, as_numbers
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import UserError
 from feat2vec.model.lookup_arrays import fm_scores
-from feat2vec.model.model_file import StoredModel
+from feat2vec.model.stored_model import StoredModel
 from feat2vec.space.embed import STAGE_BYTES, entries_spec
 from feat2vec.space.geometry import ROWS_PER_BATCH, Model, blocks, dense
 from feat2vec.space.parquet_writer import RowIds, write_record_batches

@@ -14,7 +14,7 @@ from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.entry_text import distinct_names
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.schema.levels import Levels
-from feat2vec.schema.options import ModelSpec
+from feat2vec.schema.model_options import ModelSpec
 from feat2vec.space.faiss_index import MIN_INDEXED
 from feat2vec.space.geometry import (
     ROWS_PER_BATCH,

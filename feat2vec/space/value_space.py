@@ -68,6 +68,11 @@ class ValueSpace:
         """The vectors of the first level, [values, dim], all of them in memory."""
         return np.asarray(self.candidates.tables[0])
 
+    @property
+    def table(self) -> Float32s:
+        """The vectors of the first level, [values, dim], of which rows are read when they are asked for."""
+        return self.candidates.tables[0]
+
     def vectors_at(self, positions: slice | Integers) -> Float32s:
         """Some vectors of the first level, [positions, dim]; no others are read if the table stays in its file."""
         return self.candidates.tables[0][positions]

@@ -14,7 +14,7 @@ import numpy as np
 from feat2vec.arrays import Floats
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.sampling.batches import Batches
-from feat2vec.schema.options import Mlp
+from feat2vec.schema.training_options import Mlp
 
 FEWEST_ROWS, MOST_ROWS = 50, 20_000  # fewer tell too little, more tell nothing else
 EXPECTED, SPREAD = 0.6, 0.3  # of networks: the temperature, and the deviation of its logarithm

@@ -12,16 +12,10 @@ import keras
 
 from feat2vec.arrays import Array
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.training.checkpoint_file import (
-    CheckpointReader,
-    ExpectedCheckpoint,
-    Streamed,
-    check_checkpoint,
-    commit_checkpoint,
-    fill_checkpoint,
-    open_checkpoint,
-)
+from feat2vec.training.checkpoint_checks import ExpectedCheckpoint, check_checkpoint
+from feat2vec.training.checkpoint_file import CheckpointReader, Streamed, open_checkpoint
 from feat2vec.training.checkpoint_variables import restore_variable, streamed_variable
+from feat2vec.training.checkpoint_writer import CheckpointWriter
 from feat2vec.training.fingerprints import refuse_other_origin
 from feat2vec.training.reporting import Progress
 
@@ -50,8 +44,9 @@ class Checkpointing(keras.callbacks.Callback):
     the epoch and the step, so that a training that resumes ends with the same bytes. Keras' `BackupAndRestore` keeps no
     step within an epoch that batches could go on from, and copies the weights.
 
-    Training waits while the variables are read, and goes on while the disk takes them. It stands behind the
-    callbacks whose state it saves.
+    Training waits while the variables are read, and goes on while the disk takes them. What has not changed since the
+    last whole checkpoint is not written again, where that is much of it. It stands behind the callbacks whose state it
+    saves.
 
     Args:
         path: The file.
@@ -83,6 +78,7 @@ class Checkpointing(keras.callbacks.Callback):
         self.steps = progress.batches.steps
         self.longest_pause = model.schema.training.checkpoint_minutes * 60
         self._metric_values: list[Array] = []  # of an epoch that goes on within
+        self._file = CheckpointWriter(path)
         self._writer = ThreadPoolExecutor(1)
         self._last_write: Future[None] | None = None
         self._saved_epochs = 0.0  # epochs that the last checkpoint has, with the share of one that goes on
@@ -138,20 +134,25 @@ class Checkpointing(keras.callbacks.Callback):
 
     def _save(self) -> None:
         """Read the state into a new file, and let the disk have it while training goes on."""
-        arrays: dict[str, Array | Streamed] = {
-            f"state {i}": streamed_variable(variable) for i, variable in enumerate(self._variables())
-        }
         facts = dict(self.origin)
         for part in self.parts:
             facts |= part.facts()
-            arrays |= part.arrays()
         self.wait()
         start = time.monotonic()
-        fill_checkpoint(self.path, facts, arrays)
+        commit = self._file.fill(facts, self._arrays, self.progress.epoch * self.steps + self.progress.step)
         self._seconds_to_save = time.monotonic() - start
-        self._last_write = self._writer.submit(commit_checkpoint, self.path)
+        self._last_write = self._writer.submit(commit)
         self._last_saved = time.monotonic()
         self._saved_epochs = self._epochs_done
+
+    def _arrays(self) -> dict[str, Array | Streamed]:
+        """The state as arrays, which are read when they are written."""
+        arrays: dict[str, Array | Streamed] = {
+            f"state {i}": streamed_variable(variable) for i, variable in enumerate(self._variables())
+        }
+        for part in self.parts:
+            arrays |= part.arrays()
+        return arrays
 
     def wait(self) -> None:
         """Wait until the disk has the last checkpoint; raise what went wrong with it."""

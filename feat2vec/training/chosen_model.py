@@ -1,6 +1,6 @@
 """`ChosenModel`: the model that held-out rows chose, for functions that measure it before its run gets its name.
 
-The completion's calibration and the comparison with peers (`weak:`) are such functions: `run.chosen_functions` lists
+The completion's calibration and the comparison with peers (`weak:`) are such functions: `run/chosen_measures.py` lists
 them, and `TrainingRequest.on_chosen` hands them down. They return what the run gets from them.
 """
 
@@ -19,7 +19,7 @@ from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.hashing import row_order
 from feat2vec.shards.encoded_folder import EncodedTable
 from feat2vec.table.table import Table, marked, open_table, stages
-from feat2vec.training.held_out import held_out_places
+from feat2vec.training.held_out import Split, held_out_places
 from feat2vec.training.run_folder import TrainedRun
 
 MOST_MEASURED = 2_000  # held-out rows that are given as they are in the table
@@ -49,6 +49,7 @@ class ChosenModel:
         run: The model and its encoder, as a run without a folder.
         held_out: Rows that the model was not trained on, at most 2,000 by the seed, in the order of the table, with the
             columns that the schema names.
+        later: The same of the last rows by `training.time`, on which the model was not trained either; None without.
         counts: Of each group how often each value occurs in the rows that it was trained on, [values]. It is 0 for a
             value that only held-out rows have: the encoder knows it, and the model has not learnt it.
         table: The table of the training rows.
@@ -58,6 +59,7 @@ class ChosenModel:
 
     run: TrainedRun
     held_out: pa.Table
+    later: pa.Table | None
     counts: Mapping[str, Int64s]
     table: Table
     learnt: Encoded
@@ -79,7 +81,7 @@ OnChosen: TypeAlias = Callable[[ChosenModel], Additions]
 
 
 def chosen_model(
-    run: TrainedRun, table: Table, learnt: Encoded, measured: Encoded, validation: object, places: Int64s | None
+    run: TrainedRun, table: Table, learnt: Encoded, measured: Encoded, validation: object, split: Split | None
 ) -> ChosenModel:
     """The chosen model with its held-out rows.
 
@@ -89,22 +91,30 @@ def chosen_model(
         learnt: The rows that it was trained on.
         measured: The rows that the loss was measured on.
         validation: The source of those rows, if they are another table.
-        places: Their numbers in the table of the training rows, if they were split off from it.
+        split: What was held out, if they were split off from the table of the training rows.
 
     Raises:
         UserError: The table can be read only once, and has been.
 
     """
     if isinstance(table, EncodedTable):
-        table.refuse_other_sample(learnt.encoder.schema, splits=places is not None)
-    if places is None:
+        table.refuse_other_sample(learnt.encoder.schema, splits=split is not None)
+    later = None
+    if split is None:
         chosen = held_out_places(measured, 1.0, seed_of(learnt), MOST_MEASURED)
         held_out = raw_rows(open_table(validation), measured, chosen)
     else:
-        order = np.argsort(row_order(places, seed_of(learnt)))
-        held_out = raw_rows(table, learnt, np.sort(places[order[:MOST_MEASURED]]))
+        held_out = raw_rows(table, learnt, measured_places(split.places, seed_of(learnt)))
+        if len(split.later):
+            later = raw_rows(table, learnt, measured_places(split.later, seed_of(learnt)))
     counts = {name: np.asarray(values.counts) for name, values in learnt.values.items()}
-    return ChosenModel(run, held_out, counts, table, learnt)
+    return ChosenModel(run, held_out, later, counts, table, learnt)
+
+
+def measured_places(held_out: Int64s, seed: int) -> Int64s:
+    """Those of the rows that are held out by which the chosen model is measured, ascending."""
+    order = np.argsort(row_order(held_out, seed))
+    return np.sort(held_out[order[:MOST_MEASURED]])
 
 
 def seed_of(rows: Encoded) -> int:

@@ -17,9 +17,8 @@ import numpy as np
 from feat2vec.arrays import Int64s
 from feat2vec.encode.codecs import Tally
 from feat2vec.encode.columns import check_columns
-from feat2vec.encode.encoded_rows import open_encoded
+from feat2vec.encode.encoded_rows import open_encoded, with_keys_in_files
 from feat2vec.encode.encoder import Encoded, Encoder, fit
-from feat2vec.encode.hashing import row_order
 from feat2vec.encode.left_out import LeftOut
 from feat2vec.encode.targets import no_target
 from feat2vec.encode.value_tables import open_values
@@ -38,18 +37,26 @@ from feat2vec.shards.encoded_folder import (
 )
 from feat2vec.shards.records import SHARD_BYTES
 from feat2vec.table.table import Table, open_table
-from feat2vec.training.chosen_model import MOST_MEASURED, raw_rows, seed_of
+from feat2vec.training.chosen_model import measured_places, raw_rows, seed_of
 from feat2vec.training.fingerprints import first_difference
-from feat2vec.training.held_out import held_out_places, why_none_is_held_out
+from feat2vec.training.held_out import held_out_places, split_places, why_none_is_held_out
 from feat2vec.writing import new_id, publish_folder, record_files, refuse_inputs_inside
 from feat2vec.writing.digests import PARTS
-from feat2vec.writing.encoding_folder import ENCODED, encoded_place, encoding_folder, whole_folder
+from feat2vec.writing.encoding_folder import (
+    ENCODED,
+    encoded_place,
+    encoding_folder,
+    kept_work,
+    remove_steps,
+    whole_folder,
+)
 from feat2vec.writing.files import JsonObject, read_json
 from feat2vec.writing.folder_marks import MARK, write_mark
 from feat2vec.writing.folders import FolderPlace
 from feat2vec.writing.training_folder import partial_folder
 
 FITTED, FINISHED, STEPS = "fitted", "encoded", "stages"
+LEAST_KEPT_BYTES = 64 << 20  # of the files of a training whose encoding is kept; fewer are encoded in seconds
 FitRows = Callable[[Schema, Table, Path, str], Encoded]  # schema, table, folder, memory
 CountJoint = Callable[[Encoded, tuple[int, ...]], Joint]
 
@@ -153,7 +160,8 @@ def encode_into(out: Path, request: EncodingRequest, data: object) -> None:
     table = open_table(data)
     check_columns(request.schema, table)
     refuse_inputs_inside([out, partial_folder(out)], table.files)
-    remedy, plan = "make room and add --resume, what is finished is kept", _plan(request, table)
+    remedy = "make room and add --resume, what is finished is kept"
+    plan = {**_plan(request.schema, table), "sizes of shards": request.shard_bytes}
     with encoding_folder(out, plan, resume=request.resume, force=request.force) as work, writing(work, remedy):
         _encode(work, place, request, table)
 
@@ -170,14 +178,14 @@ def _check_finished(out: Path, schema: Schema) -> None:
 _ANEW = "  start with --force"
 
 
-def _plan(request: EncodingRequest, table: Table) -> JsonObject:
+def _plan(schema: Schema, table: Table) -> JsonObject:
     """What an encoding follows from: it may only go on with the same."""
     files = {file: [Path(file).stat().st_size, Path(file).stat().st_mtime_ns] for file in table.files}
-    return {"options of the schema": request.schema.resolved(), "rows": files, "sizes of shards": request.shard_bytes}
+    return {"options of the schema": schema.resolved(), "rows": files}
 
 
 def _encode(work: Path, place: FolderPlace, request: EncodingRequest, table: Table) -> None:
-    encoded = _fitted(work / FITTED, request, table)
+    encoded = _fitted(work / FITTED, request.engine, request.schema, table, request.memory)
     if not encoded.learnt_rows:
         raise no_target(table.name, str(request.schema.target))
     names = list(encoded.values)
@@ -198,22 +206,42 @@ def _encode(work: Path, place: FolderPlace, request: EncodingRequest, table: Tab
     publish_folder(finished, place)
 
 
-def _fitted(folder: Path, request: EncodingRequest, table: Table) -> Encoded:
+def _fitted(folder: Path, engine: Engine, schema: Schema, table: Table, memory: str) -> Encoded:
     """The rows as the engine encodes them; once they are on disk, whole, they are read from there."""
     rows, facts = folder / "rows", folder / "tallies.json"
     if not folder.exists():
         with whole_folder(folder) as unfinished:
-            encoded = request.engine.fit(request.schema, table, unfinished / "rows", request.memory)
+            encoded = engine.fit(schema, table, unfinished / "rows", memory)
             (unfinished / "encoder").mkdir()
             encoded.encoder.write(unfinished / "encoder")
             tallies = {name: asdict(tally) for name, tally in encoded.tallies.items()}
             (unfinished / facts.name).write_text(json.dumps(tallies), encoding="utf-8")
             del encoded
+    remove_steps(folder.with_name(STEPS))
     encoder = Encoder.load(folder / "encoder")
     encoder = replace(encoder, values={name: open_values(rows, name) for name in encoder.codecs})
     known = {name: len(values.entries) for name, values in encoder.values.items()}
     tallies_read = {name: Tally(**tally) for name, tally in read_json(facts).items()}
     return open_encoded(encoder, rows, known, tallies_read, is_temporary=False)
+
+
+def rows_of_training(partial: Path, schema: Schema, table: Table, memory: str) -> Encoded:
+    """Encode the rows of a training into its work folder. Those of large files go on after a kill, as `encode` does.
+
+    Args:
+        partial: The work folder.
+        schema: The schema.
+        table: The rows.
+        memory: What encoding may hold.
+
+    """
+    if sum(Path(file).stat().st_size for file in table.files) < LEAST_KEPT_BYTES:
+        return fit(schema, table, partial / "rows", memory)
+    check_columns(schema, table)
+    work = kept_work(partial, _plan(schema, table))
+    encoded = _fitted(work / FITTED, DUCKDB, schema, table, memory)
+    encoder = replace(encoded.encoder, codecs=with_keys_in_files(encoded.encoder.codecs, encoded.folder))
+    return replace(encoded, encoder=encoder)
 
 
 def sample_places(encoded: Encoded, training_rows: int) -> Int64s:
@@ -224,20 +252,15 @@ def sample_places(encoded: Encoded, training_rows: int) -> Int64s:
         training_rows: How many rows that are not held out are kept.
 
     """
-    options, seed = encoded.encoder.schema.training, seed_of(encoded)
+    seed = seed_of(encoded)
     places = [held_out_places(encoded, 1.0, seed, training_rows)]  # of a training with validation rows of their own
     if why_none_is_held_out(encoded) is None:
-        held_out = held_out_places(encoded, options.validation, options.seed)
-        learnt = replace(encoded, left_out=LeftOut(np.union1d(encoded.left_out.places, held_out)))
-        places.append(measured_places(held_out, seed))
+        held_out, later = split_places(encoded)
+        is_left_out = np.union1d(encoded.left_out.places, np.union1d(held_out, later))
+        learnt = replace(encoded, left_out=LeftOut(is_left_out))
+        places += [measured_places(held_out, seed), measured_places(later, seed)]
         places.append(held_out_places(learnt, 1.0, seed, training_rows))
     return np.unique(np.concatenate(places))
-
-
-def measured_places(held_out: Int64s, seed: int) -> Int64s:
-    """Those of the rows that are held out by which the chosen model is measured, ascending."""
-    order = np.argsort(row_order(held_out, seed))
-    return np.sort(held_out[order[:MOST_MEASURED]])
 
 
 def source_of_rows(data: object) -> object:

@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import ItemsSpec, NumbersSpec
-from feat2vec.schema.options import Mlp, Schema
+from feat2vec.schema.options import Schema
+from feat2vec.schema.training_options import Mlp
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,10 @@ class ExecutionLimits:
             rows: Those of all epochs.
 
         """
-        if schema.model.levels.submodels > 1 or len(schema.model.member_dims) > 1:
+        dims = schema.model.levels.dims
+        if len(dims) != 1 or len(schema.model.member_dims) > 1:
             return False
-        return rows * len(schema.groups) * schema.model.levels.dims[0] >= self.compiled_coordinates
+        return rows * len(schema.groups) * dims[0] >= self.compiled_coordinates
 
 
 DEFAULT_LIMITS = ExecutionLimits()

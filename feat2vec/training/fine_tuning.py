@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from feat2vec.errors import UserError, listed, suggest
+from feat2vec.schema.model_options import ModelSpec
 from feat2vec.schema.objectives import OBJECTIVES
-from feat2vec.schema.options import Group, ModelSpec, Schema
+from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import parse_document
 from feat2vec.table.numbers import numbers_of

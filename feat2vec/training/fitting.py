@@ -256,6 +256,10 @@ class Fitting:
                 callbacks=[*self.callbacks, *callbacks],
             )
 
+    def model_to_measure(self) -> Feat2Vec | None:
+        """The model whose weights are kept, in this process; None if it cannot be measured here, which is said."""
+        return self.model
+
     @property
     def kept_epoch(self) -> int:
         """The epoch, counted from 1, whose weights are kept."""

@@ -1,8 +1,11 @@
-"""Rows that training splits off (`training.validation`), to choose the epoch by their loss."""
+"""Rows that training splits off: at random, to choose the epoch by their loss (`training.validation`), and the last.
+
+The last rows by `training.time` say how rows are completed that are later than all that was learnt from.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,8 @@ from feat2vec.arrays import Int64s
 from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.hashing import row_order
+from feat2vec.encode.left_out import LeftOut
+from feat2vec.encode.time_order import times_of_values
 
 LEAST_ROWS = 200  # of a table that rows are split off: the loss of a tenth of fewer says little
 MOST_HELD_OUT = 20_000
@@ -28,12 +33,14 @@ class Split:
             epoch, few rows stand there several times: each time another group of theirs is compared with other values,
             so that chance counts less.
         places: Their numbers in the table, ascending, each once.
+        later: The numbers of the last rows, which are held out as well, ascending; none without `training.time`.
 
     """
 
     learnt: Encoded
     held_out: Encoded
     places: Int64s
+    later: Int64s
 
 
 def split_off(rows: Encoded, path: Path) -> Split | None:
@@ -49,10 +56,54 @@ def split_off(rows: Encoded, path: Path) -> Split | None:
     if why_none_is_held_out(rows) is not None:
         return None
     schema = rows.encoder.schema
-    places = held_out_places(rows, schema.training.validation, schema.training.seed)
+    places, later = split_places(rows)
     is_noisy = schema.objective.needs_noise and schema.patience > 0  # a loss by which an epoch is chosen
     repeats = min(-(-LEAST_DRAWS // len(places)), MOST_REPEATS) if is_noisy else 1
-    return Split(rows.without(places, path), rows.only(np.tile(places, repeats)), places)
+    learnt = rows.without(np.union1d(places, later), path)
+    return Split(learnt, rows.only(np.tile(places, repeats)), places, later)
+
+
+def split_places(rows: Encoded) -> tuple[Int64s, Int64s]:
+    """The numbers of the rows that are held out at random, and of the last rows; both are ascending."""
+    training = rows.encoder.schema.training
+    later = later_places(rows)
+    if not len(later):
+        return held_out_places(rows, training.validation, training.seed), later
+    earlier = replace(rows, left_out=LeftOut(np.union1d(rows.left_out.places, later)))
+    return held_out_places(earlier, training.validation, training.seed), later
+
+
+def later_places(rows: Encoded, most: int = MOST_HELD_OUT, rows_per_piece: int = ROWS_PER_PIECE) -> Int64s:
+    """The last rows by `training.time`, about as many as are held out at random; ascending.
+
+    All rows of a time are held out or none: so there are up to twice as many, or fewer, and none where the last time
+    has more rows than that.
+
+    Args:
+        rows: All rows.
+        most: The largest number of rows that is aimed at.
+        rows_per_piece: How many rows are in memory at once.
+
+    """
+    training, no_rows = rows.encoder.schema.training, np.zeros(0, np.int64)
+    if training.time is None:
+        return no_rows
+    times, counts = times_of_values(rows.encoder, training.time), np.asarray(rows.values[training.time].counts)
+    wanted = min(round(training.validation * rows.learnt_rows), most)
+    distinct, place_of_value = np.unique(times[~np.isnan(times)], return_inverse=True)
+    rows_of_time = np.bincount(place_of_value, counts[~np.isnan(times)], len(distinct))
+    from_time = np.cumsum(rows_of_time[::-1])[::-1]  # rows of each time and of later ones
+    times_of_few = distinct[from_time <= 2 * wanted]
+    enough = distinct[from_time >= wanted]
+    if not len(times_of_few):
+        return no_rows
+    first = max(times_of_few[0], enough[-1]) if len(enough) else times_of_few[0]
+    is_last = np.append(times >= first, False)  # [values], then for rows without the group; NaN is not
+    group = list(rows.values).index(training.time)
+    parts = [no_rows]
+    for start in range(0, len(rows), rows_per_piece):
+        parts.append(start + np.flatnonzero(is_last[rows.rows[start : start + rows_per_piece, group]]))
+    return np.setdiff1d(np.concatenate(parts), rows.left_out.places)
 
 
 def why_none_is_held_out(rows: Encoded) -> str | None:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import keras
 
-from feat2vec.arrays import Int64s
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.workspace import MEMORY
 from feat2vec.errors import UserError
@@ -28,7 +27,7 @@ from feat2vec.training.calibration import calibrate, take_temperature
 from feat2vec.training.chosen_model import Additions, OnChosen, chosen_model
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
 from feat2vec.training.fitting import Fitting
-from feat2vec.training.held_out import split_off, why_none_is_held_out
+from feat2vec.training.held_out import Split, split_off, why_none_is_held_out
 from feat2vec.training.memory_estimate import release_memory
 from feat2vec.training.reporting import Reporter
 from feat2vec.training.run_folder import TrainedRun
@@ -159,12 +158,7 @@ class Learning:
         options = self.rows.encoder.schema.training
         is_small = self.rows.learnt_rows <= MOST_REFITTED
         is_refitted = split is not None and bool(options.refit) and (is_small or options.refit == "continue")
-        learnt = self._first_training(
-            self.rows if split is None else split.learnt,
-            self.validation_rows if split is None else split.held_out,
-            None if split is None else split.places,
-            is_refitted=is_refitted,
-        )
+        learnt = self._first_training(split, is_refitted=is_refitted)
         learnt_rows = self.rows if split is None or is_refitted else split.learnt
         if is_refitted:
             self._refit(learnt)
@@ -178,24 +172,24 @@ class Learning:
             Reporter(1, 1, quiet=self.request.quiet).say(line)
         return learnt
 
-    def _first_training(
-        self, rows: Encoded, measured: Encoded | None, places: Int64s | None, *, is_refitted: bool
-    ) -> Learnt:
+    def _first_training(self, split: Split | None, *, is_refitted: bool) -> Learnt:
         """The training whose epoch is chosen by the loss of the measured rows, if there are any."""
+        rows = self.rows if split is None else split.learnt
+        measured = self.validation_rows if split is None else split.held_out
         fitting = self._fitting(rows, measured, CHECKPOINT, self.origin, self.began)
         say = fitting.reporter.say
         if not self.request.quiet:
             say(self.rows.summary())
         say_left_out(say, self.rows)
         if self.validation_rows is None:
-            say_held_out(say, self.rows, 0 if places is None else len(places))
+            say_held_out(say, self.rows, split)
         is_complete = all((self.folder / name).exists() for name in (CHECKPOINT, REFIT_CHECKPOINT))
         fitting.fit(self.request.callbacks, keeps_end=is_refitted, is_complete=is_complete)
         learnt = Learnt(fitting.model, {**fitting.metrics()}, fitting.progress.history)
         if len(self.rows.left_out):
             learnt.metrics["without_target"] = len(self.rows.left_out)
-        if places is not None:
-            held_out = len(places)
+        if split is not None:
+            held_out = len(split.places)
             learnt.metrics |= {"held_out": held_out, "held_out_loss": fitting.kept_loss}
             say(
                 f"kept epoch {fitting.kept_epoch} of {fitting.options.epochs}, "
@@ -206,18 +200,19 @@ class Learning:
             if temperature is not None:
                 learnt.metrics["temperature"] = round(temperature, 6)
         if measured is not None:
-            self._measure(learnt, fitting, rows, measured, places)
+            self._measure(learnt, fitting, rows, measured, split)
         return learnt
 
-    def _measure(
-        self, learnt: Learnt, fitting: Fitting, rows: Encoded, measured: Encoded, places: Int64s | None
-    ) -> None:
+    def _measure(self, learnt: Learnt, fitting: Fitting, rows: Encoded, measured: Encoded, split: Split | None) -> None:
         """Give the run what the functions of the request find in the chosen model."""
         if not self.request.on_chosen:
             return
-        run = TrainedRun.of_model(learnt.model)
+        model = fitting.model_to_measure()
+        if model is None:
+            return
+        run = TrainedRun.of_model(model)
         try:
-            chosen = chosen_model(run, self.table, rows, measured, self.request.validation, places)
+            chosen = chosen_model(run, self.table, rows, measured, self.request.validation, split)
         except UserError as error:  # the table can be read only once
             fitting.reporter.say(f"nothing is measured on held-out rows: {error}")
             return
@@ -286,9 +281,13 @@ def say_left_out(say: Callable[[str], None], rows: Encoded) -> None:
         say(f"{count:,} {'row' if count == 1 else 'rows'} without {rows.encoder.schema.target} are left out")
 
 
-def say_held_out(say: Callable[[str], None], rows: Encoded, count: int) -> None:
+def say_held_out(say: Callable[[str], None], rows: Encoded, split: Split | None) -> None:
     """Say how many rows are held out, or why none are if the schema asks for some."""
-    if count:
-        say(f"{rows.learnt_rows - count:,} rows to learn from, {count:,} held out to choose the epoch by their loss")
+    if split is not None:
+        learnt = f"{split.learnt.learnt_rows:,} rows to learn from"
+        say(f"{learnt}, {len(split.places):,} held out to choose the epoch by their loss")
+        if len(split.later):
+            time = rows.encoder.schema.training.time
+            say(f"and the last {len(split.later):,} by {time}, to see how later rows are completed")
     elif rows.encoder.schema.training.validation:
         say(f"no rows are held out to choose the epoch by: {why_none_is_held_out(rows)}")

@@ -16,7 +16,8 @@ from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError
 from feat2vec.model.sizes import BYTES_OF_WEIGHT, group_weights, layer_weights, table_sizes
 from feat2vec.schema.extractor_options import TextAttention
-from feat2vec.schema.options import BLOCK_ROWS, Mlp, Schema
+from feat2vec.schema.options import Schema
+from feat2vec.schema.training_options import BLOCK_ROWS, Mlp
 
 PROCESS_STATUS = Path("/proc/self/status")
 MACHINE_MEMORY = Path("/proc/meminfo")

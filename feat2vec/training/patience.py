@@ -10,7 +10,8 @@ import keras
 from feat2vec.arrays import Array
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import Kept
-from feat2vec.training.checkpoint_file import CheckpointReader, Streamed, altered
+from feat2vec.training.checkpoint_checks import altered
+from feat2vec.training.checkpoint_file import CheckpointReader, Streamed
 from feat2vec.training.checkpoint_variables import streamed
 
 

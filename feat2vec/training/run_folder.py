@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from feat2vec.encode.encoder import Encoder
 from feat2vec.errors import NAMES_OPTIONS, RESTORE, UserError, in_a_line, refuse_stray_bytes
 from feat2vec.model.coarse_table import COARSE
-from feat2vec.model.model_file import StoredModel, read_model, write_coarse_tables, write_model
+from feat2vec.model.model_file import read_model, write_coarse_tables, write_model
+from feat2vec.model.stored_model import StoredModel
 from feat2vec.model.weights_file import holds_encoder
 from feat2vec.schema.options import Schema
 from feat2vec.writing import folder_place, hidden_instead, new_folder, partial_folder, record_files

@@ -19,6 +19,7 @@ from feat2vec.encode.workspace import check_memory
 from feat2vec.errors import FailedError, UserError, writing
 from feat2vec.shards.encoded_folder import EncodedTable
 from feat2vec.table.table import Table, open_table
+from feat2vec.training.encoding import rows_of_training
 from feat2vec.training.execution import refuse_dtype_policy, share_cores
 from feat2vec.training.fingerprints import LEARNT_FROM, first_difference, learnt_from, refuse_other_origin
 from feat2vec.training.learning import Learning, Learnt, TrainingRequest
@@ -26,8 +27,7 @@ from feat2vec.training.memory_estimate import refuse_too_large, release_memory
 from feat2vec.training.reporting import Reporter
 from feat2vec.training.run_folder import UNUSED_COLUMNS, TrainedRun, read_facts, write_run
 from feat2vec.writing import (
-    CHECKPOINT,
-    REFIT_CHECKPOINT,
+    CHECKPOINTS,
     SCRATCH,
     FolderPlace,
     note_finished,
@@ -105,7 +105,7 @@ def train_in_work_folder(request: TrainingRequest, partial: Path, place: FolderP
     """
     began, table = time.perf_counter(), open_table(data)
     _say_missing_columns(request, table)
-    rows = _encode(request, table, partial / "rows")
+    rows = _encode(request, table, partial)
     _refuse_rows_without_targets(rows, table.name)
     validation_rows = _encode_validation(request, rows, partial / "validation")
     origin = learnt_from(rows, validation_rows, _start_facts(request))
@@ -156,22 +156,27 @@ def _publish(partial: Path, place: FolderPlace) -> None:
     except (FailedError, UserError) as error:
         remedy = f"the run is kept in {partial}: after that, --resume gives it its name"
         raise FailedError(*error.problems, remedy) from None
-    for name in (CHECKPOINT, REFIT_CHECKPOINT):
+    for name in CHECKPOINTS:
         remove_inside(partial, name)  # which has nothing left to resume
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _encode(request: TrainingRequest, data: object, folder: Path | None) -> Encoded:
+def _encode(request: TrainingRequest, data: object, partial: Path | None) -> Encoded:
+    """The training rows, encoded into the work folder; into a temporary one where there is none."""
+    folder = None if partial is None else partial / "rows"
     if isinstance(data, EncodedTable):
         if request.start is not None:
             raise UserError(
                 f"{data.name}: holds rows encoded by another encoder than that of the run; give the table itself"
             )
         return data.encoded(request.schema, folder, first_difference)
-    encode = fit if request.start is None else request.start.encode
-    return encode(request.schema, data, folder, request.memory)
+    if request.start is not None:
+        return request.start.encode(request.schema, data, folder, request.memory)
+    if partial is None:
+        return fit(request.schema, data, None, request.memory)
+    return rows_of_training(partial, request.schema, open_table(data), request.memory)
 
 
 def _say_missing_columns(request: TrainingRequest, table: Table) -> None:

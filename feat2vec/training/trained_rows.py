@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -217,6 +218,23 @@ def warning_of_trained_rows(run: TrainedRun, data: object) -> str | None:
         f"{table.name}: {counted} {verb} among those the run was trained on: the result is too good; "
         "`feat2vec split` makes a test part"
     )
+
+
+def warn_of_trained_rows(run: TrainedRun, argument: str, data: object) -> None:
+    """Warn the caller of a function that measures a run if it was trained on the rows; see `warning_of_trained_rows`.
+
+    Args:
+        run: The run.
+        argument: The name of the function's argument, with which the warning begins.
+        data: The rows that it is measured on. Those that can be read only once are left.
+
+    """
+    try:
+        warning = warning_of_trained_rows(run, data)
+    except UserError:
+        return
+    if warning is not None:
+        warnings.warn(f"{argument}: {warning}", UserWarning, stacklevel=3)
 
 
 def has_learnt_column(run: TrainedRun, data: object, column: str) -> bool:

@@ -45,9 +45,12 @@ from feat2vec.writing.output_paths import (
 from feat2vec.writing.signatures import SIGNATURE, is_signed, signed_parquet
 from feat2vec.writing.training_folder import (
     CHECKPOINT,
+    CHECKPOINTS,
     LEFT_OUT,
     REFIT_CHECKPOINT,
     SCRATCH,
+    can_go_on,
+    changes_path,
     note_finished,
     partial_folder,
     refuse_backslash,
@@ -57,6 +60,7 @@ from feat2vec.writing.training_folder import (
 
 __all__ = [
     "CHECKPOINT",
+    "CHECKPOINTS",
     "LEFT_OUT",
     "LOCK_FILES",
     "MARK",
@@ -65,6 +69,8 @@ __all__ = [
     "SIGNATURE",
     "FolderPlace",
     "Mark",
+    "can_go_on",
+    "changes_path",
     "check_file_in",
     "discard_temporary",
     "file_in",

@@ -8,7 +8,6 @@ each piece too, so that who needs a few rows of a table reads no more than the p
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from feat2vec.errors import RESTORE, UserError
 from feat2vec.writing.files import JsonObject
 from feat2vec.writing.folder_marks import MARK
+from feat2vec.writing.seekable_bytes import SeekableBytes
 from feat2vec.writing.signatures import BLOCK_BYTES, digest_of
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def pieces_of(manifest: JsonObject, name: str) -> Pieces | None:
     return None if digests is None else Pieces(digests)
 
 
-class CheckedFile(io.RawIOBase):
+class CheckedFile(SeekableBytes):
     """A file to read, of which each piece is compared with its digest before anything of it is used.
 
     Args:
@@ -142,10 +142,9 @@ class CheckedFile(io.RawIOBase):
     """
 
     def __init__(self, path: Path, pieces: Pieces) -> None:
-        super().__init__()
+        super().__init__(path.stat().st_size)
         self.path, self.pieces = path, pieces
         self.file = path.open("rb", buffering=0)
-        self.size, self.position = path.stat().st_size, 0
         count = -(-self.size // pieces.piece_bytes)
         self.is_checked = bytearray(count)
         if len(pieces.digests) != count * DIGEST_LENGTH:
@@ -159,31 +158,16 @@ class CheckedFile(io.RawIOBase):
         self.file.close()
         super().close()
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self.position = max(offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.size}[whence], 0)
-        return self.position
-
-    def readinto(self, buffer: Buffer) -> int:
-        view = memoryview(buffer).cast("B")[: max(self.size - self.position, 0)]
-        self.file.seek(self.position)
+    def read_at(self, position: int, view: memoryview) -> int:
+        self.file.seek(position)
         count = self.file.readinto(view) or 0
-        start, end, piece_bytes = self.position, self.position + count, self.pieces.piece_bytes
+        start, end, piece_bytes = position, position + count, self.pieces.piece_bytes
         for piece in range(start // piece_bytes, -(-end // piece_bytes)):
             first, last = piece * piece_bytes, min((piece + 1) * piece_bytes, self.size)
             if self.is_checked[piece]:
                 continue
             is_inside = start <= first and last <= end
             self._check(piece, view[first - start : last - start] if is_inside else self._piece(first))
-        self.position = end
         return count
 
     def _piece(self, first: int) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from feat2vec.errors import UserError
 from feat2vec.writing.files import JsonObject, read_json
+from feat2vec.writing.folder_marks import record_hidden
 from feat2vec.writing.folders import (
     FolderPlace,
     finish_replacement,
@@ -20,7 +21,7 @@ from feat2vec.writing.folders import (
 )
 from feat2vec.writing.locks import LOCK_FILES, locked
 from feat2vec.writing.output_paths import refuse_bad_folder
-from feat2vec.writing.training_folder import mark_if_new, partial_folder, refuse_other_work
+from feat2vec.writing.training_folder import KEPT_ENCODING, mark_if_new, partial_folder, refuse_other_work
 
 ENCODED = "encoded"  # the kind of a finished folder, as its mark says
 ENCODING = "encoding"  # the kind of the folder beside it, while the work goes on
@@ -94,6 +95,35 @@ def encoding_folder(
             raise
         remove_inside(partial, WORK)
         remove_folder(partial, ENCODING)
+
+
+def kept_work(partial: Path, plan: Mapping[str, object]) -> Path:
+    """The folder in which the rows of a training are encoded, with what a killed process has left by the same plan.
+
+    Args:
+        partial: The work folder of the training, which this process holds.
+        plan: What the encoding follows from, as JSON.
+
+    """
+    work = partial / KEPT_ENCODING
+    record_hidden(work)
+    plan = json.loads(json.dumps(plan))
+    if work.exists() and not ((work / PLAN).exists() and read_json(work / PLAN) == plan):
+        remove_inside(partial, KEPT_ENCODING)
+    work.mkdir(exist_ok=True)
+    if not (work / PLAN).exists():
+        write_durably(work / PLAN, json.dumps(plan))
+    return work
+
+
+def remove_steps(folder: Path) -> None:
+    """Remove finished steps that nothing goes on from any more, where there are some.
+
+    Args:
+        folder: The folder of the steps, inside of a work folder.
+
+    """
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refuse_other_plan(work: Path, plan: JsonObject) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from feat2vec.errors import UserError
+from feat2vec.errors import FailedError, UserError
 from feat2vec.writing.files import file_in
-from feat2vec.writing.folder_marks import TRAINING, foreign_paths, note, read_mark, why_unmarked
+from feat2vec.writing.folder_marks import TRAINING, foreign_paths, note, read_mark, record, why_unmarked
 from feat2vec.writing.folders import (
     FolderPlace,
     finish_replacement,
@@ -29,17 +29,19 @@ from feat2vec.writing.output_paths import refuse_bad_folder
 
 CHECKPOINT = "checkpoint.npz"
 REFIT_CHECKPOINT = "refit.npz"  # of the training on all rows, after the one that chose the epoch
+CHANGES = ".changes"  # the end of the name of a file beside a checkpoint: what has changed since
 REPLACED = "replaced.json"  # the id of the run that --force replaces when the new one is complete
 LEFT_OUT = "left_out.npy"  # the rows that the first training does not learn from
+KEPT_ENCODING = "encoding"  # the rows of a large table as far as they are encoded
 SCRATCH = "scratch"  # the run from scratch that is trained beside one that begins with vectors
 SCRATCH_WORK = f"{SCRATCH}.partial"
 IS_NO_PLACE = "the run would train", "move it elsewhere, or choose another --out"  # of a folder of something else
 
-FILES_KEPT = (CHECKPOINT, REFIT_CHECKPOINT, REPLACED)
+CHECKPOINTS = tuple(f"{name}{end}" for name in (CHECKPOINT, REFIT_CHECKPOINT) for end in ("", CHANGES))
+FILES_KEPT = (*CHECKPOINTS, REPLACED)
 ENTRIES = (
     *FILES_KEPT,
-    f"{CHECKPOINT}.new",
-    f"{REFIT_CHECKPOINT}.new",
+    *(f"{name}.new" for name in CHECKPOINTS),
     LEFT_OUT,
     "best",
     "aside",
@@ -49,11 +51,17 @@ FOLDERS = (
     "rows",
     "validation",
     "run",
+    KEPT_ENCODING,
     SCRATCH,
     SCRATCH_WORK,
 )  # that are recorded, or marked, when they are whole
 
-KEPT = (*FILES_KEPT, SCRATCH, SCRATCH_WORK)  # the entries that a later session goes on with
+KEPT = (*FILES_KEPT, KEPT_ENCODING, SCRATCH, SCRATCH_WORK)  # the entries that a later session goes on with
+
+
+def changes_path(checkpoint: Path) -> Path:
+    """The file of what has changed since a checkpoint was written whole."""
+    return checkpoint.with_name(f"{checkpoint.name}{CHANGES}")
 
 
 def partial_folder(out: Path) -> Path:
@@ -141,7 +149,8 @@ def _remove_finished_work(out: Path) -> None:
 def work_folder(out: Path, *, resume: bool = False, force: bool = False, replaces: str | None = None) -> Iterator[Path]:
     """Hold the folder to train in, without what an interrupted session left half-done.
 
-    It is removed at the end; after an error it is removed unless it has a checkpoint to go on with.
+    It is removed at the end; after an error it is removed unless it has a checkpoint to go on with, or, after an
+    interruption, rows that are encoded.
 
     Args:
         out: Where the run will be.
@@ -165,6 +174,7 @@ def work_folder(out: Path, *, resume: bool = False, force: bool = False, replace
             partial, TRAINING, *IS_NO_PLACE
         )  # again: the process that held it may have ended, and removed it
         refuse_foreign(partial)
+        record(partial, *ENTRIES)  # an earlier version has made it, which writes fewer files
         if (partial / CHECKPOINT).exists() and not resume and not force:
             remedy = "add --resume to go on with it, or --force to start anew"
             raise UserError(f"{partial}: holds a run that was not finished; {remedy}")
@@ -177,11 +187,23 @@ def work_folder(out: Path, *, resume: bool = False, force: bool = False, replace
                 file.write_text(json.dumps({"replaced": replaces}) + "\n", encoding="utf-8")
         try:
             yield partial
-        except BaseException:
-            if not (partial / CHECKPOINT).exists():  # nothing to go on with
+        except BaseException as error:
+            is_failed = isinstance(error, (UserError, FailedError))
+            if not can_go_on(partial, encoding_counts=not is_failed):
                 _remove_work(partial)
             raise
         _remove_work(partial)
+
+
+def can_go_on(partial: Path, *, encoding_counts: bool = True) -> bool:
+    """Whether a work folder holds something that `--resume` goes on with.
+
+    Args:
+        partial: The folder.
+        encoding_counts: Whether rows count that are encoded, of which nothing has been learnt.
+
+    """
+    return (partial / CHECKPOINT).exists() or (encoding_counts and (partial / KEPT_ENCODING).exists())
 
 
 def _remove_work(partial: Path) -> None:

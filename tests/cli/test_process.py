@@ -31,6 +31,21 @@ def test_the_command_line_is_a_module_too(module: str) -> None:
     assert f"Usage: python -m {module} [OPTIONS] COMMAND" in shown.stdout
 
 
+def test_libraries_are_loaded_after_their_environment_is_set() -> None:
+    code = "import sys, feat2vec.cli; print([name for name in ('numpy', 'tensorflow') if name in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout == "[]\n"
+    code = (
+        "import os, sys; from feat2vec.cli import main; sys.argv[1:] = ['train', 'none.yaml', '--data', 'x.csv']\n"
+        "try: main()\n"
+        "except SystemExit: print(os.environ['OPENBLAS_THREAD_TIMEOUT'], os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    )
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    environment.pop("OPENBLAS_THREAD_TIMEOUT", None)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "4 2\n"  # what the user has set stays
+
+
 def test_a_current_folder_that_is_gone_is_said(folder: Path) -> None:
     (folder / "gone").mkdir()
     command = f"rmdir ../gone; {shlex.join(PROGRAM)} init {folder / 'films.csv'} -o films.yaml"

@@ -69,9 +69,15 @@ def differences(local: Any, cluster: Any) -> dict[str, float]:
     return shares
 
 
+def completion_of(folder: Path) -> Any:
+    """The numbers by which a run completes rows; None if it has none."""
+    path = folder / "completion.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
 def trained_twice(out: Path, case: str, fitting: Any, *, encoded: bool = False) -> tuple[Any, Any]:
     """The runs of a training in this process, and of one on the cluster, whose workers read a folder if `encoded`."""
-    from feat2vec.run import load
+    from feat2vec.run import chosen_functions, load
     from feat2vec.schema.reading import read_schema
     from feat2vec.training.learning import TrainingRequest
     from feat2vec.training.train import train_into
@@ -79,7 +85,7 @@ def trained_twice(out: Path, case: str, fitting: Any, *, encoded: bool = False) 
     from tests.cluster.folders import encoded_table
     from tests.short_trainings import functions_without_graphs
 
-    request = TrainingRequest(read_schema(CASES[case]), quiet=True)
+    request = TrainingRequest(read_schema(CASES[case]), quiet=True, on_chosen=chosen_functions())
     with functions_without_graphs():
         train_into(out / case, request, table())
     rows: Any = table()
@@ -120,7 +126,7 @@ def resumed_twice(out: Path, case: str, fitting: Any) -> tuple[Any, Any]:
 def divided(fitting: Any, rows: Any) -> dict[str, Any]:
     """Of a training on the cluster each variable's shape, and the shapes of its parts with their servers."""
     from feat2vec.cluster.load import lookup_shares
-    from feat2vec.model.optimizers.base import parts_of, resource_of
+    from feat2vec.model.optimizers.tables import parts_of, resource_of
 
     variables = [*fitting.model.variables, *fitting.checkpointing.optimizer_variables]
     shapes: dict[str, Any] = {}
@@ -164,6 +170,7 @@ def main(arguments: Sequence[str]) -> None:
             "losses": [[row["loss"] for row in run.history] for run in (local, cluster)],
             "metrics": [dict(run.metrics) for run in (local, cluster)],
             "divided": fittings[-1],
+            "completion": [completion_of(run.folder) for run in (local, cluster)],
         }
         say(f"{case}: {max(results[case]['differences'].values())} {results[case]['losses']}", error=True)
     say(json.dumps(results))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import feat2vec
-from feat2vec.cluster.cluster_fitting import refuse_what_is_local, windows
+from feat2vec.cluster.cluster_fitting import ClusterFitting, refuse_what_is_local
+from feat2vec.cluster.local_copy import bytes_of, local_copy
+from feat2vec.encode.encoder import fit
 from feat2vec.errors import UserError
+from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.schema.reading import read_schema
-from tests.cluster.cases import CASES, LOOKUPS, schema
+from tests.cluster.cases import CASES, LOOKUPS, schema, table
 from tests.cluster.in_process import LEAST_BYTES, trained
 
 FAST = "nce"
@@ -70,6 +75,10 @@ def test_every_model_on_a_cluster_is_that_of_one_process(tmp_path: Path) -> None
     for result in results.values():
         check_equal(result)
         check_divided(result)
+    local, cluster = (completion["groups"] for completion in results["completed"]["completion"])
+    assert set(local) == set(cluster) == set(LOOKUPS)
+    for group in LOOKUPS:
+        assert cluster[group]["weights"] == pytest.approx(local[group]["weights"], rel=1e-2)
 
 
 @pytest.mark.slow
@@ -88,6 +97,22 @@ def test_workers_side_by_side_come_to_the_same_loss(tmp_path: Path, option: str)
         assert cluster == pytest.approx(local, rel=0.1)
 
 
+def test_a_model_is_measured_in_a_copy_if_it_is_not_too_large() -> None:
+    model = Feat2Vec.from_encoder(fit(read_schema(CASES[FAST]), table(50)).encoder)
+    copy = local_copy(model)
+    for weight, source in zip(copy.weights, model.weights, strict=True):
+        assert weight is not source
+        np.testing.assert_array_equal(weight, source)
+    lines: list[str] = []
+    fitting = SimpleNamespace(model=model, most_copied=100, reporter=SimpleNamespace(say=lines.append))
+    assert ClusterFitting.model_to_measure(fitting) is None  # type: ignore[arg-type]
+    assert re.fullmatch(
+        r"nothing is measured on held-out rows: the chief would hold all weights, .* more than .*", lines[0]
+    )
+    fitting.most_copied = bytes_of(model)
+    assert ClusterFitting.model_to_measure(fitting) is not None  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("keys", "option"),
     [
@@ -100,8 +125,3 @@ def test_what_needs_all_weights_at_once_is_refused(keys: dict[str, Any], option:
     with pytest.raises(UserError, match=f"{option}: takes all weights in one process, .*remove it"):
         refuse_what_is_local(read_schema(document))
     refuse_what_is_local(read_schema(CASES[FAST]))
-
-
-def test_windows_hold_all_pieces() -> None:
-    pieces: list[Any] = [(step, ()) for step in range(5)]
-    assert [[step for step, _ in window] for window in windows(iter(pieces), 2)] == [[0, 1], [2, 3], [4]]

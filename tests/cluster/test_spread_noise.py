@@ -9,8 +9,8 @@ import tensorflow as tf
 from feat2vec.cluster.spread_noise import SpreadNoise
 from feat2vec.sampling.noise import Noise
 from tests import reference
+from tests.sampling.exact_noise import chi_square, find_tuple, p_values
 from tests.sampling.tables import COUNTS, JOINT, JOINT_COUNTS, PARAMS, random_rows
-from tests.sampling.test_noise import chi_square, find_tuple
 
 SERVERS = {1: ["CPU:0"], 2: ["CPU:0"] * 2, 5: ["CPU:0"] * 5}  # with 5, some server has no value of a group of 3
 
@@ -25,25 +25,9 @@ def make(servers: int, sharing: str, negatives: int, joint: bool, alpha: float =
     [(2, "record", False, 0.75), (5, "batch", True, 0.75), (5, "record", True, 0.0), (2, "batch", False, 1.0)],
 )
 def test_a_million_draws_have_the_exact_probabilities(servers: int, sharing: str, joint: bool, alpha: float) -> None:
-    def p_values(drawn_with: float) -> list[float]:
-        noise = make(servers, sharing, 5 if sharing == "record" else 500_000, joint, drawn_with)
-        batch = 200_000 if sharing == "record" else 5
-        draws = noise.sample(tf.constant(random_rows(batch, columns=4 if joint else 3)), (5, 1))
-        p_of_unit, total = [], 0
-        for unit, draw in zip(noise.units, draws, strict=True):
-            counts = JOINT_COUNTS if len(unit.groups) > 1 else COUNTS[unit.groups[0]]
-            index = np.asarray(draw.values[0])
-            if len(unit.groups) > 1:
-                tuples = np.array([find_tuple(pair) for pair in np.ndindex(5, 3)])
-                index = tuples[index * 3 + np.asarray(draw.values[1])]
-            total += index.size
-            exact = reference.noise_probabilities(counts.tolist(), alpha)
-            p_of_unit.append(chi_square(np.bincount(index.ravel(), minlength=len(counts)), exact))
-        assert total >= 1_000_000
-        return p_of_unit
-
-    assert all(1e-4 < p < 1 - 1e-4 for p in p_values(alpha))
-    assert min(p_values(alpha + 0.02)) < 1e-4  # the test can fail
+    negatives = 5 if sharing == "record" else 500_000
+    assert all(1e-4 < p < 1 - 1e-4 for p in p_values(make(servers, sharing, negatives, joint, alpha), alpha))
+    assert min(p_values(make(servers, sharing, negatives, joint, alpha + 0.02), alpha)) < 1e-4  # the test can fail
 
 
 def test_a_large_table_has_the_exact_probabilities() -> None:

@@ -14,7 +14,8 @@ from feat2vec.cluster.servers import Servers, whole_variables
 from feat2vec.cluster.spread_rows import SpreadRows
 from feat2vec.model.large_variables import TableStart, ZeroStart, assign_rows, pieces, undrawn_tables
 from feat2vec.model.optimizers import Rows, by_row, linear_terms, read_rows
-from feat2vec.model.optimizers.base import RowSparse, parts_of, resource_of
+from feat2vec.model.optimizers.base import RowSparse
+from feat2vec.model.optimizers.tables import parts_of, resource_of
 
 SIZE, DIM = 23, 5
 DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"

@@ -22,7 +22,7 @@ import feat2vec
 from feat2vec.encode import encoder as encoder_module
 from feat2vec.encode import value_tables
 from feat2vec.encode.arrays_on_disk import ArrayFile
-from feat2vec.encode.codecs.items import ItemsFit
+from feat2vec.encode.codecs.items_fit import ItemsFit
 from feat2vec.encode.encoder import fit
 from feat2vec.encode.targets import TargetFiles
 from feat2vec.encode.workspace import PieceSizes

@@ -9,7 +9,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.encode.vocabulary import Vocabulary, VocabularyFit
+from feat2vec.encode.vocabulary import Vocabulary
+from feat2vec.encode.vocabulary_fit import VocabularyFit
 from feat2vec.table.types import Kind
 
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
+from feat2vec.export.export import export
+from feat2vec.export.exported_group import exported_group
 from feat2vec.export.formats import FORMATS
+from feat2vec.model import stored_table
+from feat2vec.model.stored_table import StoredTable
+from feat2vec.training.run_folder import TrainedRun, read_facts
 from feat2vec.writing import MARK
 from tests.commands import feat2vec as command
 from tests.export.tables import NAMES
@@ -40,6 +48,27 @@ def test_a_model_with_ranks_is_exported_at_one_level(ranked: feat2vec.Run, tmp_p
         np.testing.assert_array_equal(file["vectors"], at_level_2.vectors)
     with pytest.raises(UserError, match=r"^level: there is no level 4; the levels are 1 to 3$"):
         ranked.export("npz", tmp_path / "fourth", level=4)
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("kind", ["npz", "parquet", "word2vec"])
+def test_a_table_that_stays_in_its_file_is_exported_a_few_rows_at_a_time(
+    run: feat2vec.Run, tmp_path: Path, kind: str, normalise: bool
+) -> None:
+    run.export(kind, tmp_path / "whole", ["who"], normalise=normalise)
+    with (
+        mock.patch.object(stored_table, "LEAST_STORED_BYTES", 0),
+        mock.patch.object(StoredTable, "__array__", side_effect=AssertionError("it was read whole")),
+    ):
+        in_file = TrainedRun(run.folder, *read_facts(run.folder))
+        few_rows = replace(FORMATS[kind], bytes_per_block=100)  # type: ignore[type-var]
+        export(in_file, few_rows, tmp_path / "blocks", ["who"], normalise=normalise)
+        assert isinstance(exported_group(in_file, "who", None, unit_length=False).vectors, StoredTable)
+    if kind == "parquet":
+        assert pq.read_table(tmp_path / "blocks" / "who.parquet") == pq.read_table(tmp_path / "whole" / "who.parquet")
+    for file in (tmp_path / "whole").iterdir():
+        if kind != "parquet" and file.name != MARK:
+            assert (tmp_path / "blocks" / file.name).read_bytes() == file.read_bytes(), file.name
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -19,7 +19,8 @@ from feat2vec.errors import UserError
 from feat2vec.evaluation.ranking import rank
 from feat2vec.model import weights_file
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.model_file import StoredModel, write_model
+from feat2vec.model.model_file import write_model
+from feat2vec.model.stored_model import StoredModel
 from feat2vec.model.weights_file import StoredArrays
 from feat2vec.space.embed import Embedder
 from feat2vec.space.geometry import dense, extract
@@ -85,7 +86,7 @@ def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a whole table is read")
 
     monkeypatch.setattr(StoredArrays, "table", refuse)
-    monkeypatch.setattr("feat2vec.model.model_file.read_model", refuse)
+    monkeypatch.setattr("feat2vec.model.stored_model.read_model", refuse)
 
 
 @pytest.mark.usefixtures("no_tables", "no_graphs")

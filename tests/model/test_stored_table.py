@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from feat2vec.errors import UserError
-from feat2vec.model import model_file
-from feat2vec.model.model_file import StoredModel, write_model
+from feat2vec.model import stored_table
+from feat2vec.model.model_file import write_model
+from feat2vec.model.stored_model import StoredModel
 from feat2vec.model.stored_table import StoredTable, rows_of_file, squares_of
 from feat2vec.writing import digests
 from feat2vec.writing.digests import Pieces, digests_of_pieces
@@ -28,7 +29,7 @@ def stored_model(path: Path, pieces: Pieces | None = None) -> StoredModel:
 
 
 def tables_in_file(model: StoredModel, group: str) -> list[StoredTable] | None:
-    with mock.patch.object(model_file, "LEAST_STORED_BYTES", 0):
+    with mock.patch.object(stored_table, "LEAST_STORED_BYTES", 0):
         return model.stored_tables(group)
 
 

@@ -23,7 +23,8 @@ from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.errors import UserError
 from feat2vec.model import weights_file
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.model_file import StoredModel, read_model, write_model
+from feat2vec.model.model_file import read_model, write_model
+from feat2vec.model.stored_model import StoredModel
 from feat2vec.model.weights_file import WEIGHTS, ModelFile
 from feat2vec.run import Run
 from feat2vec.training.run_folder import write_run

@@ -7,7 +7,6 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,8 @@ from hypothesis import strategies as st
 
 from feat2vec.sampling.noise import Noise, alias_table, log_probabilities, pack
 from tests import reference
+from tests.sampling.exact_noise import chi_square, find_tuple, p_values
 from tests.sampling.tables import COUNTS, JOINT, JOINT_COUNTS, PARAMS, random_rows
-
-
-def chi_square(observed: npt.NDArray[Any], probability: npt.NDArray[np.float64]) -> float:
-    """The p-value of counts against exact probabilities; a draw of what cannot be drawn has p = 0."""
-    if observed[probability == 0].any():
-        return 0.0
-    expected = probability[probability > 0] * observed.sum()
-    statistic = ((observed[probability > 0] - expected) ** 2 / expected).sum()
-    return float(tf.math.igammac(np.float64((len(expected) - 1) / 2), statistic / 2))
 
 
 def make(sharing: str = "record", negatives: int = 5, joint: bool = False, alpha: float = 0.75) -> Noise:
@@ -75,32 +66,9 @@ def digest() -> str:
 @pytest.mark.parametrize("sharing", ["record", "batch"])
 @pytest.mark.parametrize("joint", [False, True])
 def test_a_million_draws_have_the_exact_probabilities(alpha: float, sharing: str, joint: bool) -> None:
-    def p_values(drawn_with: float) -> list[float]:
-        noise = make(sharing, 5 if sharing == "record" else 500_000, joint, drawn_with)
-        batch = 200_000 if sharing == "record" else 5
-        draws = noise.sample(tf.constant(random_rows(batch, columns=4 if joint else 3)), (5, 1))
-        p_of_unit, total = [], 0
-        for unit, draw in zip(noise.units, draws, strict=True):
-            counts = JOINT_COUNTS if len(unit.groups) > 1 else COUNTS[unit.groups[0]]
-            index = np.asarray(draw.values[0])
-            if len(unit.groups) > 1:
-                index = np.array([find_tuple(pair) for pair in np.ndindex(5, 3)])[
-                    index * 3 + np.asarray(draw.values[1])
-                ]
-            total += index.size
-            exact = reference.noise_probabilities(counts.tolist(), alpha)
-            p_of_unit.append(chi_square(np.bincount(index.ravel(), minlength=len(counts)), exact))
-        assert total >= 1_000_000
-        return p_of_unit
-
-    assert all(1e-4 < p < 1 - 1e-4 for p in p_values(alpha))
-    assert min(p_values(alpha + 0.02)) < 1e-4  # the test can fail
-
-
-def find_tuple(pair: Sequence[int]) -> int:
-    """The index of a tuple in JOINT; pairs that were never seen are no index at all."""
-    indices = np.flatnonzero((np.array(pair) == JOINT).all(axis=1))
-    return int(indices[0]) if len(indices) else 1_000_000
+    negatives = 5 if sharing == "record" else 500_000
+    assert all(1e-4 < p < 1 - 1e-4 for p in p_values(make(sharing, negatives, joint, alpha), alpha))
+    assert min(p_values(make(sharing, negatives, joint, alpha + 0.02), alpha)) < 1e-4  # the test can fail
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.75])

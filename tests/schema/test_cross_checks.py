@@ -432,3 +432,32 @@ def test_activation_and_penalties_are_of_keys_whose_weights_are_numbers() -> Non
     keys = "version: 1\ngroups: {a: {column: a}}\nobjective: {type: regression, target: y}\n"
     normal = "model: {bias: true, posterior: gaussian, activation: {}}\ntraining: {l2: 1.0, optimizer: adam}\n"
     assert problems(keys + normal) == [f"schema:4: model.activation: {ALONE}"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "rest", "expected"),
+    [
+        ("", "{time: c}", "names 'c', which is no group"),
+        ("", "{time: aa}", "names 'aa', which is no group; did you mean 'a'?"),
+        ("", "{time: a, validation: 0}", "needs held-out rows; set `validation`, or remove it"),
+        ("  c: {column: c, extractor: {bins: 3}}\n", "{time: c}", "NO_TIME"),
+        ("  c: {column: c, extractor: {split: ','}}\n", "{time: c}", "NO_TIME"),
+        ("  c: {columns: [c, d], extractor: numeric}\n", "{time: c}", "NO_TIME"),
+        ("  c: {column: c, extractor: vector}\n", "{time: c}", "NO_TIME"),
+    ],
+)
+def test_the_time_is_a_group_of_one_column_of_numbers_or_dates(groups: str, rest: str, expected: str) -> None:
+    expected = expected.replace(
+        "NO_TIME", "is a group of one column of numbers, years or dates, and 'c' is none; remove it"
+    )
+    line = BASE.count("\n") + groups.count("\n") + 1
+    assert problems(f"{BASE}{groups}training: {rest}\n") == [f"schema:{line}: training.time: {expected}"]
+
+
+def test_a_time_is_for_objectives_that_complete_rows() -> None:
+    text = BASE + "objective: {type: regression, target: y}\ntraining: {time: a}\n"
+    assert problems(text) == [
+        "schema:6: training.time: is for completing rows, and regression completes none; remove it"
+    ]
+    for extractor in ("lookup", "numeric", "{parts: [year, month]}"):
+        assert read(f"{BASE}  c: {{column: c, extractor: {extractor}}}\ntraining: {{time: c}}\n").training.time == "c"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from feat2vec.schema.levels import Levels
-from feat2vec.schema.options import ModelSpec
+from feat2vec.schema.model_options import ModelSpec
 
 
 def test_a_count_has_the_level_of_the_nearest_rank() -> None:

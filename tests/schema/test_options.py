@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from pydantic import ValidationError
 
 from feat2vec.schema.extractor_options import Lookup, Numeric, TextCnn, Vector
+from feat2vec.schema.model_options import ModelSpec
 from feat2vec.schema.objectives import Nce
 from feat2vec.schema.optimizer_options import Adagrad
-from feat2vec.schema.options import Group, ModelSpec, Noise, Schema, Training
+from feat2vec.schema.options import Group, Schema
 from feat2vec.schema.reading import read_schema
+from feat2vec.schema.training_options import Noise, Training
 from tests.schema.strategies import QUICK, schemas
 from tests.schema.texts import BASE, EXAMPLE, EXTRACTOR_DEFAULTS, read
 
@@ -96,6 +98,7 @@ def test_every_default() -> None:
             "interaction_dropout": 0.0,
             "averaging": 0.0,
             "validation": 0.1,
+            "time": None,
             "refit": True,
             "patience": None,
             "neighbours": 50_000,

@@ -20,8 +20,9 @@ import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.schema.extractor_options import EXTRACTORS, Lookup, NumbersSpec
 from feat2vec.schema.optimizer_options import Adam
-from feat2vec.schema.options import Schema, Training
+from feat2vec.schema.options import Schema
 from feat2vec.schema.reading import json_schema, read_schema
+from feat2vec.schema.training_options import Training
 from feat2vec.schema.yaml_text import parse_document
 from tests.schema.strategies import QUICK, schemas
 from tests.schema.texts import BASE, EXAMPLE, group_text, problems, read

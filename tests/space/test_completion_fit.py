@@ -29,6 +29,7 @@ from feat2vec.space.completion_calibration import (
 )
 from feat2vec.space.completion_fit import (
     Observations,
+    classes_of_rest,
     curvature_of_blocks,
     fitted_list_numbers,
     fitted_numbers,
@@ -161,6 +162,22 @@ def test_probability_of_being_in_a_list() -> None:
         log_shares = np.maximum(np.log(shares), -700)
     size, slope = fitted_list_numbers(log_shares, np.zeros(40), is_member, 0.0)
     np.testing.assert_allclose([np.exp(size), slope], [3.0, 0.8], rtol=0.1)
+
+
+@pytest.mark.parametrize("power", [0.05, 1.0, 2.5])
+def test_sums_over_candidates_are_taken_by_classes(power: float) -> None:
+    rng = np.random.default_rng(2)
+    log_shares = np.log(rng.dirichlet(np.full(300, 0.05), 400) + 1e-300)
+    log_shares[0, :5] = -1e9  # cannot be
+    weights, is_member = rng.uniform(1, 4, 300), rng.random((400, 300)) < 0.1
+    log_p, counts = classes_of_rest(log_shares, weights, is_member)
+    assert len(counts) < log_shares.size / 2
+    of_each = np.where(is_member, 0, weights)
+    np.testing.assert_allclose(counts.sum(), of_each.sum())
+    exact = of_each * np.exp(power * log_shares)
+    np.testing.assert_allclose(counts @ np.exp(power * log_p), exact.sum(), rtol=3e-5)
+    products = counts * np.exp(power * log_p) * log_p
+    np.testing.assert_allclose(products.sum(), (exact * np.maximum(log_shares, -1e6)).sum(), rtol=1e-4)
 
 
 def test_reliability() -> None:

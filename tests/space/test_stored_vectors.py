@@ -13,7 +13,7 @@ import pytest
 
 import feat2vec
 from feat2vec.errors import UserError
-from feat2vec.model import model_file, stored_table
+from feat2vec.model import stored_table
 from feat2vec.space import exact_index
 from feat2vec.space.value_space import ValueSpace
 from tests.short_trainings import train
@@ -23,7 +23,7 @@ from tests.short_trainings import train
 def _large_tables() -> Iterator[None]:
     """All tables are large, and read in blocks of a few rows."""
     with (
-        mock.patch.object(model_file, "LEAST_STORED_BYTES", 0),
+        mock.patch.object(stored_table, "LEAST_STORED_BYTES", 0),
         mock.patch.object(stored_table, "BYTES_PER_BLOCK", 64),
     ):
         yield
@@ -55,7 +55,7 @@ def test_searches_find_the_same(vectors_run: feat2vec.Run, stored: feat2vec.Run)
 
 def in_memory(run: feat2vec.Run, group: str, to: str = "tags") -> Any:
     """The vectors of a group, with tables that are read at once, as those of the group to search in."""
-    with mock.patch.object(model_file, "LEAST_STORED_BYTES", 1 << 60):
+    with mock.patch.object(stored_table, "LEAST_STORED_BYTES", 1 << 60):
         vectors = feat2vec.load(run.folder).vectors(group)
         vectors.most_similar(vectors.index_to_key[0], to=to)
     return vectors

@@ -31,10 +31,13 @@ COSTS = Costs(
     worker=CallCost(0.0003, 0.0001, 1e-7, 1e-9),
     server=CallCost(0.0004, 0.0002, 2e-7, 2e-9),
     read_share=0.4,
+    call_threads=1,
     call_latency=0.00005,
     id_bytes=4,
+    contention=1,
+    idle_share=0.5,
 )
-NOTHING = Costs(0, 0, 1, FREE, 0, 0, FREE, FREE, 0.5, 0, 4)
+NOTHING = Costs(0, 0, 1, FREE, 0, 0, FREE, FREE, 0.5, 1, 0, 4, 1, 0.5)
 GROUP = Group("user", 1000, 16, distinct=500)
 PLAN = Plan((GROUP,), COSTS, batch=1000, cores=4, bytes_per_second=1e8, latency=0.0001)
 
@@ -109,12 +112,22 @@ def test_threads_share_cores_evenly() -> None:
 
 def test_a_message_passes_both_links_at_once_and_waits_for_those_before_it() -> None:
     clock, ends = Clock(), []
-    fast, slow = (Machine(clock, name, 1, rate) for name, rate in (("fast", 1000.0), ("slow", 100.0)))
+    fast, slow = (Machine(clock, name, Cores(clock, 1), rate) for name, rate in (("fast", 1000.0), ("slow", 100.0)))
     for _ in range(2):
         transfer(clock, 100, fast, slow, 0.01, lambda: ends.append(clock.now))
     transfer(clock, 100, slow, fast, 0.01, lambda: ends.append(clock.now))
     clock.run(lambda: False)
     assert ends == pytest.approx([1.01, 1.01, 2.01])  # the second direction does not wait for the first
+
+
+def test_busy_cores_are_slower() -> None:
+    costs = replace(NOTHING, step=0.01, contention=1.5, idle_share=0.25)
+    plan = replace(PLAN, costs=costs, cores=4, one_machine=True)
+    alone, half, busy, waiting = (simulate(replace(plan, workers=n), 60 * n).steps_per_second for n in (1, 2, 4, 8))
+    assert alone == pytest.approx(100)
+    assert half == pytest.approx(2 * 100 / (1 + 0.5 / 3))  # the second of four cores is a third of the way to all
+    assert (busy, waiting) == pytest.approx((4 * 100 / 1.5, 4 * 100 / 1.5))
+    assert saturation(plan)["steps_per_second"] == pytest.approx(4 * 100 / 1.5)
 
 
 @pytest.mark.parametrize("variation", [0.0, 1.0])
@@ -233,6 +246,8 @@ def test_costs_follow_from_measurements_and_of_two_the_smaller_numbers_count() -
         },
         "dispatch": {"wall": 0.004, "chief": 0.001, "worker": 0.002},
         "calls": calls,
+        "cores": 2,
+        "busy": {"1": 0.010, "2": 0.013},
         "reads": [{"server": calls[0]["server"] * 0.3}, {"server": calls[-1]["server"] * 0.5}],
     }
     costs = costs_of(measured)
@@ -243,6 +258,8 @@ def test_costs_follow_from_measurements_and_of_two_the_smaller_numbers_count() -
     assert costs.chief.group == pytest.approx(1e-4)
     assert costs.read_share == pytest.approx(0.4)
     assert costs.dispatch_latency == pytest.approx(0.001)
+    assert (costs.contention, costs.idle_share) == pytest.approx((1.3, 0.5))
+    assert costs.call_threads == 1
     assert Costs.of_json(json.loads(json.dumps(costs.to_json()))) == costs
     slower = {**measured, "dispatch": {"wall": 0.009, "chief": 0.0005, "worker": 0.004}}
     assert least(measured, slower)["dispatch"] == {"wall": 0.004, "chief": 0.0005, "worker": 0.002}

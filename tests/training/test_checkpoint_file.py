@@ -18,10 +18,12 @@ import pytest
 from feat2vec.arrays import Array
 from feat2vec.errors import UserError
 from feat2vec.training import checkpoint_file
+from feat2vec.training.checkpoint_checks import ExpectedCheckpoint, check_checkpoint
 from feat2vec.training.checkpoint_file import (
-    ExpectedCheckpoint,
     Streamed,
-    check_checkpoint,
+    commit_changes,
+    fill_changes,
+    fill_checkpoint,
     open_checkpoint,
     read_checkpoint,
     write_checkpoint,
@@ -236,3 +238,103 @@ def test_facts_are_altered_at_random(tmp_path: Path) -> None:
         write_checkpoint(path, facts, ARRAYS)
         with suppress(UserError):
             checked(path)
+
+
+# --- changes --------------------------------------------------------------------------------------------------------
+
+LARGE = np.random.default_rng(0).random((5000, 16)).astype(np.float32)  # 320 kB
+WHOLE: dict[str, Any] = {"state 0": LARGE, "state 1": np.array(3), "best 0": LARGE * 2, "aside 0": LARGE * 3}
+AFTER = {**WHOLE, "state 0": np.where(np.arange(5000)[:, None] % 50 == 7, LARGE + 1, LARGE), "state 1": np.array(4)}
+
+
+def contents(path: Path, bytes_per_read: int = 4 << 20) -> tuple[Any, dict[str, bytes]]:
+    with open_checkpoint(path, bytes_per_read) as checkpoint:
+        return checkpoint.facts, {name: checkpoint.array(name).tobytes() for name in checkpoint.headers}
+
+
+def bytes_of(arrays: dict[str, Any]) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in arrays.items()}
+
+
+def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
+    path, changes = tmp_path / "c.npz", tmp_path / "c.npz.changes"
+    write_checkpoint(path, {"epoch": 1}, WHOLE)
+    whole = path.read_bytes()
+    assert fill_changes(path, {"epoch": 2}, AFTER, len(whole))
+    assert contents(path) == ({"epoch": 1}, bytes_of(WHOLE)), "until it is committed"
+    commit_changes(path)
+    for bytes_per_read in (1, 100, 4 << 20):
+        assert contents(path, bytes_per_read) == ({"epoch": 2}, bytes_of(AFTER))
+    assert path.read_bytes() == whole
+    changed = 100 * 64  # rows of 64 bytes
+    assert changed < changes.stat().st_size < changed + 5000
+    # Changes count from the whole checkpoint on; arrays may be new, others be gone.
+    more = {**WHOLE, "best 1": LARGE[:2000], "best 0": LARGE[:100]}
+    assert fill_changes(path, {"epoch": 3}, more, len(whole))
+    commit_changes(path)
+    assert contents(path) == ({"epoch": 3}, bytes_of(more))
+    write_checkpoint(path, {"epoch": 4}, ARRAYS)
+    assert contents(path) == ({"epoch": 4}, bytes_of(ARRAYS))
+    assert not changes.exists()
+
+
+def test_changes_of_nearly_all_are_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+    assert not fill_changes(path, {}, WHOLE, 10**9), "there is none to compare with"
+    write_checkpoint(path, {"epoch": 1}, WHOLE)
+    much = {name: array + 1 for name, array in WHOLE.items()}
+    assert not fill_changes(path, {"epoch": 2}, much, path.stat().st_size / 2)
+    assert [file.name for file in tmp_path.iterdir()] == ["c.npz"]
+    path.write_bytes(path.read_bytes()[:-30])
+    assert not fill_changes(path, {"epoch": 2}, AFTER, 10**9), "what is there is damaged"
+
+
+@pytest.mark.parametrize("killed_after", ["fill changes", "fill whole", "rename whole"])
+def test_a_process_that_is_killed_between_leaves_a_checkpoint(tmp_path: Path, killed_after: str) -> None:
+    path = tmp_path / "c.npz"
+    write_checkpoint(path, {"epoch": 1}, WHOLE)
+    fill_changes(path, {"epoch": 2}, AFTER, 10**9)
+    expected = ({"epoch": 1}, bytes_of(WHOLE))
+    if killed_after != "fill changes":
+        commit_changes(path)
+        fill_checkpoint(path, {"epoch": 3}, ARRAYS)
+        expected = ({"epoch": 2}, bytes_of(AFTER))
+    if killed_after == "rename whole":
+        (tmp_path / "c.npz.new").replace(path)  # and the changes of the one before are still there
+        expected = ({"epoch": 3}, bytes_of(ARRAYS))
+    assert contents(path) == expected
+    assert fill_changes(path, {"epoch": 4}, AFTER, 10**9)
+    commit_changes(path)
+    assert contents(path) == ({"epoch": 4}, bytes_of(AFTER))
+
+
+def test_altered_changes_read_as_the_same_or_are_refused(tmp_path: Path) -> None:
+    path, changes, rng = tmp_path / "c.npz", tmp_path / "c.npz.changes", random.Random(0)
+    write_checkpoint(path, PROGRESS, WHOLE)
+    fill_changes(path, {**PROGRESS, "epoch": 2}, AFTER, 10**9)
+    commit_changes(path)
+    content, unaltered = changes.read_bytes(), contents(path)
+    before = (json.loads(json.dumps(PROGRESS)), bytes_of(WHOLE))  # changes of another checkpoint count for nothing
+    for _ in range(100):
+        changes.write_bytes(mutated(content, changes.name, rng))
+        try:
+            same = contents(path) in (unaltered, before)
+        except UserError as error:
+            same = len(str(error).replace(str(path), "").splitlines()) == 1
+        assert same
+
+
+def test_a_full_disk_leaves_the_changes_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "c.npz"
+    write_checkpoint(path, {"epoch": 1}, WHOLE)
+    fill_changes(path, {"epoch": 2}, AFTER, 10**9)
+    commit_changes(path)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint_file, "write_changes", full)
+    with pytest.raises(OSError, match="the checkpoint before is intact: make room and add --resume"):
+        fill_changes(path, {"epoch": 3}, AFTER, 10**9)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["c.npz", "c.npz.changes"]
+    assert contents(path) == ({"epoch": 2}, bytes_of(AFTER))

@@ -17,10 +17,13 @@ import pytest
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.run import train
+from feat2vec.training import checkpoint_file, checkpoint_writer
 from feat2vec.training.checkpoint_file import read_checkpoint, write_checkpoint
 from tests.commands import PROGRAM
 from tests.training.callbacks import StopAt, StopError
 from tests.training.tables import CASES, SCHEMA, same, table
+
+EACH_EXECUTION = ["training.checkpoint_minutes=1e-9", "training.batch_size=16"]  # of 16 steps a checkpoint
 
 
 @pytest.mark.slow
@@ -35,7 +38,7 @@ from tests.training.tables import CASES, SCHEMA, same, table
 )
 def test_an_interrupted_run_resumes_to_the_same_bytes(case: str, tmp_path: Path) -> None:
     rows, validation_rows = table(500), table(90, 1)
-    settings = ["training.checkpoint_minutes=1e-9", "training.batch_size=16"]  # 32 steps, two executions an epoch
+    settings = EACH_EXECUTION
     uninterrupted = train(CASES[case], rows, tmp_path / "whole", validation_rows, settings=settings, quiet=True)
     for executions in (1, 2, 5):
         with pytest.raises(StopError):
@@ -54,6 +57,26 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(case: str, tmp_path: Path)
     assert same(uninterrupted, run)
     again = train(CASES[case], rows, tmp_path / "run", validation_rows, settings=settings, quiet=True, resume=True)
     assert same(uninterrupted, again)
+
+
+@pytest.mark.slow
+def test_a_run_resumes_to_the_same_bytes_from_what_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of checkpoints that hold averages and best weights, too."""
+    schema = {**CASES["averaged"], "groups": {name: SCHEMA["groups"][name] for name in ("who", "tags")}}
+    rows = table(300)
+    options: dict[str, Any] = {"quiet": True, "settings": [*EACH_EXECUTION, "training.epochs=3"]}
+    uninterrupted = train(schema, rows, tmp_path / "whole", rows[:50], **options)
+    for name, least in (("LEAST_WHOLE_BYTES", 1), ("MOST_CHANGED", 9)):
+        monkeypatch.setattr(checkpoint_writer, name, least)
+    monkeypatch.setattr(checkpoint_file, "LEAST_COMPARED_BYTES", 1)
+    for executions in (3, 2):
+        stop = StopAt(executions)
+        with pytest.raises(StopError):
+            train(schema, rows, tmp_path / "run", rows[:50], resume=executions == 2, callbacks=[stop], **options)
+        assert (tmp_path / "run.partial" / "checkpoint.npz.changes").exists()
+    run = train(schema, rows, tmp_path / "run", rows[:50], resume=True, **options)
+    assert same(uninterrupted, run)
+    assert not (tmp_path / "run.partial").exists()
 
 
 @pytest.mark.slow

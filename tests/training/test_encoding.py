@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,24 @@ import pyarrow.parquet as pq
 import pytest
 
 import feat2vec
+from feat2vec.encode import encoder as encoder_module
+from feat2vec.encode.encoder import fit
+from feat2vec.encode.finished_steps import FinishedSteps
+from feat2vec.encode.workspace import MEMORY
+from feat2vec.errors import UserError
 from feat2vec.schema.reading import read_schema
 from feat2vec.schema.yaml_text import dump_document
 from feat2vec.shards import encoded_folder
 from feat2vec.shards.encoded_folder import MANIFEST, EncodedTable
-from feat2vec.training.encoding import DUCKDB, EncodingRequest, encode_into
+from feat2vec.table.table import open_table
+from feat2vec.training import encoding
+from feat2vec.training.encoding import DUCKDB, EncodingRequest, encode_into, rows_of_training
+from feat2vec.writing import can_go_on, work_folder
 from feat2vec.writing.folder_marks import MARK
 from feat2vec.writing.training_folder import partial_folder
 from tests.commands import PROGRAM
 from tests.commands import feat2vec as feat2vec_here
-from tests.encode.tables import refuse
+from tests.encode.tables import differences, refuse
 from tests.short_trainings import train
 from tests.training.tables import LABELLED, SCHEMA, table
 
@@ -220,6 +229,72 @@ def test_a_fit_of_vocabularies_that_sigkill_ended_goes_on(films: Path, name: str
     for file in (films / "whole").rglob("*"):
         if file.is_file() and file.name != MARK:
             assert (films / "killed" / file.relative_to(films / "whole")).read_bytes() == file.read_bytes(), file
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the encoding of trainings on small files, too."""
+    monkeypatch.setattr(encoding, "LEAST_KEPT_BYTES", 1)
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("place", ["stage", "group", "all"])
+def test_a_training_goes_on_with_what_is_encoded(films: Path, place: str) -> None:
+    partial, schema, rows = films / "run.partial", read_schema(NOISE), open_table(films / "people.parquet")
+    whole = fit(schema, rows, films / "whole")
+    owner, method = {
+        "stage": (FinishedSteps, "note_all_read"),
+        "group": (FinishedSteps, "record_group"),
+        "all": (encoding, "remove_steps"),
+    }[place]
+    stop = mock.patch.object(owner, method, side_effect=KilledError)
+    with pytest.raises(KilledError), work_folder(films / "run"), stop:
+        rows_of_training(partial, schema, rows, MEMORY)
+    assert partial.exists()
+    again = mock.patch.object(encoder_module, "read_stages", side_effect=AssertionError("it was read again"))
+    with work_folder(films / "run", resume=True):
+        with nullcontext() if place == "stage" else again:
+            goes_on = rows_of_training(partial, schema, rows, MEMORY)
+        assert not differences(goes_on, whole)
+        assert {path.name for path in (partial / "encoding").iterdir()} == {"fitted", "plan.json"}
+        # Of other options, or of rows that were changed, nothing is kept.
+        other = read_schema({**NOISE, "groups": {"who": GROUPS["who"], "place": GROUPS["place"]}, "noise": {}})
+        assert list(rows_of_training(partial, other, rows, MEMORY).values) == ["who", "place"]
+        pq.write_table(table(90), films / "people.parquet")
+        assert len(rows_of_training(partial, other, open_table(films / "people.parquet"), MEMORY)) == 90
+    assert not partial.exists()
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize(("error", "is_kept"), [(KeyboardInterrupt, True), (UserError, False)])
+def test_what_is_encoded_is_kept_after_an_interruption(films: Path, error: type[BaseException], is_kept: bool) -> None:
+    partial = films / "run.partial"
+
+    def encode_and_stop() -> None:
+        with work_folder(films / "run"):
+            rows_of_training(partial, read_schema(NOISE), open_table(films / "people.parquet"), MEMORY)
+            raise error("stop")
+
+    with pytest.raises(error):
+        encode_and_stop()
+    assert partial.exists() is is_kept
+    assert can_go_on(partial) is is_kept
+    with work_folder(films / "run"):  # without --resume it begins anew
+        assert not (partial / "encoding").exists()
+    assert not partial.exists()
+
+
+@pytest.mark.slow
+def test_a_training_that_sigkill_ended_while_it_encoded_gives_the_run_of_one_that_was_not(films: Path) -> None:
+    words = ["train", "people.yaml", "--data", "people.parquet", "--quiet", "--out"]
+    feat2vec_here(*words, "whole", folder=films)
+    small = "import feat2vec.training.encoding as e; e.LEAST_KEPT_BYTES = 1\n"
+    command = [sys.executable, "-c", small + KILLS_ITSELF, "record_group", "1", *words, "killed"]
+    assert subprocess.run(command, cwd=films, check=False, timeout=120).returncode == -signal.SIGKILL
+    assert len(list((films / "killed.partial" / "encoding" / "stages").glob("group*.json"))) == 1
+    resumed = [sys.executable, "-c", small + KILLS_ITSELF, "record_group", "2", *words, "killed", "--resume"]
+    subprocess.run(resumed, cwd=films, check=True, timeout=120)  # it has two groups left to record
+    assert parts_of(feat2vec.load(films / "killed")) == parts_of(feat2vec.load(films / "whole"))
 
 
 @pytest.mark.slow

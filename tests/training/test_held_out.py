@@ -13,7 +13,7 @@ import feat2vec
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.hashing import mixed, row_order
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.training.held_out import MOST_HELD_OUT, held_out_places, split_off, why_none_is_held_out
+from feat2vec.training.held_out import MOST_HELD_OUT, held_out_places, later_places, split_off, why_none_is_held_out
 from tests.training.tables import table
 
 GROUPS = {name: {"column": name} for name in ("who", "place")}
@@ -111,3 +111,46 @@ def test_counts_of_pairs_are_not_split(tmp_path: Path) -> None:
     schema = {"version": 1, "groups": GROUPS, "objective": {"type": "glove", "target": "n"}}
     why = why_none_is_held_out(feat2vec.fit(schema, counts, tmp_path / "rows"))
     assert why == "a row of glove is the count of a pair, which no other row knows"
+
+
+def rows_of_years(years: list[int], **training: Any) -> Encoded:
+    names = [str(i % 7) for i in range(len(years))]
+    groups = {name: {"column": name} for name in ("who", "year")}
+    schema = {"version": 1, "groups": groups, "model": {"dim": 2}, "objective": {"type": "contrastive"}}
+    training = {"time": "year", "seed": 3, **training}
+    return feat2vec.fit({**schema, "training": training}, pa.table({"who": names, "year": years}))
+
+
+@pytest.mark.parametrize(
+    ("rows_of_year", "last"),
+    [
+        ([40] * 10, [9]),  # a tenth of the rows
+        ([30] * 10, [9]),
+        ([100, 100, 100, 30, 20, 10, 9, 8], [4, 5, 6, 7]),  # at least a tenth
+        ([100, 100, 150, 40, 3], [3, 4]),
+        ([100, 100, 90, 90, 3], [4]),  # with another year it would be more than two tenths
+        ([100, 150, 150], []),
+    ],
+)
+def test_the_last_times_are_held_out_whole(rows_of_year: list[int], last: list[int], tmp_path: Path) -> None:
+    years = np.repeat(np.arange(1990, 1990 + len(rows_of_year)), rows_of_year)
+    years = np.random.default_rng(0).permutation(years)
+    rows = rows_of_years(years.tolist())
+    expected = np.flatnonzero(np.isin(years, np.array(last) + 1990))
+    for rows_per_piece in (11, 10_000):
+        np.testing.assert_array_equal(later_places(rows, rows_per_piece=rows_per_piece), expected)
+    split = split_off(rows, tmp_path / "left_out.npy")
+    assert split is not None
+    np.testing.assert_array_equal(split.later, expected)
+    assert not np.intersect1d(split.places, split.later).size
+    assert len(split.places) == round(0.1 * (len(years) - len(expected)))
+    learnt = np.setdiff1d(np.arange(len(years)), np.union1d(split.places, split.later))
+    np.testing.assert_array_equal(split.learnt.left_out.all_of(rows.rows), rows.rows[learnt])
+    counts = np.bincount(rows.rows[learnt, 0], minlength=7)
+    np.testing.assert_array_equal(split.learnt.values["who"].counts, counts)
+
+
+def test_no_more_rows_are_held_out_than_twice_the_most() -> None:
+    years = np.repeat(np.arange(1990, 2020), 20)
+    assert len(later_places(rows_of_years(years.tolist()), most=30)) == 40
+    assert len(later_places(rows_of_years(years.tolist(), time=None))) == 0

@@ -6,8 +6,11 @@ All but latencies are seconds of the processor, so that what runs beside does no
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -102,10 +105,13 @@ def schema(groups: int, rank: int, batch: int) -> dict[str, Any]:
     }
 
 
-def local_step(groups: int, rank: int, batch: int, *, at_once: bool) -> dict[str, float]:
+def local_step(
+    groups: int, rank: int, batch: int, *, at_once: bool, is_ready: Callable[[], object] = lambda: None
+) -> dict[str, float]:
     """A step of a training in this process: seconds on the clock and of the processor, and distinct keys.
 
-    One process reads all groups `at_once`, a worker of a cluster group by group.
+    One process reads all groups `at_once`, a worker of a cluster group by group. `is_ready` is called before what is
+    measured, once the step's function is made.
     """
     from feat2vec.encode.encoder import fit
     from feat2vec.model.keras_model import Feat2Vec
@@ -118,6 +124,8 @@ def local_step(groups: int, rank: int, batch: int, *, at_once: bool) -> dict[str
     batches = model.batches(encoded, groups_at_once=at_once)
     model.compile(steps_per_execution=batches.steps_at_once)
     data: dict[str, Any] = {"x": batches.dataset(endless=True), "steps_per_epoch": batches.steps, "verbose": 0}
+    model.fit(epochs=1, **data)
+    is_ready()
     spent = timed(lambda count: model.fit(epochs=count, **data), {})
     blocks = [column.to_numpy().reshape(STEPS, batch) for column in table.columns[:-1]]
     distinct = sum(len(np.unique(rows)) for block in blocks for rows in block) / STEPS
@@ -230,6 +238,42 @@ class Loopback:
         return self.spent(rows_function(tables, counters, count, writes=writes))
 
 
+# --- cores that are busy at once --------------------------------------------------------------------------------------
+
+BUSY = """
+import sys
+from simulation.calibration import local_step
+
+def wait():
+    print("ready", flush=True)
+    input()
+
+print(local_step(*map(int, sys.argv[1:4]), at_once=False, is_ready=wait)["processor"])
+"""
+
+
+def busy_step(groups: int, rank: int, batch: int, processes: int) -> float:
+    """Processor seconds of a step, on average, where so many processes compute one at a time each, all at once."""
+    threads = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    tools = str(Path(__file__).parents[1])
+    environment = {**os.environ, **threads, "PYTHONPATH": os.pathsep.join([tools, os.environ.get("PYTHONPATH", "")])}
+    words = [sys.executable, "-c", BUSY, str(groups), str(rank), str(batch)]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    children: list[Any] = [subprocess.Popen(words, **pipes) for _ in range(processes)]
+    try:
+        for child in children:  # until all can begin at once
+            if child.stdout.readline().strip() != "ready":
+                raise RuntimeError("a process that measures a step has ended")
+        for child in children:
+            child.stdin.write("\n")
+            child.stdin.flush()
+        return float(np.mean([float(child.stdout.readline()) for child in children]))
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+
+
 # --- all of it ------------------------------------------------------------------------------------------------------
 
 
@@ -278,6 +322,7 @@ def measure(groups: int, rank: int, batch: int) -> dict[str, Any]:
         ],
         "reads": reads,
         "process_bytes": process_bytes,
+        "busy": {str(n): busy_step(groups, rank, batch, n) for n in (1, os.cpu_count() or 1)},
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
     }
@@ -305,7 +350,10 @@ def costs_of(measured: Mapping[str, Any]) -> Costs:
     server = [call["server"] for call in calls]
     shares = [reads[0]["server"] / server[0], reads[1]["server"] / server[-1]]
     waiting = calls[0]["wall"] - dispatch["wall"] - worker[0] - server[0]
+    of_calls = max(calls, key=lambda call: call["worker"] + call["server"])
+    work = of_calls["worker"] - dispatch["worker"] + of_calls["server"]
     whole = measured["steps_by_group"][str(batch)]
+    cores, busy = measured["cores"], measured["busy"]
     return Costs(
         step=own[batch] - step_row * batch,
         step_row=step_row,
@@ -316,6 +364,9 @@ def costs_of(measured: Mapping[str, Any]) -> Costs:
         worker=fitted(points, worker),
         server=fitted(points, server),
         read_share=min(sum(shares) / len(shares), 1.0),
+        call_threads=max(work / max(of_calls["wall"] - dispatch["wall"], 1e-9), 1.0),
         call_latency=max(waiting / 4, 0.0),  # two messages of each of two calls
         id_bytes=ID_BYTES,
+        contention=max(busy[str(cores)] / busy["1"], 1.0),
+        idle_share=1 / cores,
     )

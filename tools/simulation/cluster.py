@@ -14,7 +14,7 @@ import numpy as np
 
 from simulation.arithmetic import NUMBER_BYTES, Group, distinct_by_server
 from simulation.costs import Costs
-from simulation.resources import Clock, Machine, Usage, transfer
+from simulation.resources import Clock, Cores, Machine, Usage, transfer
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Cluster:
         self.calls = calls_of(plan)
         self._random = np.random.default_rng(plan.seed)
         if plan.one_machine:
-            machine = Machine(self.clock, "machine", plan.cores, None)
+            machine = Machine(self.clock, "machine", self._cores(plan.cores), None)
             self.chief, self.workers, self.servers = machine, [machine] * plan.workers, [machine] * plan.servers
             self.machines = [machine]
         else:
@@ -124,7 +124,13 @@ class Cluster:
         self.finished, self.step_seconds = 0, 0.0
 
     def _machine(self, name: str, cores: float | None = None) -> Machine:
-        return Machine(self.clock, name, cores or self.plan.cores, self.plan.bytes_per_second)
+        return Machine(self.clock, name, self._cores(cores or self.plan.cores), self.plan.bytes_per_second)
+
+    def _cores(self, cores: float) -> Cores:
+        costs = self.plan.costs
+        if cores <= 1:
+            return Cores(self.clock, cores)
+        return Cores(self.clock, cores, costs.contention, costs.idle_share)
 
     @property
     def _latency(self) -> float:
@@ -198,7 +204,7 @@ class Cluster:
     def _call(self, worker: Machine, server: Machine, call: Call, done: Callable[[], None], *, is_read: bool) -> None:
         costs = self.plan.costs
         share = costs.read_share if is_read else 1 - costs.read_share
-        threads = max(1.0, min(len(self.plan.groups), self.plan.cores))  # groups are read side by side
+        threads = max(1.0, min(costs.call_threads, self.plan.cores))
         sent, answer = (call.ids / 2, call.rows) if is_read else (call.ids / 2 + call.rows, 0.0)
 
         def back() -> None:
@@ -226,15 +232,16 @@ def saturation(plan: Plan) -> dict[str, float | str]:
     """
     calls, demands = calls_of(plan), {}
     chief = plan.chief_seconds / plan.steps_a_dispatch
+    crowded = plan.costs.contention if plan.cores > 1 else 1.0
     if plan.one_machine:
         costs = plan.costs
         total = chief + costs.dispatch_worker / plan.steps_a_dispatch + plan.step_seconds
         total += sum(call.worker_seconds + call.server_seconds for call in calls)
-        demands["machine: cores"] = total / plan.cores
+        demands["machine: cores"] = total * crowded / plan.cores
     else:
         demands["chief: cores"] = chief / min(plan.cores, 1)
         for server, call in enumerate(calls):
-            demands[f"server {server}: cores"] = call.server_seconds / plan.cores
+            demands[f"server {server}: cores"] = call.server_seconds * crowded / plan.cores
             demands[f"server {server}: sends"] = call.rows / plan.bytes_per_second
             demands[f"server {server}: receives"] = (call.ids + call.rows) / plan.bytes_per_second
     resource = max(demands, key=lambda name: demands[name])

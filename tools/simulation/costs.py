@@ -47,8 +47,12 @@ class Costs:
         worker: The worker's cost of reading rows of a server and sending their gradients.
         server: The server's cost of the same, its update included.
         read_share: The share of both costs that falls on reading.
+        call_threads: Cores that a call takes at once, of worker and server together.
         call_latency: Seconds of a call in which no process works, other than on a link.
         id_bytes: Bytes of a key's ids in a step: half of them to read rows, half to update them.
+        contention: How many times the processor seconds of a piece of work all cores take when each of them is busy,
+            of what one takes alone: cores share caches and memory, and two of them may be one with two threads.
+        idle_share: The share of the cores that one of `contention` was measured on.
 
     """
 
@@ -61,8 +65,11 @@ class Costs:
     worker: CallCost
     server: CallCost
     read_share: float
+    call_threads: float
     call_latency: float
     id_bytes: int
+    contention: float
+    idle_share: float
 
     def to_json(self) -> dict[str, Any]:
         """The costs as JSON's types."""

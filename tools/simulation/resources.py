@@ -62,10 +62,19 @@ class _Job(NamedTuple):
 
 
 class Cores:
-    """The cores of one machine, which all threads that are ready share evenly, as a fair scheduler does it."""
+    """The cores of one machine, which all threads that are ready share evenly, as a fair scheduler does it.
 
-    def __init__(self, clock: Clock, cores: float) -> None:
+    Args:
+        clock: The clock.
+        cores: How many.
+        contention: How many times as long work takes when all cores are busy; in between it grows evenly.
+        idle_share: The share of busy cores up to which work takes as long as on one alone.
+
+    """
+
+    def __init__(self, clock: Clock, cores: float, contention: float = 1.0, idle_share: float = 0.0) -> None:
         self.clock, self.cores = clock, cores
+        self.contention, self.idle_share = contention, idle_share
         self.usage = Usage(clock, cores)
         self._jobs: list[_Job] = []
         self._threads = 0.0
@@ -92,8 +101,10 @@ class Cores:
             self.usage.present += elapsed * len(self._jobs)
 
     def _rate(self) -> float:
-        """The share of a core that each thread has."""
-        return min(1.0, self.cores / self._threads)
+        """How fast each thread is, of one that has a core while the others are idle."""
+        busy_share = min(self._threads / self.cores, 1.0)
+        crowding = max(busy_share - self.idle_share, 0.0) / (1 - self.idle_share) if self.idle_share < 1 else 0.0
+        return min(1.0, self.cores / self._threads) / (1 + (self.contention - 1) * crowding)
 
     def _plan_next(self) -> None:
         self._plan += 1
@@ -148,8 +159,8 @@ class Link:
 class Machine:
     """Cores, and a link in each direction; no links for processes that reach each other by loopback."""
 
-    def __init__(self, clock: Clock, name: str, cores: float, bytes_per_second: float | None) -> None:
-        self.name, self.cores = name, Cores(clock, cores)
+    def __init__(self, clock: Clock, name: str, cores: Cores, bytes_per_second: float | None) -> None:
+        self.name, self.cores = name, cores
         self.sends = None if bytes_per_second is None else Link(clock, bytes_per_second)
         self.receives = None if bytes_per_second is None else Link(clock, bytes_per_second)
 

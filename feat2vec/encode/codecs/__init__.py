@@ -1,6 +1,7 @@
 """What a group's columns become: entries, the rows of numbers that its extractor sees.
 
-One file for each kind of codec, with its fit. A fitted codec turns any rows into entries, and back.
+A fitted codec turns any rows into entries, and back. One file for each kind of codec, with its fit; those of items are
+`items.py`, `items_fit.py` and, for bins of numbers, `bins_fit.py`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from feat2vec.arrays import Array
+from feat2vec.encode.codecs.bins import binned
+from feat2vec.encode.codecs.bins_fit import BinsFit
 from feat2vec.encode.codecs.entries import Codec, CodecFit, Entries, Facts, Present, Tally
 from feat2vec.encode.codecs.given_levels import LevelColumn
-from feat2vec.encode.codecs.items import BinsFit, ItemsCodec, ItemsFit, binned, parse_items
+from feat2vec.encode.codecs.items import ItemsCodec, parse_items
+from feat2vec.encode.codecs.items_fit import ItemsFit
 from feat2vec.encode.codecs.numbers import NumbersCodec, NumbersFit
 from feat2vec.encode.codecs.vectors import VectorCodec, VectorFit
 from feat2vec.encode.workspace import Workspace

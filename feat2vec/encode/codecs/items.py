@@ -1,43 +1,28 @@
-"""Items of rows: read from a stage, binned, cut, and laid out as padded rows of ids."""
+"""Items of rows, keys or tokens: read from a stage, cut, and laid out as padded rows of ids."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Array, Floats, Ints
-from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE, ArrayFile, SpilledArray, is_finite
-from feat2vec.encode.codecs.entries import Codec, CodecFit, Entries, Facts, Tally
-from feat2vec.encode.codecs.given_levels import GivenLevels, LevelColumn
-from feat2vec.encode.codecs.numbers import ColumnFeed, quantiles, shared_kind
-from feat2vec.encode.finished_steps import StepRecord
-from feat2vec.encode.vocabulary import (
-    PADDING,
-    UNSEEN,
-    Counts,
-    Vocabulary,
-    VocabularyFit,
-    is_count,
-    read_keys,
-    write_keys,
-)
-from feat2vec.encode.workspace import Workspace
+from feat2vec.arrays import Array, Ints
+from feat2vec.encode.arrays_on_disk import is_finite
+from feat2vec.encode.codecs.bins import binned
+from feat2vec.encode.codecs.entries import Entries, Facts, Tally
+from feat2vec.encode.vocabulary import PADDING, UNSEEN, Vocabulary, is_count
 from feat2vec.schema.extractor_options import ExtractorSpec, ItemsSpec, TokensSpec
 from feat2vec.schema.options import Group
 from feat2vec.table.keys import Items, items_of, tokens_of
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.table import Stage
-from feat2vec.table.types import Kind, kind_of_keys
+from feat2vec.table.types import Kind
 
 LARGEST_ID = np.iinfo(np.int32).max
-MEAN_UNIT = 2.0**64  # numbers are divided by it before they are added up, so that no sum overflows
 
 
 def parse_items(stage: Stage, group: Group, edges: Sequence[float] = (), kind: Kind | None = None) -> Items:
@@ -50,24 +35,6 @@ def parse_items(stage: Stage, group: Group, edges: Sequence[float] = (), kind: K
         return items_of(stage, column, spec)
     numbers, _ = numbers_of(stage, column, kind)
     return binned(numbers, edges)
-
-
-def binned(numbers: Floats, edges: Sequence[float]) -> Items:
-    """Numbers as the bin they fall into, `[low, high)`; missing ones have none."""
-    present = ~np.isnan(numbers)
-    codes = bins_of(numbers[present], edges)
-    return Items(present.astype(np.int32), codes, pa.array(bin_names(edges), pa.string()), None, 0)
-
-
-def bins_of(numbers: Floats, edges: Sequence[float]) -> Ints:
-    """The bin of each number, counted from 0, [numbers]."""
-    return np.searchsorted(np.array(edges), numbers, side="right").astype(np.int32)
-
-
-def bin_names(edges: Sequence[float]) -> list[str]:
-    """The keys of the bins between edges, in ascending order."""
-    ends = ["-inf", *(f"{edge:g}" if float(f"{edge:g}") == edge else repr(edge) for edge in edges), "inf"]
-    return [f"[{low}, {high})" for low, high in pairwise(ends)]
 
 
 def pack(items: Items, ids: Ints, width: int, *, ordered: bool) -> Entries:
@@ -251,293 +218,3 @@ class ItemsCodec:
     def of_columns(self, columns: Sequence[str]) -> ItemsCodec:
         del columns
         return self
-
-
-# --- fitting --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class StagedItems:
-    """A stage's items on disk, without their keys."""
-
-    rows: int
-    number: int  # of the stage in the fit of the vocabulary
-    truncated_rows: int
-    lengths: SpilledArray | None  # None where each row has one item
-    codes: SpilledArray
-    weights: SpilledArray | None
-
-    def record(self) -> StepRecord:
-        """What restores it; the number of the stage follows from its place."""
-        arrays = {"lengths": self.lengths, "codes": self.codes, "weights": self.weights}
-        facts = {name: None if array is None else array.facts() for name, array in arrays.items()}
-        files = [array.path for array in arrays.values() if array is not None]
-        return StepRecord({"rows": self.rows, "truncated_rows": self.truncated_rows, **facts}, files)
-
-    @classmethod
-    def from_facts(cls, facts: Facts, number: int, folder: Path) -> StagedItems:
-        """The items that a process has left that was killed."""
-        lengths, codes, weights = (
-            None if facts[name] is None else SpilledArray.from_facts(facts[name], folder)
-            for name in ("lengths", "codes", "weights")
-        )
-        assert codes is not None
-        return cls(facts["rows"], number, facts["truncated_rows"], lengths, codes, weights)
-
-    def take(self, rows_per_block: int) -> Iterator[Items]:
-        """Read the items; those of rows with one item each in small blocks, which stay in the processor's cache."""
-        no_keys = pa.array([], pa.string())
-        if self.lengths is None and self.weights is None:
-            truncated_rows = self.truncated_rows
-            for codes in self.codes.take_blocks(rows_per_block):
-                yield Items(np.broadcast_to(np.int32(1), len(codes)), codes, no_keys, None, truncated_rows)
-                truncated_rows = 0
-            return
-        if self.lengths is None:
-            lengths = np.broadcast_to(np.int32(1), self.rows)
-        else:
-            lengths = self.lengths.take().astype(np.int32)
-        weights = None if self.weights is None else self.weights.take()
-        yield Items(lengths, self.codes.take(), no_keys, weights, self.truncated_rows)
-
-
-class ItemsFit:
-    """Fits an ItemsCodec: the codes of each row are staged, and their keys counted.
-
-    Args:
-        workspace: Where codes are staged, and DuckDB.
-        name: The beginning of the names of the group's files, and of its table in DuckDB.
-        group: The group.
-        level_column: The column that tells the levels of keys, if there is one.
-
-    """
-
-    def __init__(self, workspace: Workspace, name: str, group: Group, level_column: LevelColumn | None = None) -> None:
-        self.workspace, self.name, self.group = workspace, name, group
-        self.given_levels = None if level_column is None else GivenLevels(level_column)
-        self.vocabulary_fit = VocabularyFit(workspace.connection, name, workspace.sizes.held_key_bytes)
-        self.staged: list[StagedItems] = []
-        self.ids_of_keys: list[SpilledArray] = []  # of each stage, where they are on disk once the codec is fitted
-        self.most_items = 1  # of a row so far
-        self.kind: Kind | None = None  # None for text without a type, as of a CSV
-        self.fits = [self]  # this one, and those that share its codec
-        self.codec: ItemsCodec | None = None
-        self.work = self.rows = 0
-
-    def share(self, owner: CodecFit) -> None:
-        assert isinstance(owner, ItemsFit)
-        owner.fits.append(self)
-        self.vocabulary_fit = owner.vocabulary_fit
-
-    def stage(self, stage: Stage) -> None:
-        items = parse_items(stage, self.group)
-        if self.given_levels is not None:
-            self.given_levels.stage(stage, items)
-        self.add(items)
-        if self.kind is None and stage.table.typed:
-            self.kind = kind_of_keys(stage.column(self.group.columns[0]).type)
-
-    def add(self, items: Items) -> None:
-        """Stage the items of some rows."""
-        self.work += len(items.codes) + len(items.keys)
-        self.rows += len(items.lengths)
-        occurrences = _occurrences(items.codes, len(items.keys))
-        if self.workspace.steps is not None:
-            write_keys(self._path("keys"), items.keys, occurrences)
-        number = self.vocabulary_fit.add(items.keys, occurrences)
-        self.most_items = max(self.most_items, int(items.lengths.max(initial=0)))
-        has_one_item_a_row = items.lengths.size == items.codes.size and bool((items.lengths == 1).all())
-        lengths = None
-        if not has_one_item_a_row:
-            lengths = self._spilled("lengths", items.lengths.astype(np.min_scalar_type(self.most_items)))
-        codes = self._spilled("codes", items.codes.astype(np.min_scalar_type(len(items.keys))))
-        weights = None if items.weights is None else self._spilled("weights", items.weights)
-        self.staged.append(StagedItems(len(items.lengths), number, items.truncated, lengths, codes, weights))
-
-    def _spilled(self, part: str, array: Array) -> SpilledArray:
-        return self.workspace.spill(array, self._path(part).name)
-
-    def _path(self, part: str) -> Path:
-        """The file of a part of the stage that is worked on."""
-        return self.workspace.staging / f"{self.name}_{part}_{len(self.staged)}"
-
-    def record(self) -> StepRecord:
-        place, stage = len(self.staged) - 1, self.staged[-1].record()
-        keys = self.workspace.staging / f"{self.name}_keys_{place}"
-        facts = {"items": stage.facts, "keys": keys.name, "most_items": self.most_items, "kind": self.kind}
-        files = [*stage.files, keys]
-        if self.given_levels is not None:
-            levels = self.workspace.spill(self.given_levels.stages[-1], f"{self.name}_levels_{place}")
-            facts["levels"] = levels.facts()
-            files.append(levels.path)
-        return StepRecord(facts, files)
-
-    def restore(self, stages: Sequence[Facts], *, is_fitted: bool) -> None:
-        if is_fitted:
-            return
-        folder = self.workspace.staging
-        for facts in stages:
-            keys, occurrences = read_keys(folder / facts["keys"])
-            number = self.vocabulary_fit.add(keys, occurrences)
-            staged = StagedItems.from_facts(facts["items"], number, folder)
-            self.staged.append(staged)
-            self.work += staged.codes.shape[0] + len(keys)
-            self.rows += staged.rows
-            self.most_items, self.kind = facts["most_items"], facts["kind"]
-            if self.given_levels is not None:
-                self.given_levels.stages.append(SpilledArray.from_facts(facts["levels"], folder).take())
-
-    def record_fitted(self) -> StepRecord:
-        self.ids_of_keys = [
-            self.workspace.spill(self.vocabulary_fit.ids(stage.number), f"{self.name}_ids_{place}")
-            for place, stage in enumerate(self.staged)
-        ]
-        records = [stage.record() for stage in self.staged]
-        facts = {
-            "stages": [record.facts for record in records],
-            "ids_of_keys": [ids.facts() for ids in self.ids_of_keys],
-        }
-        return StepRecord(facts, [*(file for record in records for file in record.files), *_paths(self.ids_of_keys)])
-
-    def restore_fitted(self, codec: Codec, facts: Facts) -> None:
-        assert isinstance(codec, ItemsCodec)
-        self.codec, folder = codec, self.workspace.staging
-        self.staged = [StagedItems.from_facts(stage, number, folder) for number, stage in enumerate(facts["stages"])]
-        self.ids_of_keys = [SpilledArray.from_facts(ids, folder) for ids in facts["ids_of_keys"]]
-
-    def finish(
-        self, edges: tuple[float, ...] = (), kind: Kind | None = None, means: tuple[float, ...] = ()
-    ) -> ItemsCodec:
-        """The codec; `edges`, `kind` and `means` are those of bins."""
-        if self.codec is None:
-            codec = self._fitted(edges, kind, means)
-            for fit in self.fits:
-                fit.codec = codec
-        assert self.codec is not None
-        return self.codec
-
-    def _fitted(self, edges: tuple[float, ...], kind: Kind | None, means: tuple[float, ...]) -> ItemsCodec:
-        spec = self.group.extractor
-        assert isinstance(spec, (ItemsSpec, TokensSpec))
-        kind_of_keys = shared_kind({fit.group.columns[0]: fit.kind for fit in self.fits})
-        is_untyped = kind_of_keys is None and isinstance(spec, ItemsSpec) and not edges
-        columns = [[staged.number for staged in fit.staged] for fit in self.fits if fit.staged]  # the stages of each
-        columns = columns if len(columns) > 1 else []
-        spelling = self.vocabulary_fit.spell(columns) if is_untyped else kind_of_keys or "text"
-        max_share = spec.max_share if isinstance(spec, ItemsSpec) else 1.0
-        rows = sum(fit.rows for fit in self.fits)
-        # rounded before it is cut, as 0.29 * 100 is below 29 in floats
-        max_count = int(round(max_share * rows, 6)) if max_share < 1 else None
-        vocabulary = self.vocabulary_fit.finish(spec.min_count, spec.max_size, spelling, max_count)
-        if self.given_levels is not None:
-            self.given_levels.refuse_no_level()
-            column, level_stages = self.given_levels.column, self.given_levels.stages
-            vocabulary = self.vocabulary_fit.by_levels(vocabulary, level_stages, column.levels)
-        is_bag = isinstance(spec, ItemsSpec) and spec.bag
-        most_items = max(fit.most_items for fit in self.fits)
-        if isinstance(spec, ItemsSpec) and is_bag and not spec.parts:
-            most_items = min(most_items, spec.max_items)
-        weighted = isinstance(spec, ItemsSpec) and spec.weights is not None
-        # New rows may have more items than training rows in a bag. The layer of a text, or of a bag with weights, is
-        # built for one width.
-        max_items = spec.max_items if isinstance(spec, ItemsSpec) and is_bag and not weighted else most_items
-        return ItemsCodec(vocabulary, most_items, max(max_items, most_items), weighted, edges, kind, means)
-
-    def release(self) -> None:
-        self.fits = []  # a reference to itself would keep it until the garbage is collected
-        self.vocabulary_fit.release()
-
-    def entries(self) -> Iterator[Entries]:
-        assert self.codec is not None
-        for place, staged in enumerate(self.staged):
-            is_kept = bool(self.ids_of_keys)
-            ids_of_keys = self.ids_of_keys[place].take() if is_kept else self.vocabulary_fit.ids(staged.number)
-            for items in staged.take(self.workspace.sizes.rows_per_block):
-                yield self.codec.pack(items, ids_of_keys, self.group)
-
-
-def _paths(arrays: Sequence[SpilledArray]) -> list[Path]:
-    return [array.path for array in arrays]
-
-
-class BinsFit:
-    """Fits an ItemsCodec over the quantile bins of a column of numbers: the numbers are staged."""
-
-    def __init__(self, workspace: Workspace, name: str, group: Group) -> None:
-        self.workspace, self.group = workspace, group
-        self.path = workspace.staging / f"{name}.npy"
-        if workspace.steps is None:  # else `restore` follows, which goes on with the file
-            self.numbers_file = self._file()
-        self.items_fit = ItemsFit(workspace, name, group)
-        self.kind: Kind | None = None
-        self.fits = [self]  # this one, and those that share its codec
-
-    def share(self, owner: CodecFit) -> None:
-        assert isinstance(owner, BinsFit)
-        owner.fits.append(self)
-        self.items_fit.share(owner.items_fit)
-
-    def _file(self, kept_rows: int = 0) -> ArrayFile:
-        return ArrayFile(self.path, np.float64, 1, self.workspace.sizes.rows_per_piece, kept_rows)
-
-    def record(self) -> StepRecord:
-        return StepRecord({"rows": self.numbers_file.rows, "kind": self.kind}, [self.path])
-
-    def restore(self, stages: Sequence[Facts], *, is_fitted: bool) -> None:
-        self.numbers_file = self._file(stages[-1]["rows"] if stages and not is_fitted else 0)
-        self.kind = stages[-1]["kind"] if stages else None
-
-    def record_fitted(self) -> StepRecord:
-        return self.items_fit.record_fitted()
-
-    def restore_fitted(self, codec: Codec, facts: Facts) -> None:
-        self.items_fit.restore_fitted(codec, facts)
-
-    @property
-    def work(self) -> int:
-        """How many numbers are staged."""
-        return self.numbers_file.rows
-
-    def stage(self, stage: Stage) -> None:
-        numbers, kind = numbers_of(stage, self.group.columns[0], self.kind)
-        self.kind = kind if not np.isnan(numbers).all() else self.kind
-        self.numbers_file.append(numbers[:, None])
-
-    def finish(self) -> ItemsCodec:
-        if self.items_fit.codec is not None:
-            return self.items_fit.codec
-        assert isinstance(self.group.extractor, ItemsSpec)
-        kind = shared_kind({fit.group.columns[0]: fit.kind for fit in self.fits})
-        for fit in self.fits:
-            fit.numbers_file.close()
-        numbers = ColumnFeed([fit.numbers_file for fit in self.fits], 0)
-        bins = self.group.extractor.bins or 1
-        inner_quantiles = quantiles(self.workspace.connection, numbers, bins + 1)[1:-1]
-        edges = tuple((np.unique(inner_quantiles) + 0.0).tolist())  # + 0.0: no edge is -0
-        sums, counts = np.zeros(len(edges) + 1), np.zeros(len(edges) + 1)
-        for fit in self.fits:
-            for piece in ColumnFeed([fit.numbers_file], 0)():
-                fit.items_fit.add(binned(piece, edges))
-                present = piece[~np.isnan(piece)]
-                bins_of_piece = bins_of(present, edges)
-                sums += np.bincount(bins_of_piece, present / MEAN_UNIT, len(sums))
-                counts += np.bincount(bins_of_piece, minlength=len(sums))
-        with np.errstate(invalid="ignore"):
-            means = sums / counts * MEAN_UNIT  # of an empty bin NaN
-        return self.items_fit.finish(edges, kind, tuple(means.tolist()))
-
-    def release(self) -> None:
-        self.fits = []
-        self.items_fit.release()
-
-    def entries(self) -> Iterator[Entries]:
-        return self.items_fit.entries()
-
-
-def _occurrences(codes: Ints, keys: int) -> Counts:
-    """How often each key occurs, [keys]; in pieces, as NumPy counts in a copy of 64 bits a code."""
-    counts = np.zeros(keys, np.int64)
-    codes_per_piece = max(keys, ROWS_PER_PIECE // 4)
-    for start in range(0, len(codes), codes_per_piece):
-        counts += np.bincount(codes[start : start + codes_per_piece], minlength=keys)
-    return counts

@@ -21,9 +21,9 @@ from feat2vec.encode.encoder import Encoder
 from feat2vec.export.format_base import ExportRequest, GroupFacts
 from feat2vec.export.graph.readers import InputColumn, Reader, reader_of
 from feat2vec.model.large_variables import tables_aside
-from feat2vec.model.model_file import StoredModel
-from feat2vec.model.optimizers.base import Variable
+from feat2vec.model.optimizers.tables import Variable
 from feat2vec.model.pair_scores import Tensor
+from feat2vec.model.stored_model import StoredModel
 from feat2vec.space.groups_and_levels import ROW
 from feat2vec.space.keras_models import input_names, keras_encoder
 from feat2vec.terminal import printable

@@ -28,7 +28,7 @@ import tensorflow as tf
 
 from feat2vec.model.large_variables import TableStart, are_aside, is_table
 from feat2vec.model.optimizers import by_row, read_rows
-from feat2vec.model.optimizers.base import Variable
+from feat2vec.model.optimizers.tables import Variable
 from feat2vec.model.pair_scores import Level, Tensor
 from feat2vec.model.pair_scores_by_key import KeyVectors
 from feat2vec.schema.extractor_options import ExtractorSpec

@@ -7,7 +7,8 @@ distinct ids cost. A dense gradient takes Keras' dense update, number for number
 A row is *touched* when its id is in the gradient, even with a gradient of zeros. An untouched row keeps its bytes,
 and so do its slots. A row of zeros that only ever gets gradients of zeros stays zero, so padding needs no care.
 
-Open `base.py` first; then `adagrad.py`, `adam.py`, `ftrl.py` or `sgd.py`. Another optimizer is a file like these and a
+`tables.py` says what a table is, `row_gradients.py` and `row_updates.py` what a step reads and writes of it. Open
+`base.py` first; then `adagrad.py`, `adam.py`, `ftrl.py` or `sgd.py`. Another optimizer is a file like these and a
 line in `OPTIMIZERS`.
 """
 
@@ -15,23 +16,11 @@ from __future__ import annotations
 
 from feat2vec.model.optimizers.adagrad import SparseAdagrad, adagrad_rows
 from feat2vec.model.optimizers.adam import SparseAdam, adam_rows
-from feat2vec.model.optimizers.base import (
-    BY_ROW,
-    LearningRate,
-    Rows,
-    RowSparse,
-    by_row,
-    distinct,
-    is_by_row,
-    is_linear_terms,
-    linear_terms,
-    read_rows,
-    require,
-    resource_of,
-    sum_duplicates,
-)
+from feat2vec.model.optimizers.base import LearningRate, RowSparse, require
 from feat2vec.model.optimizers.ftrl import SparseFtrl, ftrl_rows
+from feat2vec.model.optimizers.row_gradients import Rows, distinct, read_rows, sum_duplicates
 from feat2vec.model.optimizers.sgd import SparseSgd, sgd_rows
+from feat2vec.model.optimizers.tables import BY_ROW, by_row, is_by_row, is_linear_terms, linear_terms, resource_of
 
 OPTIMIZERS: dict[str, type[RowSparse]] = {
     "adagrad": SparseAdagrad,

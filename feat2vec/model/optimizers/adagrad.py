@@ -8,18 +8,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from feat2vec.model.optimizers.base import (
-    LearningRate,
-    RowsOfTable,
-    RowSparse,
-    RowUpdate,
-    Updated,
-    Variable,
-    is_by_row,
-    mark_slot,
-    require,
-    sum_duplicates,
-)
+from feat2vec.model.optimizers.base import LearningRate, RowSparse, require
+from feat2vec.model.optimizers.row_gradients import sum_duplicates
+from feat2vec.model.optimizers.row_updates import RowsOfTable, RowUpdate, Updated
+from feat2vec.model.optimizers.tables import Variable, is_by_row, mark_slot
 
 
 def adagrad_rows(

@@ -7,19 +7,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from feat2vec.model.optimizers.base import (
-    LearningRate,
-    RowsOfTable,
-    RowSparse,
-    RowUpdate,
-    Updated,
-    Variable,
-    mark_slot,
-    mark_slots,
-    require,
-    resource_of,
-    sum_duplicates,
-)
+from feat2vec.model.optimizers.base import LearningRate, RowSparse, require
+from feat2vec.model.optimizers.row_gradients import sum_duplicates
+from feat2vec.model.optimizers.row_updates import RowsOfTable, RowUpdate, Updated
+from feat2vec.model.optimizers.tables import Variable, mark_slot, mark_slots, resource_of
 
 
 def adam_rows(

@@ -1,8 +1,4 @@
-"""Rows of tables: reading them, their gradients, and writing them.
-
-A *table* is a variable that is read and written row by row. The gradient of `tf.gather` on a variable is a
-`tf.IndexedSlices`, in which an id may repeat. `Rows` is one in which no id does.
-"""
+"""`RowSparse`: what the row-sparse optimizers share. An optimizer is its slots and its two steps."""
 
 from __future__ import annotations
 
@@ -10,276 +6,15 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
 
 from feat2vec.model.optimizers.divided_rows import DividedRows
-
-Variable: TypeAlias = Any  # a keras.Variable or a tf.Variable
-BY_ROW = "feat2vec_by_row"  # the attribute that marks tables
-LINEAR_TERMS = "feat2vec_linear_terms"  # the attribute that marks tables of linear terms
-SLOT_OF = "feat2vec_slot_of"  # the attribute of a slot that is its variable
-READ_ROWS = "Feat2VecReadRows"  # the name of the registered gradient of `read_rows`
-
-
-# --- tables ---------------------------------------------------------------------------------------------------------
-
-
-def by_row(table: Variable) -> Variable:
-    """Mark a variable as a table: each of its rows belongs to a few rows of data, not to all.
-
-    Args:
-        table: a variable.
-
-    Returns:
-        The same variable.
-
-    Example:
-        >>> table = by_row(keras.Variable([[1.0, 2.0]]))
-        >>> is_by_row(table)
-        True
-
-    """
-    _mark(table, BY_ROW)
-    return table
-
-
-def is_by_row(variable: Variable) -> bool:
-    """Return whether rows of a variable are read and written alone: a table, or a slot of one."""
-    return bool(getattr(variable, BY_ROW, False))
-
-
-def linear_terms(table: Variable) -> Variable:
-    """Mark a table as linear terms, one number a row, which an optimizer may be asked to penalize alone.
-
-    Args:
-        table: a table.
-
-    Returns:
-        The same table.
-
-    Example:
-        >>> is_linear_terms(linear_terms(by_row(keras.Variable([[1.0], [2.0]]))))
-        True
-
-    """
-    _mark(table, LINEAR_TERMS)
-    return table
-
-
-def is_linear_terms(variable: Variable) -> bool:
-    """Return whether a variable holds linear terms of keys."""
-    return bool(getattr(variable, LINEAR_TERMS, False))
-
-
-def _mark(table: Variable, mark: str) -> None:
-    """Mark a table, and the parts of one that is divided."""
-    for variable in {id(variable): variable for variable in (table, *parts_of(table))}.values():
-        setattr(variable, mark, True)
-
-
-def resource_of(variable: Variable) -> tf.Variable:
-    """Return TensorFlow's variable behind Keras', or the `DividedRows` of a table in several variables."""
-    return variable.value if isinstance(variable, keras.Variable) else variable
-
-
-def parts_of(variable: Variable) -> list[Variable]:
-    """Return the variables that hold a variable's numbers: those of a divided table, or the variable itself."""
-    resource = resource_of(variable)
-    return resource.parts if isinstance(resource, DividedRows) else [variable]
-
-
-# --- gradients ------------------------------------------------------------------------------------------------------
-
-
-class Rows(tf.IndexedSlices):
-    """A row-sparse gradient whose ids are distinct: `ids` [n] and `values` [n, ...]."""
-
-    def __init__(self, ids: tf.Tensor, values: tf.Tensor, dense_shape: tf.Tensor | None = None) -> None:
-        super().__init__(values, ids, dense_shape)
-
-    @property
-    def ids(self) -> tf.Tensor:
-        """The rows of the table, [n]."""
-        return self.indices
-
-
-def read_rows(table: Variable, ids: tf.Tensor) -> tf.Tensor:
-    """Read rows of a table at ids that do not repeat, so that an optimizer need not look for repeated ids.
-
-    It is `tf.gather(table, ids)`, whose gradient is a `Rows`. Where the gradients of two reads meet, the sum is a plain
-    `tf.IndexedSlices`, since ids of the two may be the same.
-
-    Args:
-        table: a variable [rows, ...].
-        ids: integers [n], no two of them the same.
-
-    Returns:
-        The rows, [n, ...].
-
-    Example:
-        >>> table = tf.Variable([[1.0], [2.0], [3.0]])
-        >>> @tf.function
-        ... def gradient(ids):
-        ...     with tf.GradientTape() as tape:
-        ...         loss = tf.reduce_sum(read_rows(table, ids) ** 2)
-        ...     return isinstance(tape.gradient(loss, table), Rows)
-        >>> bool(gradient(tf.constant([2, 0])))
-        True
-
-    """
-    resource = resource_of(table)
-    if isinstance(resource, DividedRows):
-        return resource.read_distinct(ids)
-    rows = tf.gather(resource, ids)
-    if tf.executing_eagerly():
-        return rows
-    rows = tf.identity(rows)
-    shape = tf.constant(resource.shape.as_list(), tf.int64)
-    # For tapes, in place of the gradient of `tf.identity`, which gradients of a whole function use.
-    tf.__internal__.record_gradient(READ_ROWS, [resource.handle, ids, shape], (), [rows])
-    return rows
-
-
-@tf.RegisterGradient(READ_ROWS)  # type: ignore[untyped-decorator]
-def _gradient_of_read_rows(node: tf.Operation, upstream: tf.Tensor) -> Sequence[Rows | None]:
-    _, ids, shape = node.inputs
-    return [Rows(ids, upstream, shape), None, None]
-
-
-def distinct(ids: tf.Tensor) -> tf.Tensor:
-    """Return the ids as they are.
-
-    It used to mark ids that do not repeat. `read_rows` does so now; `tf.gather(table, distinct(ids))` gives the same
-    numbers, a little slower.
-
-    Args:
-        ids: integers [n], no two of them the same.
-
-    Returns:
-        The same integers.
-
-    Example:
-        >>> distinct(tf.constant([2, 0])).numpy()
-        array([2, 0], dtype=int32)
-
-    """
-    return tf.identity(ids)
-
-
-def sum_duplicates(gradient: tf.IndexedSlices) -> Rows:
-    """Sum the values that share an id, in their order, so that an optimizer sees each id once."""
-    if isinstance(gradient, Rows):
-        return gradient
-    ids, position = tf.unique(gradient.indices)
-    # scatter_nd: the bits of unsorted_segment_sum in two thirds of its time
-    shape = tf.concat([tf.shape(ids), tf.shape(gradient.values)[1:]], axis=0)
-    return Rows(ids, tf.scatter_nd(position[:, None], gradient.values, shape))
-
-
-# --- updates --------------------------------------------------------------------------------------------------------
-
-
-class RowsOfTable:
-    """The rows of a table, or of a slot, that a step updates."""
-
-    def __init__(self, table: Variable, ids: tf.Tensor) -> None:
-        self.resource, self.ids = resource_of(table), ids
-        self.dtype = self.resource.dtype
-
-    def read(self) -> tf.Tensor:
-        """Return the rows, [n, ...]."""
-        return tf.gather(self.resource, self.ids)
-
-    def write(self, rows: tf.Tensor) -> None:
-        """Replace the rows [n, ...]."""
-        # The update kernel copies rows, in a fifth of the add kernel's time; of two concurrent steps the last one wins.
-        self.resource.scatter_update(tf.IndexedSlices(rows, self.ids))
-
-    def update(self, new_rows: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        """Replace the rows [n, ...] by a function of them, and return what they are now."""
-        rows = new_rows(self.read())
-        self.write(rows)
-        return rows
-
-
-MIN_TABLES = 32  # of the same kind, that are updated at once
-
-
-class RowsOfTables:
-    """The rows that a step updates of several tables, or of their slots, as the rows of one table below the other."""
-
-    def __init__(self, tables: Sequence[RowsOfTable]) -> None:
-        self.tables = tables
-        self.dtype = tables[0].dtype
-
-    def read(self) -> tf.Tensor:
-        """Return the rows of all tables, [n, ...]."""
-        return tf.concat([table.read() for table in self.tables], axis=0)
-
-    def write(self, rows: tf.Tensor) -> None:
-        """Replace the rows [n, ...] of all tables."""
-        sizes = tf.stack([tf.size(table.ids) for table in self.tables])
-        for table, rows_of_table in zip(self.tables, tf.split(rows, sizes, num=len(self.tables)), strict=True):
-            table.write(rows_of_table)
-
-    def update(self, new_rows: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        """Replace the rows [n, ...] by a function of them, and return what they are now."""
-        rows = new_rows(self.read())
-        self.write(rows)
-        return rows
-
-
-class WholeVariable:
-    """A whole variable, or a slot of one, that a step updates at once."""
-
-    def __init__(self, variable: Variable) -> None:
-        self.variable, self.dtype = variable, resource_of(variable).dtype
-
-    def read(self) -> tf.Tensor:
-        """Return its numbers."""
-        return tf.convert_to_tensor(resource_of(self.variable))
-
-    def write(self, values: tf.Tensor) -> None:
-        """Replace its numbers."""
-        self.variable.assign(values)
-
-
-Updated: TypeAlias = RowsOfTable | RowsOfTables
-
-
-class RowUpdate(NamedTuple):
-    """One update by rows: of a table, or of several at once."""
-
-    variables: Sequence[Variable]
-    ids: Sequence[tf.Tensor]  # of each variable, [n_i]
-    gradient: tf.Tensor  # [sum of n_i, ...], in the variables' order
-
-    def rows_of(self, variables: Sequence[Variable]) -> Updated:
-        """Return the rows of these variables, which are the update's own or slots of them."""
-        rows = [RowsOfTable(variable, ids) for variable, ids in zip(variables, self.ids, strict=True)]
-        return rows[0] if len(rows) == 1 else RowsOfTables(rows)
-
-
-def row_updates(gradients: Sequence[tuple[Rows, Variable]], min_tables: int = MIN_TABLES) -> list[RowUpdate]:
-    """Return an update for each table, and one for all tables of a kind where there are `min_tables` or more."""
-    tables_by_kind: dict[tuple[object, ...], list[tuple[Rows, Variable]]] = {}
-    for rows, variable in gradients:
-        marks = (is_by_row(variable), is_linear_terms(variable))
-        place = resource_of(variable).device
-        kind = (tuple(variable.shape[1:]), str(variable.dtype), rows.ids.dtype, place, *marks)
-        tables_by_kind.setdefault(kind, []).append((rows, variable))
-    updates = []
-    for tables in tables_by_kind.values():
-        if len(tables) < min_tables:
-            updates += [RowUpdate([variable], [rows.ids], rows.values) for rows, variable in tables]
-            continue
-        gradient = tf.concat([rows.values for rows, _ in tables], axis=0)
-        updates.append(RowUpdate([variable for _, variable in tables], [rows.ids for rows, _ in tables], gradient))
-    return updates
-
+from feat2vec.model.optimizers.row_gradients import Rows, sum_duplicates
+from feat2vec.model.optimizers.row_updates import MIN_TABLES, RowUpdate, Updated, row_updates
+from feat2vec.model.optimizers.tables import Variable, parts_of, resource_of
 
 RowsOfVariable: TypeAlias = tuple[Variable, slice]  # with a start and a stop; slice(None) is all of them
 Gradient: TypeAlias = Any  # a tensor of the variable's shape, a tf.IndexedSlices, or None
@@ -310,6 +45,8 @@ class RowSparse(keras.optimizers.Optimizer):
     rows_of_other_rate: Mapping[int, slice] = MappingProxyType({})  # by the variable's id; see `learn_at_share`
     share_of_other_rate = 1.0
     updates_beside_variables = False  # whether an update is computed on the device of its variable
+    # Given variables, and what their update uses, a context in which no other step updates these; None without others.
+    locks: Callable[[Sequence[Variable], Sequence[tf.Tensor]], AbstractContextManager[object]] | None = None
 
     def __init__(self, learning_rate: LearningRate, **kwargs: Any) -> None:
         for argument, reason in REFUSED.items():
@@ -380,7 +117,10 @@ class RowSparse(keras.optimizers.Optimizer):
         for rows_and_variables, rate in zip(by_rows, rates, strict=True):
             for update in row_updates(rows_and_variables, self.min_tables):
                 with self._place_of_update(update.variables[0]):
-                    self.update_rows(update, self._rate_of_rows(update, rate))
+                    rate_of_rows = self._rate_of_rows(update, rate)
+                    used = [update.gradient, rate_of_rows, *update.ids]
+                    with nullcontext() if self.locks is None else self.locks(update.variables, used):
+                        self.update_rows(update, rate_of_rows)
         for _, variable in pairs:
             if getattr(variable, "constraint", None) is not None:
                 variable.assign(variable.constraint(variable))
@@ -570,19 +310,6 @@ def _in_parts(variable: Variable, rows: slice) -> Iterator[RowsOfVariable]:
         return
     for number, part in enumerate(resource.parts):
         yield part, resource.rows_of_part(number, rows)
-
-
-def mark_slot(slot: Variable, variable: Variable) -> Variable:
-    """Return a slot, which has its variable's mark, and is marked as a table if the variable is one."""
-    if slot is not None:  # Keras makes none for a variable of float8
-        setattr(slot, SLOT_OF, variable)
-    return by_row(slot) if is_by_row(variable) else slot
-
-
-def mark_slots(slots: Sequence[Variable], variables: Sequence[Variable]) -> None:
-    """Mark a slot of each variable; see `mark_slot`."""
-    for slot, variable in zip(slots, variables, strict=True):
-        mark_slot(slot, variable)
 
 
 def _norm(values: list[tf.Tensor]) -> tf.Tensor:

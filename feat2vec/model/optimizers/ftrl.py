@@ -7,20 +7,10 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from feat2vec.model.optimizers.base import (
-    LearningRate,
-    RowsOfTable,
-    RowSparse,
-    RowUpdate,
-    Updated,
-    Variable,
-    WholeVariable,
-    is_by_row,
-    is_linear_terms,
-    mark_slot,
-    require,
-    sum_duplicates,
-)
+from feat2vec.model.optimizers.base import LearningRate, RowSparse, require
+from feat2vec.model.optimizers.row_gradients import sum_duplicates
+from feat2vec.model.optimizers.row_updates import RowsOfTable, RowUpdate, Updated, WholeVariable
+from feat2vec.model.optimizers.tables import Variable, is_by_row, is_linear_terms, mark_slot
 
 PENALIZED = ("all", "tables", "linear")
 

@@ -7,18 +7,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from feat2vec.model.optimizers.base import (
-    LearningRate,
-    RowsOfTable,
-    RowSparse,
-    RowUpdate,
-    Updated,
-    Variable,
-    WholeVariable,
-    mark_slots,
-    require,
-    sum_duplicates,
-)
+from feat2vec.model.optimizers.base import LearningRate, RowSparse, require
+from feat2vec.model.optimizers.row_gradients import sum_duplicates
+from feat2vec.model.optimizers.row_updates import RowsOfTable, RowUpdate, Updated, WholeVariable
+from feat2vec.model.optimizers.tables import Variable, mark_slots
 
 
 def sgd_rows(

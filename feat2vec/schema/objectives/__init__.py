@@ -7,18 +7,16 @@ imports none of NumPy, Keras and PyArrow: the functions that need them import th
 
 from __future__ import annotations
 
-from feat2vec.schema.objectives.base import (
+from feat2vec.schema.objectives.base import ObjectiveSpec, self_supervised, supervised
+from feat2vec.schema.objectives.formulas import Noisy, Tensor
+from feat2vec.schema.objectives.kinds import (
     OBJECTIVES,
     ClassWeights,
     NoiseObjective,
-    ObjectiveSpec,
     SupervisedObjective,
     WeightedClasses,
     objective,
-    self_supervised,
-    supervised,
 )
-from feat2vec.schema.objectives.formulas import Noisy, Tensor
 
 # Not sorted: messages and the JSON Schema list the objectives in the order of their registration.
 # isort: off

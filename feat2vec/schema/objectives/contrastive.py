@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from feat2vec.schema.objectives.base import NoiseObjective, objective
 from feat2vec.schema.objectives.formulas import Noisy, Tensor, largest, soft_cross_entropy
+from feat2vec.schema.objectives.kinds import NoiseObjective, objective
 
 if TYPE_CHECKING:
     from feat2vec.custom_gradients import Backward

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from feat2vec.schema.extractor_options import NotNegative
-from feat2vec.schema.objectives.base import SupervisedObjective, objective
 from feat2vec.schema.objectives.formulas import Array, Tensor
+from feat2vec.schema.objectives.kinds import SupervisedObjective, objective
 
 
 @objective("glove")

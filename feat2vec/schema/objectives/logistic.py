@@ -9,8 +9,8 @@ from pydantic import Field
 
 from feat2vec.errors import suggest
 from feat2vec.schema.extractor_options import Text
-from feat2vec.schema.objectives.base import WeightedClasses, objective
 from feat2vec.schema.objectives.formulas import Array, Tensor, log_loss, sigmoid, soft_log_loss
+from feat2vec.schema.objectives.kinds import WeightedClasses, objective
 from feat2vec.schema.validation import Findings, Problem
 
 if TYPE_CHECKING:

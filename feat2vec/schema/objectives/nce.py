@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from feat2vec.schema.objectives.base import NoiseObjective, objective
 from feat2vec.schema.objectives.formulas import Noisy, Tensor, binary_noise_loss, binary_odds
+from feat2vec.schema.objectives.kinds import NoiseObjective, objective
 
 
 @objective("nce")

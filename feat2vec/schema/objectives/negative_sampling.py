@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from feat2vec.schema.objectives.base import NoiseObjective, objective
 from feat2vec.schema.objectives.formulas import Array, Noisy, Tensor, binary_noise_loss, binary_odds, sigmoid
+from feat2vec.schema.objectives.kinds import NoiseObjective, objective
 
 
 @objective("negative_sampling")

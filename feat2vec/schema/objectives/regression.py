@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from feat2vec.schema.objectives.base import SupervisedObjective, objective
 from feat2vec.schema.objectives.formulas import Tensor
+from feat2vec.schema.objectives.kinds import SupervisedObjective, objective
 
 if TYPE_CHECKING:
     from feat2vec.arrays import Array

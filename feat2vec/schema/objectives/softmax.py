@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from feat2vec.schema.objectives.base import WeightedClasses, objective
 from feat2vec.schema.objectives.formulas import Array, Tensor, soft_cross_entropy, softmax
+from feat2vec.schema.objectives.kinds import WeightedClasses, objective
 
 
 @objective("softmax")

@@ -42,10 +42,18 @@ class GroupFacts:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What is known of a table before training: its rows, and its groups by name."""
+    """What is known of a table before training.
+
+    Attributes:
+        rows: Its rows.
+        groups: Its groups by name.
+        time: The group that tells when a row came; None if there is none.
+
+    """
 
     rows: int
     groups: Mapping[str, GroupFacts]
+    time: str | None = None
 
 
 class Section(NamedTuple):
@@ -95,7 +103,7 @@ def unlabelled_defaults(facts: TableFacts) -> dict[str, Section]:
             {"type": "contrastive", "unit": True, "temperature": TEMPERATURE, "correction": True},
             "candidates are compared by cosine, so they are learnt so",
         ),
-        "training": _training(facts.rows),
+        "training": _training(facts.rows, facts.time),
     }
 
 
@@ -112,7 +120,7 @@ def _noise(facts: TableFacts) -> Section:
     return Section(options, reason)
 
 
-def _training(rows: int) -> Section:
+def _training(rows: int, time: str | None) -> Section:
     epochs = max(FEWEST_EPOCHS, min(MOST_EPOCHS, EXAMPLES // max(rows, 1)))
     batch_size = SMALL_BATCH if rows <= SMALL_TABLE else LARGE_BATCH
     options: dict[str, object] = {
@@ -123,8 +131,12 @@ def _training(rows: int) -> Section:
     }
     # What is fitted to the held-out rows is told of the model that has learnt from the others: it is to stay like it.
     options["refit"] = "continue"
+    reason = f"{rows:,} rows: fewer rows need more epochs, in smaller batches"
+    if time is not None:
+        options["time"] = time
+        reason += "; the last rows in time say how later ones are completed"
     options["seed"] = 0
-    return Section(options, f"{rows:,} rows: fewer rows need more epochs, in smaller batches")
+    return Section(options, reason)
 
 
 def extractor_for(group: GroupFacts, facts: TableFacts) -> ExtractorOptions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from feat2vec.table.profile import ColumnProfile
 from feat2vec.table.propose.choices import Choice
 from feat2vec.table.propose.defaults import ExtractorOptions, GroupFacts, GroupKind, TableFacts
+from feat2vec.table.propose.number_rules import are_years
 from feat2vec.table.propose.text_patterns import split_words
 
 
@@ -25,6 +27,34 @@ def facts_of(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choice])
         name: group_facts([columns[column] for column in choice.columns], choice) for name, choice in groups.items()
     }
     return TableFacts(rows, facts)
+
+
+YEAR = re.compile(r"(?i)(?:^|[\W_])(?:year|yr)(?:$|[\W_])|[a-z]Year$")
+
+
+def time_of(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choice]) -> str | None:
+    """Return the group that tells when a row came: the dates of most days, or else years.
+
+    Args:
+        columns: The profiles of the table's columns, by name.
+        groups: What becomes of them, by the name of the group.
+
+    Returns:
+        The group's name; None if there is none.
+
+    """
+    distinct_dates: dict[str, int] = {}
+    distinct_years: dict[str, int] = {}
+    for name, choice in groups.items():
+        extractor, column = choice.extractor or {}, columns[choice.columns[0]]
+        if len(choice.columns) > 1:
+            continue
+        if {"year", "quarter", "month"} & set(map(str, _as_list(extractor.get("parts") or []))):
+            distinct_dates[name] = column.distinct
+        elif are_years(column) and YEAR.search(column.name) and not extractor.get("bins"):
+            distinct_years[name] = column.distinct
+    candidates = distinct_dates or distinct_years
+    return max(candidates, key=lambda name: candidates[name], default=None)
 
 
 COMES_AGAIN = 0.05  # of the first rows

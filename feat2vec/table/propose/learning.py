@@ -10,7 +10,7 @@ from feat2vec.table.propose import defaults_supervised
 from feat2vec.table.propose.choices import Choice
 from feat2vec.table.propose.defaults import ExtractorOptions, Section, TableFacts, extractor_for, unlabelled_defaults
 from feat2vec.table.propose.defaults_supervised import FEWEST_KEYS_OF_PAIRS, supervised_defaults
-from feat2vec.table.propose.facts import facts_of, pairs_come_again
+from feat2vec.table.propose.facts import facts_of, pairs_come_again, time_of
 from feat2vec.table.propose.number_rules import as_quantity
 from feat2vec.table.propose.targets import Target
 
@@ -47,7 +47,8 @@ def without_target(
 
     """
     all_facts = facts_of(columns, groups)
-    facts = replace(all_facts, groups={name: group for name, group in all_facts.groups.items() if name not in copies})
+    kept = {name: group for name, group in all_facts.groups.items() if name not in copies}
+    facts = replace(all_facts, groups=kept, time=time_of(columns, {name: groups[name] for name in kept}))
     learnt = {
         name: replace(choice, extractor=_read_as(choice, extractor_for(all_facts.groups[name], facts)))
         for name, choice in groups.items()

@@ -21,7 +21,7 @@ from feat2vec.export.export import export
 from feat2vec.export.formats.saved_model import SavedModel
 from feat2vec.export.graph.saved_model import SIGNATURE, distinct_names
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.model_file import StoredModel
+from feat2vec.model.stored_model import StoredModel
 from feat2vec.training.run_folder import write_run
 from tests.short_trainings import train
 

@@ -31,8 +31,9 @@ from feat2vec.schema.objectives import (
     objective,
     supervised,
 )
-from feat2vec.schema.objectives.base import Metric, unregister
+from feat2vec.schema.objectives.base import Metric
 from feat2vec.schema.objectives.formulas import Array, Tensor
+from feat2vec.schema.objectives.kinds import unregister
 from feat2vec.schema.reading import json_schema
 from tests.schema.objectives.cases import (
     EXTREMES,

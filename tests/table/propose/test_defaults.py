@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from feat2vec.schema.reading import read_schema
 from feat2vec.table.profile import profile_table
+from feat2vec.table.propose import propose
 from feat2vec.table.propose.defaults import GroupFacts, TableFacts, extractor_for, unlabelled_defaults
 from feat2vec.table.propose.facts import facts_of
 from feat2vec.table.propose.rules import choose
@@ -104,3 +106,24 @@ def test_facts_of_each_kind_of_group() -> None:
         "size": ("numbers", 120, 120, 1.0, 1.0),
         "text": ("text", 120, 125, 5.76, 6.0),
     }
+
+
+def test_the_time_is_that_of_dates_or_else_of_years() -> None:
+    days = [datetime.date(2019, 1, 1) + datetime.timedelta(days=i) for i in range(300)]
+    years = [1990 + i % 30 for i in range(300)]
+    columns: dict[str, Any] = {
+        "who": [str(i % 7) for i in range(300)],
+        "made": [day.replace(day=1) for day in days],
+        "sold": days,
+        "year": years,
+        "weight": [1900 + i % 90 for i in range(300)],
+    }
+
+    def time_of(*names: str) -> str | None:
+        text = propose(pa.table({name: columns[name] for name in names}))
+        return read_schema(text).training.time
+
+    assert time_of("who", "year", "made", "sold", "weight") == "sold"
+    assert time_of("who", "made", "year") == "made"
+    assert time_of("who", "weight", "year") == "year"
+    assert time_of("who", "weight") is None

@@ -30,7 +30,7 @@ def test_versions_that_read_linked_weights_are_not_installed(
     package: str, python: str, unsafe: list[str], safe: list[str]
 ) -> None:
     """Each was tried with the files of tests/training/test_run_folder.py."""
-    lines = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8").splitlines()
+    lines = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8").splitlines()
     quoted = [line.split('"')[1] for line in lines if re.match(rf'\s*"{package}\W', line)]
     requirements = [
         requirement
