@@ -48,9 +48,10 @@ class ExecutionLimits:
             rows: Those of all epochs.
 
         """
-        if schema.model.levels.submodels > 1 or len(schema.model.member_dims) > 1:
+        dims = schema.model.levels.dims
+        if len(dims) != 1 or len(schema.model.member_dims) > 1:
             return False
-        return rows * len(schema.groups) * schema.model.levels.dims[0] >= self.compiled_coordinates
+        return rows * len(schema.groups) * dims[0] >= self.compiled_coordinates
 
 
 DEFAULT_LIMITS = ExecutionLimits()

@@ -113,3 +113,4 @@ def test_what_takes_longer_to_compile_than_it_saves_is_not_compiled() -> None:
     assert not compiles({"dim": 4}, 9)
     assert not compiles({"dim": 4, "members": 2}, 10)
     assert not compiles({"ranks": [4, 8]}, 100)
+    assert not compiles({"pairs": False}, 100)
