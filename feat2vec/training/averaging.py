@@ -21,7 +21,9 @@ ASIDE = "aside"  # the name of these weights in a checkpoint
 class WeightsAside(Protocol):
     """Another value of each weight, out of the way; none before it is kept or read for the first time."""
 
-    is_full: bool
+    @property
+    def is_full(self) -> bool:
+        """Whether there are any."""
 
     def keep(self, weights: Sequence[keras.Variable]) -> None:
         """Copy the weights."""

@@ -92,7 +92,8 @@ class Fitting:
         has_labels = self.model.schema.target is not None
         groups_at_once = self.is_short or has_labels or len(self.model.groups) >= limits.separate_groups
         self.model.learn_from(rows)
-        self.batches = self.model.batches(rows, groups_at_once=groups_at_once)
+        compiled = limits.compiles(self.model.schema, rows.learnt_rows * self.epochs)
+        self.batches = self.model.batches(rows, groups_at_once=groups_at_once, compiled=compiled)
         self.validation_batches: Batches | None = None
         if validation_rows is not None:
             self.validation_batches = self.model.batches(
