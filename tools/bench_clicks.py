@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,9 +108,16 @@ def trained_on_cluster(document: Mapping[str, Any], rows: pa.Table, size: str, f
 
 
 def measure(
-    rows: int, features: int, epochs: int, l1: float, count: int, seed: int = 0, local_cluster: str | None = None
+    rows: int,
+    features: int,
+    epochs: int,
+    l1: float,
+    count: int,
+    seed: int = 0,
+    local_cluster: str | None = None,
+    names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Train the models, and return the size and the AUC of each."""
+    """Train the models of these names, by default all, and return the size and the AUC of each."""
     from feat2vec.run import train
 
     table, score = click_log(rows, features, seed)
@@ -120,6 +127,8 @@ def measure(
     facts["clicks"] = round(float(labels.mean()), 4)
     facts["auc of the hidden score"] = round(auc(labels, score[-len(labels) :]), 5)
     for name, model in models(count).items():
+        if names is not None and name not in names:
+            continue
         began, began_cpu = time.perf_counter(), time.process_time()
         document = schema(epochs, model, l1)
         with tempfile.TemporaryDirectory() as folder:
@@ -148,6 +157,7 @@ def main() -> None:
     parser.add_argument("--l1", type=float, default=1.0)
     parser.add_argument("--count", type=int, default=10, help="rows of a key that has a vector")
     parser.add_argument("--local-cluster", metavar="WxP", help="workers x servers of this machine, such as 2x2")
+    parser.add_argument("--models", dest="names", nargs="*", choices=list(models(0)), help="by default all")
     options = parser.parse_args()
     print(json.dumps(measure(**vars(options)), indent=1))
 
