@@ -18,6 +18,11 @@ square of what the value is multiplied by in the row: if A is the mean curvature
 
 A step brings the A of its own keys nearer to what it finds. So a table of A is all that is kept beside the means.
 
+With `model.members` the coordinates are those of several such models side by side, each of which learns the labels by
+itself, with the pairs of its own coordinates; bias and linear terms are theirs in common. Their mean predicts: its
+vectors, which are in the tables, are the members' vectors over the root of their number. What is said of vectors here,
+of their means, variances and prior, is said of the members'.
+
 After each pass over the rows v is the mean of what the rows have, u the mean of a group's m, and a group's precision of
 linear terms, where the schema has none, the inverse of the mean of m^2 + s. The vector of values that no row has is u.
 Groups that share their weights have one posterior, which the occurrences in all of them tell. An item that is in a list
@@ -62,9 +67,11 @@ class ExpectedErrors(NamedTuple):
     """The expected squared errors of rows, and what half of them has by the moments."""
 
     errors: Tensor  # [batch], the label less the score of the means
-    squares: Tensor  # [batch], the square of the error plus the variance of the score
-    slopes: Tensor  # [groups, batch, D + 1], the gradient of half of `squares` by the means
-    curvatures: Tensor  # [groups, batch, D + 1], twice the gradient of half of `squares` by the variances
+    squares: Tensor  # [batch], the square of the error plus the variance of the score, the mean of those of members
+    # The gradient of half of `squares` by the means, and twice that by the variances: [groups, batch, D + 1]; of a
+    # coordinate those of its own member's squares.
+    slopes: Tensor
+    curvatures: Tensor
 
 
 class PosteriorStep(NamedTuple):
@@ -95,12 +102,13 @@ class GaussianPosterior:
 
     def __init__(self, schema: Schema, sizes: Sequence[int], counts: Sequence[Integers], rows: int) -> None:
         training, dim, scale = schema.training, schema.model.dim, schema.model.scale
-        self.dim, self.row_count = dim, rows
+        self.dim, self.row_count, self.members = dim, rows, schema.model.members
+        self.unit = self.members**0.5  # what the tables' vectors are multiplied by to be the members'
         self.starts = np.cumsum([0, *sizes])[:-1]  # [groups], where a group's rows begin in the table of curvatures
         self.precisions = tf.constant([schema.l2_of(name) for name in schema.owners], tf.float32)  # of vectors
         self.learns_linear = not training.l2_linear
         self.counts = tf.Variable(np.concatenate(counts).astype(np.float32), trainable=False)
-        start = tf.constant([[scale**2] * dim + [1.0]], tf.float32)
+        start = tf.constant([[(self.unit * scale) ** 2] * dim + [1.0]], tf.float32)
         self.curvatures = by_row(
             keras.Variable(
                 lambda shape, dtype: tf.tile(tf.cast(start, dtype), [shape[0], 1]),
@@ -173,7 +181,9 @@ class GaussianPosterior:
         columns = [len(parts) for parts in entries]  # of each group, side by side in a row
         sizes = tf.stack([tf.size(group.ids) for group in bags])  # [groups], of keys
         table_rows = [group.ids - UNSEEN for group in bags]
-        means = tf.concat([_means(*read) for read in zip(extractors, table_rows, strict=True)], axis=0)  # [keys, D + 1]
+        units = tf.constant([self.unit] * self.dim + [1.0])  # [D + 1]
+        of_tables = [_means(*read) for read in zip(extractors, table_rows, strict=True)]
+        means = tf.concat(of_tables, axis=0) * units  # [keys, D + 1]
         places = [tf.cast(rows, tf.int64) + start for rows, start in zip(table_rows, self.starts, strict=True)]
         rows = tf.concat(places, axis=0)  # [keys]
         precisions = self._precisions_of_keys(sizes)
@@ -186,7 +196,7 @@ class GaussianPosterior:
         all_columns = (sum(columns), tf.shape(labels)[0], self.dim + 1)  # [columns, batch, D + 1]
         below_each_other = [tf.concat(parts, axis=0) for parts in zip(*moments, strict=True)]
         in_rows = Moments(*(tf.reshape(part, all_columns) for part in below_each_other))
-        expected = expected_errors(in_rows, bias.value, labels)
+        expected = expected_errors(in_rows, bias.value, labels, self.members)
         slopes, curvatures, row_weights = expected.slopes, expected.curvatures, tf.ones_like(expected.squares)
         if weights is not None:
             row_weights = tf.cast(weights, labels.dtype)
@@ -204,7 +214,7 @@ class GaussianPosterior:
         shares = counts / tf.maximum(tf.gather(self.counts, rows)[:, None], counts)  # of all occurrences
         prior_means = tf.pad(tf.repeat(self.prior_means.value, sizes, axis=0), [[0, 0], [0, 1]])  # [keys, D + 1]
         of_prior = shares * self.noise.value * precisions * (means - prior_means)
-        gradients = (of_keys[:, : self.dim + 1] + of_prior) / counts
+        gradients = units * (of_keys[:, : self.dim + 1] + of_prior) / counts
         of_batch = of_keys[:, self.dim + 1 :] / counts
         before = tf.gather(self.curvatures.value, rows)
         nearer = 1 - tf.pow(KEPT_CURVATURE, shares)
@@ -250,7 +260,7 @@ class GaussianPosterior:
         for extractor, knows_unseen, mean in zip(extractors, self.knows_unseen, tf.unstack(prior_means), strict=True):
             if not knows_unseen:
                 unseen = RowsOfTable(extractor.tables[0], tf.constant([0]))
-                unseen.update(_replaced_where(is_over, mean[None]))
+                unseen.update(_replaced_where(is_over, mean[None] / self.unit))
         self.squares.assign(tf.where(is_over, tf.zeros_like(squares), squares))
         self.group_sums.assign(tf.where(is_over, tf.zeros_like(group_sums), group_sums))
         self.rows_of_pass.assign(tf.where(is_over, tf.zeros_like(rows_of_pass), rows_of_pass))
@@ -262,33 +272,41 @@ class GaussianPosterior:
         return tf.repeat(of_groups, sizes, axis=0)
 
 
-def expected_errors(moments: Moments, bias: Tensor, labels: Tensor) -> ExpectedErrors:
+def expected_errors(moments: Moments, bias: Tensor, labels: Tensor, members: int = 1) -> ExpectedErrors:
     """The expected squared errors of rows; see above for the formulas.
 
     Args:
         moments: Of the groups' sums.
         bias: Scalar.
         labels: [batch].
+        members: How many models the coordinates are of, side by side.
 
     Returns:
-        The errors, and how the moments change them.
+        The means over the members, and how the moments change what each of them has.
 
     """
     dim = moments.means.shape[2] - 1
+
+    def of_members(coordinates: Tensor) -> Tensor:  # [groups, batch, D] -> [batch, members]
+        return tf.reduce_sum(tf.reshape(coordinates, [coordinates.shape[0], -1, members, dim // members]), axis=[0, 3])
+
     mean_sums, variance_sums = tf.reduce_sum(moments.means, axis=0), tf.reduce_sum(moments.variances, axis=0)
     means, variances = moments.means[..., :dim], moments.variances[..., :dim]  # [groups, batch, D]
     other_means = mean_sums[:, :dim] - means  # H
     other_variances = variance_sums[:, :dim] - variances  # R
     curvatures = tf.square(other_means) + other_variances
-    errors = labels - bias - mean_sums[:, dim] - 0.5 * tf.reduce_sum(means * other_means, axis=[0, 2])
+    without_pairs = labels - bias - mean_sums[:, dim]  # [batch]
+    errors = without_pairs[:, None] - 0.5 * of_members(means * other_means)  # [batch, members]
     # S H^2 + 1/2 S R
-    of_pairs = tf.reduce_sum(variances * (curvatures - 0.5 * other_variances), axis=[0, 2])
-    squares = tf.square(errors) + variance_sums[:, dim] + of_pairs
+    of_pairs = of_members(variances * (curvatures - 0.5 * other_variances))  # [batch, members]
+    squares = tf.reduce_mean(tf.square(errors) + of_pairs, axis=1) + variance_sums[:, dim]
     by_means = variances * other_means
-    slopes = tf.reduce_sum(by_means, axis=0) - by_means - errors[:, None] * other_means
-    linear = tf.repeat(errors[None, :, None], moments.means.shape[0], axis=0)  # [groups, batch, 1]
+    of_coordinates = tf.repeat(errors, dim // members, axis=1)  # [batch, D]
+    slopes = tf.reduce_sum(by_means, axis=0) - by_means - of_coordinates * other_means
+    mean_errors = tf.reduce_mean(errors, axis=1)
+    linear = tf.repeat(mean_errors[None, :, None], moments.means.shape[0], axis=0)  # [groups, batch, 1]
     return ExpectedErrors(
-        errors,
+        mean_errors,
         squares,
         tf.concat([slopes, -linear], axis=2),
         tf.concat([curvatures, tf.ones_like(linear)], axis=2),

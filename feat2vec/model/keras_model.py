@@ -19,18 +19,21 @@ from feat2vec.encode.class_weights import class_weights, weights_of_rows
 from feat2vec.encode.encoder import Encoded, Encoder
 from feat2vec.model import optimizers
 from feat2vec.model.answer_scale import AnswerScale
+from feat2vec.model.compiled_step import CompiledStep
 from feat2vec.model.dependent_rows import dependent_rows
 from feat2vec.model.extractors.base import UNSEEN, ShapeData
 from feat2vec.model.gaussian_posterior import GaussianPosterior, PosteriorStep
 from feat2vec.model.labelled_loss import has_label
-from feat2vec.model.loss_model import NO_TRAINING_ROWS, Gradients, LossModel, require, rows_of
-from feat2vec.model.many_groups import ENTRIES, join_values
+from feat2vec.model.loss_model import NO_TRAINING_ROWS, Gradients, LossModel, Truth, require, rows_of
+from feat2vec.model.many_groups import ENTRIES, ManyLookups, ReadBatch, join_values
 from feat2vec.model.optimizers import sum_duplicates
+from feat2vec.model.optimizers.tables import parts_of
+from feat2vec.model.padded_keys import SIZE, SLOTS
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.principal_components import start_from_components
 from feat2vec.model.schema_noise import make_noise, start_of_offsets
 from feat2vec.model.single_items import id_counts, item_counts
-from feat2vec.model.vector_model import SeedOf, shapes_of
+from feat2vec.model.vector_model import Inputs, SeedOf, shapes_of
 from feat2vec.sampling.batches import Batches, table_of_entries, value_tables
 from feat2vec.sampling.joint_values import Joint, joint_values
 
@@ -80,6 +83,7 @@ class Feat2Vec(LossModel):
         self.class_weights: Float32s | None = None  # [classes]
         self.joints: list[Joint] = []
         self.loss_tracker = MeanLoss(name="loss")
+        self.compiled_step: CompiledStep | None = None
         self._batches_seen = tf.Variable(0, trainable=False, dtype=tf.int64)
         # The first train step whose loss was not finite, -1 for none; from it on the weights stay as they were.
         self.failed_at = tf.Variable(-1, trainable=False, dtype=tf.int64)
@@ -132,6 +136,11 @@ class Feat2Vec(LossModel):
                 given = type(self.optimizer).__name__
                 raise ValueError(f"`training.dependent_rate` is for the optimizers of feat2vec. Received: {given}")
             self.optimizer.learn_at_share(dependent_rows(self), rate / of_free)
+        members = self.schema.model.members
+        if self.has_posterior and members > 1 and isinstance(self.optimizer, optimizers.RowSparse):
+            # A member's vectors, which learn as those of a model by itself, are longer than the tables'.
+            tables = [extractor.tables[0] for extractor in self.distinct_extractors()]
+            self.optimizer.learn_at_share([(table, slice(None)) for table in tables], members**-0.5)
 
     def compile_from_config(self, config: Mapping[str, object]) -> None:
         """Compile as the saved model was, and make room for its optimizer's slots.
@@ -176,12 +185,38 @@ class Feat2Vec(LossModel):
 
         """
         inputs, truth, weights = keras.utils.unpack_x_y_sample_weight(data)
+        if SLOTS in inputs:
+            loss, rows = require(self.compiled_step)(inputs, truth, weights), inputs[SIZE]
+        else:
+            loss, rows = self._step(inputs, truth, weights), rows_of(truth)
+        self.loss_tracker.update_state(loss * self.unit_of_loss(), sample_weight=rows)
+        return {"loss": self.loss_tracker.result()}
+
+    def _step(self, inputs: Inputs, truth: Truth, weights: Tensor | None) -> Tensor:
+        """Update the weights by a batch, and return its loss."""
         posterior_step: PosteriorStep | None = None
         if self.has_posterior:
             posterior_step = self.posterior_step(inputs, truth, weights)
             loss, gradients = posterior_step.loss, posterior_step.gradients
         else:
             loss, gradients = self.loss_and_gradients(inputs, truth, weights, self.step_seed(SeedOf.NOISE))
+        self._update(loss, gradients, posterior_step)
+        return loss
+
+    def _step_of_batch(
+        self, lookups: ManyLookups, batch: ReadBatch, labels: Tensor, weights: Tensor, draws: Sequence[Tensor]
+    ) -> Tensor:
+        """Update the weights by a batch whose vectors are read, and return its loss."""
+
+        def loss_of_batch() -> Tensor:
+            return self._many_groups_loss(batch, labels, weights, None, True, draws)
+
+        loss, gradients = self._gradients_of_batch(lookups, batch, loss_of_batch)
+        self._update(loss, gradients, None)
+        return loss
+
+    def _update(self, loss: Tensor, gradients: Gradients, posterior_step: PosteriorStep | None) -> None:
+        """Update the weights, unless the loss of this step or of one before is not finite."""
         if self.schema.training.l2 and self.schema.training.l2_over == "tables":  # every row has a gradient
             gradients = [(tf.convert_to_tensor(gradient), variable) for gradient, variable in gradients]
         if isinstance(self.optimizer, optimizers.RowSparse):
@@ -194,8 +229,6 @@ class Feat2Vec(LossModel):
         failed_at = tf.where((self.failed_at < 0) & ~tf.math.is_finite(loss), step, self.failed_at)
         self.failed_at.assign(failed_at)
         tf.cond(failed_at < 0, lambda: self._apply(gradients, posterior_step), lambda: False)
-        self.loss_tracker.update_state(loss * self.unit_of_loss(), sample_weight=rows_of(truth))
-        return {"loss": self.loss_tracker.result()}
 
     def _apply(self, gradients: Gradients, posterior_step: PosteriorStep | None) -> bool:
         """Update the weights; True, as the branches of a `tf.cond` return something."""
@@ -347,7 +380,13 @@ class Feat2Vec(LossModel):
         return self.batches(encoded, batch_size, shuffle).dataset()
 
     def batches(
-        self, encoded: Encoded, batch_size: int | None = None, shuffle: bool = True, *, groups_at_once: bool = False
+        self,
+        encoded: Encoded,
+        batch_size: int | None = None,
+        shuffle: bool = True,
+        *,
+        groups_at_once: bool = False,
+        compiled: bool = False,
     ) -> Batches:
         """What `dataset` makes its batches of.
 
@@ -357,6 +396,8 @@ class Feat2Vec(LossModel):
             shuffle: Whether each epoch has another order.
             groups_at_once: Whether a step reads many groups (see `has_many_groups`) at once: their entries are one
                 array, which only `train_step`, `test_step` and `step_loss` take.
+            compiled: Whether the batches are for a step that XLA compiles, if `can_be_compiled`; only `train_step`
+                takes them then.
 
         Returns:
             The batches of each epoch.
@@ -372,7 +413,7 @@ class Feat2Vec(LossModel):
         if self.implicit is not None and target is None:
             target = np.ones(len(encoded), np.float32)
         tables, starts = self._entry_tables(encoded, groups_at_once)
-        return Batches(
+        batches = Batches(
             encoded.rows,
             tables,
             batch_size or self.schema.training.batch_size,
@@ -384,6 +425,28 @@ class Feat2Vec(LossModel):
             seed=self.schema.training.seed,
             starts=starts,
             left_out=encoded.left_out,
+        )
+        if compiled and starts is not None and self.can_be_compiled:
+            lookups = ManyLookups(self.extractors, self.schema.model.bias)
+            rows = -(-batches.row_count // batches.steps)
+            step = CompiledStep(lookups, rows, lambda size: self.interaction_draws(size), self._step_of_batch)
+            batches.prepare, self.compiled_step = step.prepare, step
+        return batches
+
+    @property
+    def can_be_compiled(self) -> bool:
+        """Whether XLA can compile a step that reads all groups at once: of labelled rows, whose keys have vectors.
+
+        Its updates are those of rows, which Keras' own optimizers have not. A GPU has kernels of TensorFlow.
+        """
+        tables = [table for extractor in self.distinct_extractors() for table in extractor.weights]
+        return (
+            self.has_many_groups
+            and self.schema.target is not None
+            and self.has_pairs
+            and self.schema.model.activation is None
+            and not tf.config.list_logical_devices("GPU")
+            and all(parts_of(table) == [table] for table in tables)
         )
 
     def _entry_tables(self, encoded: Encoded, groups_at_once: bool) -> tuple[dict[str, tf.Variable], Int64s | None]:

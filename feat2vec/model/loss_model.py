@@ -347,19 +347,29 @@ class LossModel(ScoreModel):
         return read_rows_and_negatives(lookups, entries, truth, noise, values, seed)
 
     def _many_groups_loss(
-        self, batch: ReadBatch, truth: Truth, weights: Tensor | None, seed: Tensor, training: bool
+        self,
+        batch: ReadBatch,
+        truth: Truth,
+        weights: Tensor | None,
+        seed: Tensor,
+        training: bool,
+        draws: Sequence[Tensor] | None = None,
     ) -> Tensor:
-        """The loss of a batch whose vectors are read."""
+        """The loss of a batch whose vectors are read; `draws` are its `interaction_draws`, if they are there."""
+        size = rows_of(truth)
         if batch.negatives is not None:
             keep = self._context_mask(batch.negatives.draws.sizes, seed, training)  # [batch, groups]
             loss = many_groups_noise_loss(self.schema, batch, keep, self.bias_or_zero(), self._offsets_or_none())
         else:
-            masks = self.interaction_masks(tf.shape(batch.slots)[0]) if training else None
+            masks = self.interaction_masks(size, draws) if training else None
             scores = row_scores(self.schema, batch, self.bias_or_zero(), masks, training=training)
             losses = labelled_losses(self.schema, scores, self.standardized(truth), training=training)
             loss = mean_over_labelled(self.schema, losses, truth, weights)
+            if batch.fixed_size is not None:
+                loss *= tf.cast(size, loss.dtype) / tf.cast(batch.fixed_size, loss.dtype)
+                size = batch.fixed_size
         if training:
-            for penalty in many_groups_penalties(self.schema, batch.keys, rows_of(truth)):
+            for penalty in many_groups_penalties(self.schema, batch.keys, size):
                 loss += penalty
         return loss
 
@@ -383,14 +393,22 @@ class LossModel(ScoreModel):
     ) -> tuple[Tensor, Gradients]:
         """The loss, and each variable's gradient; those of tables are taken of the vectors that were read."""
         lookups = ManyLookups(self.extractors, self.schema.model.bias)
+        batch = self._read_many_groups(entries, truth, seed)
+        return self._gradients_of_batch(
+            lookups, batch, lambda: self._many_groups_loss(batch, truth, weights, seed, True)
+        )
+
+    def _gradients_of_batch(
+        self, lookups: ManyLookups, batch: ReadBatch, loss_of_batch: Callable[[], Tensor]
+    ) -> tuple[Tensor, Gradients]:
+        """The loss of a batch whose vectors are read, and each variable's gradient."""
         table_ids = {id(table) for table in lookups.all_tables}
         dense_variables = [variable for variable in self.trainable_variables if id(variable) not in table_ids]
-        batch = self._read_many_groups(entries, truth, seed)
         vectors = [level.vectors for level in batch.keys.levels]
         vectors_and_terms = [*vectors, *([] if batch.keys.terms is None else [batch.keys.terms])]
         with tf.GradientTape() as tape:
             tape.watch(vectors_and_terms)
-            loss = self._many_groups_loss(batch, truth, weights, seed, True)
+            loss = loss_of_batch()
         sources = [*vectors_and_terms, *(variable.value for variable in dense_variables)]
         gradients = tape.gradient(loss, sources)
         of_vectors, dense_gradients = gradients[: len(vectors)], gradients[len(vectors) :]

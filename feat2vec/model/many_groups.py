@@ -20,7 +20,14 @@ from feat2vec.model.group_vectors import scores_by_key
 from feat2vec.model.optimizers import Rows
 from feat2vec.model.optimizers.tables import Variable
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
-from feat2vec.model.pair_scores_by_key import LevelByKey, Occurrences, level_of_places, sum_of_places
+from feat2vec.model.pair_scores_by_key import (
+    LevelByKey,
+    OccurrenceGrid,
+    Occurrences,
+    level_of_places,
+    sum_of_places,
+    sums_of_rows,
+)
 from feat2vec.sampling.batches import table_of_entries
 from feat2vec.sampling.noise import Draws, Noise
 from feat2vec.schema.objectives import Noisy, self_supervised
@@ -37,6 +44,7 @@ class TableRows(NamedTuple):
 
     ids: Sequence[Tensor]  # for each table its rows
     sizes: Tensor  # [tables], how many
+    tables: Tensor  # [rows], the table of each
 
 
 class KeysOfLevel(NamedTuple):
@@ -85,8 +93,8 @@ class ManyLookups:
         self.ends = np.cumsum(self.sizes[0])  # [tables]
         self.starts = self.ends - self.sizes[0]  # [tables]
         table_of_extractor = {id(extractor): table for table, extractor in enumerate(distinct)}
-        # [groups], the same where groups share a table
-        self.group_starts = self.starts[[table_of_extractor[id(extractor)] for extractor in extractors]]
+        self.group_tables = [table_of_extractor[id(extractor)] for extractor in extractors]  # the same where shared
+        self.group_starts = self.starts[self.group_tables]  # [groups]
 
     @property
     def all_tables(self) -> list[Variable]:
@@ -101,16 +109,26 @@ class ManyLookups:
         rows = tf.cast(entries, tf.int64) - UNSEEN
         return tf.where(rows >= 0, rows + tf.gather(self.group_starts, groups), -1)
 
+    def distinct(self, places: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the distinct ones of places [n], table by table, those of them that are present, and what they are.
+
+        Returns:
+            The distinct places [keys], ascending; where a place is present [occurrences, 1]; which of the distinct
+            ones it is [occurrences]; and how often each occurs [keys].
+
+        """
+        present = tf.where(places >= 0)
+        keys, slots, counts = tf.unique_with_counts(tf.gather_nd(places, present))
+        order = tf.argsort(keys)
+        slots = tf.gather(tf.math.invert_permutation(order), slots)
+        return tf.gather(keys, order), present, slots, tf.gather(counts, order)
+
     def read(self, places: Tensor) -> tuple[Read, Tensor]:
         """Read the distinct ones of places [n].
 
         Also returns where in `Read` each place is, [n]: counted from 1, and 0 for none.
         """
-        present = tf.where(places >= 0)
-        keys, slots, counts = tf.unique_with_counts(tf.gather_nd(places, present))
-        order = tf.argsort(keys)  # table by table
-        keys, counts = tf.gather(keys, order), tf.gather(counts, order)
-        slots = tf.gather(tf.math.invert_permutation(order), slots)
+        keys, present, slots, counts = self.distinct(places)
         table = tf.searchsorted(self.ends, keys, side="right")
         rows = keys - tf.gather(self.starts, table)
         rows_of_keys = self._rows_of_tables(rows, table)
@@ -150,7 +168,7 @@ class ManyLookups:
         """Return rows [keys], which stand table by table, as those of each table."""
         tables = len(self.starts)
         sizes = tf.math.bincount(table, minlength=tables, maxlength=tables)
-        return TableRows(tf.split(rows, sizes, num=tables), sizes)
+        return TableRows(tf.split(rows, sizes, num=tables), sizes, table)
 
     def gradients(
         self, read: Read, vectors: Sequence[Tensor | None], terms: Tensor | None
@@ -223,6 +241,12 @@ class ReadBatch(NamedTuple):
     keys: Read
     slots: Tensor  # [batch, groups], one more than the place of the vector among those of `keys`; 0 for none
     negatives: NegativeSlots | None  # None where rows have a target
+    fixed_size: Tensor | None = None  # the number of rows, where shapes are fixed and the last rows may be none
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all shapes are fixed, as XLA needs them; see `padded_keys.py`."""
+        return self.fixed_size is not None
 
 
 def join_values(tables: Sequence[Tensor]) -> JoinedValues:
@@ -279,16 +303,23 @@ def row_scores(
 ) -> Submodels:
     """The score of each row, [batch]; `masks` are as in `submodels_by_key`."""
     rows = tf.shape(batch.slots)[0]
-    present = tf.where(batch.slots > 0)  # [occurrences, 2]: row and group
-    key_of, row_of = tf.gather_nd(batch.slots, present) - 1, tf.cast(present[:, 0], tf.int32)  # [occurrences]
     linear = tf.zeros([rows], batch.keys.vectors.dtype)
-    if batch.keys.terms is not None:
-        terms = tf.gather(batch.keys.terms[:, 0], key_of)
-        linear += tf.math.unsorted_segment_sum(terms, row_of, rows)
+    occurrences: Occurrences | OccurrenceGrid
+    if batch.is_fixed:
+        occurrences = OccurrenceGrid(batch.slots)
+        if batch.keys.terms is not None:
+            linear += sums_of_rows(batch.keys.terms, occurrences, rows)[:, 0]
+    else:
+        present = tf.where(batch.slots > 0)  # [occurrences, 2]: row and group
+        key_of, row_of = tf.gather_nd(batch.slots, present) - 1, tf.cast(present[:, 0], tf.int32)  # [occurrences]
+        occurrences = Occurrences(key_of, row_of)
+        if batch.keys.terms is not None:
+            terms = tf.gather(batch.keys.terms[:, 0], key_of)
+            linear += tf.math.unsorted_segment_sum(terms, row_of, rows)
     if not schema.model.pairs:
         return Submodels([linear + bias], [])
     if batch.keys.tops is None and not schema.model.together:
-        levels = [LevelByKey(batch.keys.vectors, Occurrences(key_of, row_of))]
+        levels = [LevelByKey(batch.keys.vectors, occurrences)]
     else:
         levels = [_level_of_rows(schema, batch, level) for level in range(len(batch.keys.levels))]
     return scores_by_key(schema, levels, linear + bias, masks, training=training)
@@ -301,8 +332,13 @@ def _level_of_rows(schema: Schema, batch: ReadBatch, level: int) -> LevelByKey:
     alone = [names.index(unit[0]) for unit in schema.partners if len(unit) == 1]
     sets = [[names.index(name) for name in unit] for unit in schema.partners if len(unit) > 1]
     vectors = batch.keys.levels[level].vectors
-    sums = [sum_of_places(vectors, tf.gather(free, members, axis=1), _columns(dependent, members)) for members in sets]
-    return level_of_places(vectors, tf.gather(free, alone, axis=1), _columns(dependent, alone), sums, sparse=level > 0)
+    fixed = batch.is_fixed
+    sums = [
+        sum_of_places(vectors, tf.gather(free, members, axis=1), _columns(dependent, members), fixed=fixed)
+        for members in sets
+    ]
+    alone_free, alone_dependent = tf.gather(free, alone, axis=1), _columns(dependent, alone)
+    return level_of_places(vectors, alone_free, alone_dependent, sums, sparse=level > 0, fixed=fixed)
 
 
 def _columns(places: Tensor | None, columns: Sequence[int]) -> Tensor | None:
@@ -404,7 +440,7 @@ def many_groups_penalties(schema: Schema, keys: Read, rows: Tensor) -> list[Tens
     if any(weights):
         for level in keys.levels:
             squares = tf.reduce_sum(tf.square(level.vectors), axis=1)  # [reaching keys]
-            of_keys = tf.repeat(tf.constant(weights, squares.dtype), level.rows.sizes)  # [reaching keys]
+            of_keys = tf.gather(tf.constant(weights, squares.dtype), level.rows.tables)  # [reaching keys]
             counts = keys.counts if level.active is None else tf.gather(keys.counts, level.active)
             penalties.append(tf.reduce_sum(squares * counts * of_keys) / 2 / rows)
     if training.l2_linear and keys.terms is not None:

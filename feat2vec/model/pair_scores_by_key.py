@@ -62,8 +62,8 @@ def without_levels(group: KeyVectors) -> KeyVectors:
 def sum_of_groups(groups: Sequence[KeyVectors]) -> KeyVectors:
     """Return groups whose vectors add up as one group: each row has a sum of its own."""
     level, batch = side_by_side(groups), tf.size(groups[0].free)
-    free = _differentiable_sums(level.vectors, level.free, batch)
-    dependent = None if level.dependent is None else _differentiable_sums(level.vectors, level.dependent, batch)
+    free = sums_of_rows(level.vectors, level.free, batch)
+    dependent = None if level.dependent is None else sums_of_rows(level.vectors, level.dependent, batch)
     return key_vectors_of(Level(free, dependent))
 
 
@@ -81,6 +81,45 @@ class Occurrences(NamedTuple):
         order = tf.argsort(self.places, stable=True)
         return Occurrences(tf.gather(self.places, order), tf.gather(self.rows, order))
 
+    def sums(self, vectors: Tensor, rows: Tensor) -> Tensor:
+        """Return the sum of each row's vectors, [rows, rank]."""
+        return tf.sparse.segment_sum(vectors, self.places, self.rows, num_segments=rows)
+
+    def adding_to_keys(self, keys: Tensor, rank: int) -> Callable[[Tensor], Tensor]:
+        """Return the function that gives each key the sum of what its rows get, [rows, n] -> [keys, n].
+
+        Sums over neighbouring places take a fifth of the time of adding row by row where rows are long; to sort the
+        places once for several sums pays from a rank on.
+        """
+        if rank < SORTED_RANK:
+            return lambda of_rows: _scattered(of_rows, self, keys)
+        places, rows = self.by_place()
+        return lambda of_rows: tf.sparse.segment_sum(of_rows, rows, places, num_segments=keys)
+
+
+class OccurrenceGrid(NamedTuple):
+    """Which vectors are in which row, as an array of fixed shape: what XLA compiles."""
+
+    places: Tensor  # [rows, columns], counted from 1; 0 for none
+
+    def sums(self, vectors: Tensor, rows: Tensor) -> Tensor:
+        """Return the sum of each row's vectors, [rows, rank]."""
+        del rows  # as many as the grid has
+        no_vector = tf.zeros([1, vectors.shape[1]], vectors.dtype)
+        return tf.reduce_sum(tf.gather(tf.concat([no_vector, vectors], axis=0), self.places), axis=1)
+
+    def adding_to_keys(self, keys: Tensor, rank: int) -> Callable[[Tensor], Tensor]:
+        """Return the function that gives each key the sum of what its rows get, [rows, n] -> [keys, n]."""
+        del rank
+
+        def add(of_rows: Tensor) -> Tensor:
+            of_keys = tf.zeros(tf.stack([keys + 1, tf.shape(of_rows)[1]]), of_rows.dtype)  # that of no key first
+            for column in range(self.places.shape[1]):
+                of_keys = tf.tensor_scatter_nd_add(of_keys, self.places[:, column : column + 1], of_rows)
+            return of_keys[1:]
+
+        return add
+
 
 class BagPairs(NamedTuple):
     """The free and the dependent vector of one bag; they are no pair."""
@@ -94,8 +133,8 @@ class LevelByKey(NamedTuple):
     """All groups' vectors at a level."""
 
     vectors: Tensor  # [keys, rank]
-    free: Occurrences
-    dependent: Occurrences | None = None
+    free: Occurrences | OccurrenceGrid
+    dependent: Occurrences | OccurrenceGrid | None = None
     bag_pairs: BagPairs | None = None
     # [rows], ascending: the rows of the batch that `rows` counts among; None is all of them
     reach: Tensor | None = None
@@ -137,13 +176,14 @@ def _bag_pairs(groups: Sequence[KeyVectors], starts: Tensor) -> BagPairs | None:
     return BagPairs(*(tf.concat(parts, axis=0) for parts in zip(*bags, strict=True)))
 
 
-def sum_of_places(vectors: Tensor, free: Tensor, dependent: Tensor | None) -> Level:
+def sum_of_places(vectors: Tensor, free: Tensor, dependent: Tensor | None, *, fixed: bool = False) -> Level:
     """Return the sums of vectors at places of each row, counted from 1, 0 for none.
 
     Args:
         vectors: [keys, rank].
         free: [batch, groups], of values whose top level this is.
         dependent: the same of values of higher levels, if there are any.
+        fixed: whether all shapes are fixed, as XLA needs them.
 
     Returns:
         The sums, [batch, rank] each.
@@ -152,13 +192,19 @@ def sum_of_places(vectors: Tensor, free: Tensor, dependent: Tensor | None) -> Le
     batch = tf.shape(free)[0]
 
     def sums(places: Tensor) -> Tensor:
-        return _differentiable_sums(vectors, _occurrences_of(places), batch)
+        return sums_of_rows(vectors, _occurrences_of(places, fixed=fixed), batch)
 
     return Level(sums(free), None if dependent is None else sums(dependent))
 
 
 def level_of_places(
-    vectors: Tensor, free: Tensor, dependent: Tensor | None, sums: Sequence[Level], *, sparse: bool
+    vectors: Tensor,
+    free: Tensor,
+    dependent: Tensor | None,
+    sums: Sequence[Level],
+    *,
+    sparse: bool,
+    fixed: bool = False,
 ) -> LevelByKey:
     """Return a level of groups that read the same vectors, and of others of which each row has a sum of its own.
 
@@ -168,6 +214,7 @@ def level_of_places(
         dependent: the same of values of higher levels, if there are any.
         sums: the rows' own vectors, [batch, rank] each.
         sparse: whether only the rows that have a vector are computed.
+        fixed: whether all shapes are fixed, as XLA needs them; all rows are computed then.
 
     """
     batch = tf.shape(free)[0]
@@ -185,18 +232,21 @@ def level_of_places(
             start += batch
         start += batch
     all_vectors = tf.concat(parts, axis=0)
-    occurrences = _occurrences_of(tf.concat(free_columns, axis=1))
+    occurrences = _occurrences_of(tf.concat(free_columns, axis=1), fixed=fixed)
     if not dependent_columns:
-        if not sparse or sums:
+        if not sparse or sums or isinstance(occurrences, OccurrenceGrid):
             return LevelByKey(all_vectors, occurrences)
         reach, rows = tf.unique(occurrences.rows)
         return LevelByKey(all_vectors, occurrences._replace(rows=rows), reach=reach)
     bag_pairs = BagPairs(*(tf.concat(parts, axis=0) for parts in zip(*bags, strict=True))) if bags else None
-    return LevelByKey(all_vectors, occurrences, _occurrences_of(tf.concat(dependent_columns, axis=1)), bag_pairs)
+    dependents = _occurrences_of(tf.concat(dependent_columns, axis=1), fixed=fixed)
+    return LevelByKey(all_vectors, occurrences, dependents, bag_pairs)
 
 
-def _occurrences_of(places: Tensor) -> Occurrences:
+def _occurrences_of(places: Tensor, *, fixed: bool) -> Occurrences | OccurrenceGrid:
     """Return the occurrences of places [batch, groups] that are counted from 1, row by row; 0 is none."""
+    if fixed:
+        return OccurrenceGrid(places)
     occupied = tf.where(places > 0)  # [occurrences, 2]
     return Occurrences(tf.cast(tf.gather_nd(places, occupied), tf.int32) - 1, tf.cast(occupied[:, 0], tf.int32))
 
@@ -273,7 +323,7 @@ def member_scores(level: LevelByKey, linear: Tensor, dims: Sequence[int], mask: 
     def scores_and_gradient(vectors: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         level_of_vectors = level._replace(vectors=vectors)
         sums = _row_sums(level_of_vectors, batch)
-        pairs = 0.5 * (tf.square(sums.free) - _sums(tf.square(vectors), level.free, batch))  # [batch, rank]
+        pairs = 0.5 * (tf.square(sums.free) - level.free.sums(tf.square(vectors), batch))  # [batch, rank]
         masked = pairs if mask is None else pairs * mask
         scores = members * _sum_by_member(masked, dims)
 
@@ -335,10 +385,10 @@ class RowSums(NamedTuple):
 
 
 def _row_sums(level: LevelByKey, rows: Tensor) -> RowSums:
-    free_sum = _sums(level.vectors, level.free, rows)
+    free_sum = level.free.sums(level.vectors, rows)
     if level.dependent is None:
         return RowSums(free_sum)
-    dependent_sum = _sums(level.vectors, level.dependent, rows)
+    dependent_sum = level.dependent.sums(level.vectors, rows)
     if level.bag_pairs is None:
         return RowSums(free_sum, dependent_sum)
     free_of_bags = tf.gather(level.vectors, level.bag_pairs.free)
@@ -352,7 +402,7 @@ def _scores_of_sums(level: LevelByKey, sums: RowSums, rows: ReachedRows) -> tupl
     if rows.mask is None:  # then one number a key will do
         squares = tf.reduce_sum(squares, axis=1, keepdims=True)
     settled_products = [0.5 * tf.square(sums.free)]
-    settled_squares = [0.5 * _sums(squares, level.free, rows.count)]
+    settled_squares = [0.5 * level.free.sums(squares, rows.count)]
     above: tuple[list[Tensor], list[Tensor]] | None = None
     if level.dependent is not None:
         settled_products.append(sums.free * sums.dependent)
@@ -360,7 +410,7 @@ def _scores_of_sums(level: LevelByKey, sums: RowSums, rows: ReachedRows) -> tupl
             bag_free, bag_dependent = sums.bags
             of_bags = tf.math.unsorted_segment_sum(bag_free * bag_dependent, level.bag_pairs.rows, rows.count)
             settled_products.append(-of_bags)
-        above = [0.5 * tf.square(sums.dependent)], [0.5 * _sums(squares, level.dependent, rows.count)]
+        above = [0.5 * tf.square(sums.dependent)], [0.5 * level.dependent.sums(squares, rows.count)]
     scores = []
     for factors in (None,) if rows.mask is None else (rows.mask, None):
         settled = _add_up(settled_products, settled_squares, factors)
@@ -385,11 +435,11 @@ def _gradient_of_keys(
     """
     vectors, free, dependent, bag_pairs, _ = level
     keys = tf.shape(vectors)[0]
-    add_to_keys = _adding_to_keys(free, keys, vectors.shape[1])
+    add_to_keys = free.adding_to_keys(keys, vectors.shape[1])
     if dependent is None:
         return add_to_keys(top * sums.free) - vectors * add_to_keys(top)
     to_free, to_dependent = level_gradients(top, low, sums.free, sums.free + sums.dependent, dependents)  # [rows, rank]
-    add_dependents_to_keys = _adding_to_keys(dependent, keys, vectors.shape[1])
+    add_dependents_to_keys = dependent.adding_to_keys(keys, vectors.shape[1])
     to_keys = add_to_keys(to_free) + add_dependents_to_keys(to_dependent)
     # a key is not its own partner: `level_gradients` with F - f and D - d
     to_keys -= vectors * (add_to_keys(top) + add_dependents_to_keys(low))
@@ -415,35 +465,18 @@ def _add_up(products: Sequence[Tensor], squares: Sequence[Tensor], factors: Tens
 # --- sums over rows and keys ----------------------------------------------------------------------------------------
 
 
-def _sums(vectors: Tensor, occurrences: Occurrences, rows: Tensor) -> Tensor:
-    """Return the sum of each row's vectors, [rows, rank]."""
-    return tf.sparse.segment_sum(vectors, occurrences.places, occurrences.rows, num_segments=rows)
-
-
-def _differentiable_sums(vectors: Tensor, occurrences: Occurrences, rows: Tensor) -> Tensor:
-    """`_sums`, with `_scattered` as its gradient."""
+def sums_of_rows(vectors: Tensor, occurrences: Occurrences | OccurrenceGrid, rows: Tensor) -> Tensor:
+    """Return the sum of each row's vectors, [rows, rank]; its gradient adds up by key."""
     keys = tf.shape(vectors)[0]
 
     def sums_and_gradient(vectors: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        return _sums(vectors, occurrences, rows), _adding_to_keys(occurrences, keys, vectors.shape[1])
+        return occurrences.sums(vectors, rows), occurrences.adding_to_keys(keys, vectors.shape[1])
 
     return custom_gradient(sums_and_gradient)(vectors)
 
 
-def _adding_to_keys(occurrences: Occurrences, keys: Tensor, rank: int) -> Callable[[Tensor], Tensor]:
-    """Return the function that gives each key the sum of what its rows get, [rows, n] -> [keys, n].
-
-    Sums over neighbouring places take a fifth of the time of adding row by row where rows are long; to sort the places
-    once for several sums pays from a rank on.
-    """
-    if rank < SORTED_RANK:
-        return lambda of_rows: _scattered(of_rows, occurrences, keys)
-    places, rows = occurrences.by_place()
-    return lambda of_rows: tf.sparse.segment_sum(of_rows, rows, places, num_segments=keys)
-
-
 def _scattered(of_rows: Tensor, occurrences: Occurrences, keys: Tensor) -> Tensor:
-    """Return what each key gets from its rows, [keys, rank]: the transpose of `_sums`."""
+    """Return what each key gets from its rows, [keys, rank]: the transpose of `Occurrences.sums`."""
     places, rows = occurrences
     return tf.cond(
         tf.size(places) > 0,

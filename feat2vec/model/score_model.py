@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 from keras import ops
 
-from feat2vec.model.answer_scale import AnswerScale
-from feat2vec.model.extractors import Extracted
+from feat2vec.model.answer_scale import AnswerScale, LaterScale
+from feat2vec.model.extractors import UNSEEN, Extracted
 from feat2vec.model.group_vectors import add_groups, scores_by_key, stack_key_vectors, stack_linear, stack_vectors
 from feat2vec.model.mlp import SEED_STRIDE
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
@@ -49,13 +49,14 @@ class ScoreModel(VectorModel):
             The scores, [batch], or [batch, classes] for a softmax objective.
 
         """
-        return self.answers(self.submodels(inputs, training).scores[-1])
+        return self.answers(self.submodels(inputs, training).scores[-1], inputs)
 
-    def answers(self, scores: Tensor) -> Tensor:
+    def answers(self, scores: Tensor, inputs: Inputs) -> Tensor:
         """Bring scores to the unit of the target; see `answer_scale.py`.
 
         Args:
-            scores: Scores of any shape, as the loss has them.
+            scores: Scores [batch] or [batch, classes], as the loss has them.
+            inputs: The entries of each group, [batch, width].
 
         Returns:
             The answers, of the same shape; the scores themselves without a target.
@@ -64,8 +65,32 @@ class ScoreModel(VectorModel):
         if self.schema.target is None:
             return scores
         shift, unit, low, high, temperature = tf.unstack(self.answer_scale.value)
-        answers = tf.clip_by_value(shift + unit * temperature * tf.cast(scores, shift.dtype), low, high)
+        if self.schema.training.time is not None:
+            later_shift, later_temperature, _ = tf.unstack(self.later_scale.value)
+            are_later = tf.reshape(self.are_later(inputs), [-1] + [1] * (scores.shape.rank - 1))
+            temperature = tf.where(are_later, later_temperature, temperature)
+            shift = tf.where(are_later, shift + unit * later_shift, shift)
+        answers = tf.clip_by_value(shift + unit * temperature * tf.cast(scores, unit.dtype), low, high)
         return tf.cast(answers, scores.dtype)
+
+    def are_later(self, inputs: Inputs) -> Tensor:
+        """Which rows [batch] are of a time that training has not seen, of a model that is told their time."""
+        entries = inputs[str(self.schema.training.time)]
+        if entries.dtype.is_floating:
+            return entries[:, 0] > tf.cast(self.later_scale.value[2], entries.dtype)
+        return tf.reduce_any(tf.equal(entries, UNSEEN), axis=1)
+
+    def answer_scale_of_row(self, inputs: Inputs) -> AnswerScale:
+        """What turns the scores of a row, the only one of a batch, into its answer."""
+        scale = self.answer_scale_value()
+        if self.schema.target is None or self.schema.training.time is None or not bool(self.are_later(inputs)[0]):
+            return scale
+        return self.later_scale_value().applied_to(scale)
+
+    def later_scale_value(self) -> LaterScale:
+        """What rows of a time that training has not seen have for themselves."""
+        has_scale = self.schema.target is not None and self.schema.training.time is not None
+        return LaterScale(*self.later_scale.numpy().tolist()) if has_scale else LaterScale()
 
     @property
     def has_calibration(self) -> bool:
@@ -179,7 +204,7 @@ class ScoreModel(VectorModel):
         rows = Submodels(no_scores, no_scores[1:])
         return replaced(rows, self._class_levels(), row_sums, self.class_bias, self.schema.model.dependents)
 
-    def interaction_masks(self, batch: Tensor) -> list[Tensor] | None:
+    def interaction_masks(self, batch: Tensor, draws: Sequence[Tensor] | None = None) -> list[Tensor] | None:
         """Factors of the interaction vector's coordinates, [batch, D_k] a level: 0 where a coordinate is dropped.
 
         The schema's rate is that of the top level. Of a sum of fewer coordinates each counts more, so the odds of
@@ -187,21 +212,39 @@ class ScoreModel(VectorModel):
 
         Args:
             batch: The number of rows.
+            draws: The `interaction_draws` of the step, if they are there already.
 
         Returns:
             The factors of each level, or None if nothing is dropped.
 
         """
         top_rate = self.schema.training.interaction_dropout
-        if not top_rate:
-            return None
+        draws = self.interaction_draws(batch) if draws is None else draws
         masks = []
-        for level, dim in enumerate(self.dims):
+        for dim, drawn in zip(self.dims, draws, strict=False):
             odds_ratio = 1.0 if self.schema.model.levels.nested else dim / self.dims[-1]
             rate = top_rate * odds_ratio / (1 - top_rate + top_rate * odds_ratio)
+            masks.append(mask_of_draws(drawn, dim, rate, self.compute_dtype))
+        return masks or None
+
+    def interaction_draws(self, batch: Tensor) -> list[Tensor]:
+        """What decides which coordinates of the interaction vector a step drops: random bits.
+
+        Args:
+            batch: The number of rows.
+
+        Returns:
+            Those of each level, as `mask_of_draws` takes them; none if nothing is dropped.
+
+        """
+        if not self.schema.training.interaction_dropout:
+            return []
+        draws = []
+        for level, dim in enumerate(self.dims):
             seed = self.step_seed(SeedOf.INTERACTION_DROPOUT) + tf.constant([0, SEED_STRIDE], tf.int64) * level
-            masks.append(dropout_mask(batch, dim, rate, seed, self.compute_dtype))
-        return masks
+            pairs = [batch, (dim + 1) // 2]
+            draws.append(tf.random.stateless_uniform(pairs, seed, None, None, dtype=tf.uint32))
+        return draws
 
     def _head_score(self, levels: Sequence[Level], masks: Sequence[Tensor] | None, training: bool) -> Tensor:
         """What the head adds: [batch], or [batch, classes]."""
@@ -243,14 +286,13 @@ def add_to_top(scores: Submodels, addend: Tensor) -> Submodels:
 DRAWN_BITS = 16  # of a random number that decides whether a coordinate is dropped; two are drawn at once
 
 
-def dropout_mask(batch: Tensor, dim: int, rate: float, seed: Tensor, dtype: str) -> Tensor:
+def mask_of_draws(pairs: Tensor, dim: int, rate: float, dtype: str) -> Tensor:
     """Factors of coordinates, [batch, dim]: 0 where one is dropped, otherwise what keeps the mean.
 
     Args:
-        batch: The number of rows.
+        pairs: Random bits of two coordinates each, uint32 [batch, (dim + 1) // 2].
         dim: The coordinates of a row.
         rate: The share that is dropped, to within 2^-17.
-        seed: Two integers, which decide what is dropped.
         dtype: The type of the factors.
 
     Returns:
@@ -259,8 +301,7 @@ def dropout_mask(batch: Tensor, dim: int, rate: float, seed: Tensor, dtype: str)
     """
     numbers = 1 << DRAWN_BITS
     dropped = min(round(rate * numbers), numbers - 1)  # of the numbers
-    pairs = tf.random.stateless_uniform([batch, (dim + 1) // 2], seed, None, None, dtype=tf.uint32)
-    drawn = tf.reshape(tf.bitcast(pairs, tf.uint16), [batch, -1])[:, :dim]
+    drawn = tf.reshape(tf.bitcast(pairs, tf.uint16), [tf.shape(pairs)[0], -1])[:, :dim]
     return tf.cast(drawn >= dropped, dtype) * (numbers / (numbers - dropped))
 
 

@@ -6,7 +6,7 @@ An epoch's order follows from the seed and the epoch's number alone, so that any
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -127,6 +127,7 @@ class Batches:
         self.steps_per_part = max(PART_ROWS // batch_size, 1)
         self.chunk = chunk
         self.epoch = self.step = 0
+        self.prepare: Callable[..., tuple[object, ...]] | None = None  # what changes each batch, beside the steps
 
     def start_at(self, epoch: int, step: int) -> None:
         """Let the next iteration of `dataset()` begin at a step of an epoch."""
@@ -153,7 +154,7 @@ class Batches:
 
         signature = (tf.TensorSpec([None], tf.int64), tuple(self.signature()))
         blocks = tf.data.Dataset.from_generator(epochs, output_signature=signature).prefetch(PARTS_AHEAD)
-        cut, add_entries = map(tf.autograph.experimental.do_not_convert, (_cut_block, self.with_entries))
+        cut, add_entries = map(tf.autograph.experimental.do_not_convert, (_cut_block, self._as_taken))
         batches = blocks.flat_map(cut).map(add_entries, num_parallel_calls=1).prefetch(4)
         cardinality = tf.data.INFINITE_CARDINALITY if endless else self.steps - self.step
         batches = batches.apply(tf.data.experimental.assert_cardinality(cardinality))
@@ -170,6 +171,11 @@ class Batches:
         columns = self.rows.shape[1] + len(self.joints)
         specs = [tf.TensorSpec([None, columns], tf.int32)]
         return specs + [tf.TensorSpec([None], array.dtype) for array in (self.target, self.weight) if array is not None]
+
+    def _as_taken(self, rows: tf.Tensor, *target_and_weight: tf.Tensor) -> tuple[object, ...]:
+        """A batch as a step takes it."""
+        batch = self.with_entries(rows, *target_and_weight)
+        return batch if self.prepare is None else self.prepare(*batch)
 
     def with_entries(self, rows: tf.Tensor, *target_and_weight: tf.Tensor) -> tuple[object, ...]:
         """A batch as Keras takes it, of value ids [batch, groups and joint sets]."""

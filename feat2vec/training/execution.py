@@ -28,12 +28,30 @@ class ExecutionLimits:
             steps. Graphs of such trainings are not optimized either.
         eager_steps: Up to so many steps in all epochs, of many groups, take less time than making a graph.
         separate_groups: From so many groups on, a graph with operations for each of them is slower to make and to run.
+        compiled_coordinates: From so many coordinates of groups' vectors on, in the rows of all epochs, compiling a
+            step of labelled rows takes less time than it saves.
 
     """
 
     short_training_rows: int = 500_000
     eager_steps: int = 16
     separate_groups: int = 32
+    compiled_coordinates: int = 2_000_000_000
+
+    def compiles(self, schema: Schema, rows: int) -> bool:
+        """Return whether a step of labelled rows is to be compiled.
+
+        With several ranks or members a compiled step is no faster on two cores, and takes twice as long to compile.
+
+        Args:
+            schema: The model's.
+            rows: Those of all epochs.
+
+        """
+        dims = schema.model.levels.dims
+        if len(dims) != 1 or len(schema.model.member_dims) > 1:
+            return False
+        return rows * len(schema.groups) * dims[0] >= self.compiled_coordinates
 
 
 DEFAULT_LIMITS = ExecutionLimits()

@@ -18,7 +18,7 @@ from feat2vec.model.large_variables import discard
 from feat2vec.model.remaining import leave_out_vectors
 from feat2vec.model.vector_model import vector_weights
 from feat2vec.sampling.batches import Batches
-from feat2vec.training.averaging import EpochAveraging
+from feat2vec.training.averaging import EpochAveraging, WeightsAside, WeightsInFile
 from feat2vec.training.checkpointing import Checkpointing, Resumable
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits, without_graph_optimization
 from feat2vec.training.loss_check import LossCheck
@@ -92,7 +92,8 @@ class Fitting:
         has_labels = self.model.schema.target is not None
         groups_at_once = self.is_short or has_labels or len(self.model.groups) >= limits.separate_groups
         self.model.learn_from(rows)
-        self.batches = self.model.batches(rows, groups_at_once=groups_at_once)
+        compiled = limits.compiles(self.model.schema, rows.learnt_rows * self.epochs)
+        self.batches = self.model.batches(rows, groups_at_once=groups_at_once, compiled=compiled)
         self.validation_batches: Batches | None = None
         if validation_rows is not None:
             self.validation_batches = self.model.batches(
@@ -143,7 +144,8 @@ class Fitting:
         )
         averaging = []
         if self.options.averaging:
-            averaging = [EpochAveraging(self.model, self.options.averaging, checkpoint.with_name(WEIGHTS_ASIDE))]
+            aside = self._weights_aside(checkpoint.with_name(WEIGHTS_ASIDE))
+            averaging = [EpochAveraging(self.model, self.options.averaging, aside)]
         stateful: list[Resumable] = [self.patience, *averaging]
         validates = self.validation_batches is not None
         self.checkpointing = Checkpointing(
@@ -163,6 +165,10 @@ class Fitting:
             Reporting(self.reporter, self.progress),
             self.checkpointing,  # last, so that it saves what the others have counted
         ]
+
+    def _weights_aside(self, path: Path) -> WeightsAside:
+        """Where the weights are that are not in the model, with averaging."""
+        return WeightsInFile(path)
 
     def _optimizer_variables(self) -> list[keras.Variable]:
         """What the optimizer keeps, for checkpoints."""

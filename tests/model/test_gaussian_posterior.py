@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,11 @@ def table(rows: int = 40) -> pa.Table:
     )
 
 
-def trained_model(groups: dict[str, Any] = GROUPS, **training: Any) -> tuple[Feat2Vec, Encoded]:
+def trained_model(groups: dict[str, Any] = GROUPS, members: int = 1, **training: Any) -> tuple[Feat2Vec, Encoded]:
     """A model with means and curvatures as in the middle of a training."""
     schema = {
         "version": 1,
-        "model": {"dim": DIM, "bias": True, "posterior": "gaussian"},
+        "model": {"dim": DIM, "bias": True, "posterior": "gaussian", "members": members},
         "groups": groups,
         "objective": {"type": "regression", "target": "rating", "weight": "trust"},
         "training": {**TRAINING, **training},
@@ -101,6 +102,12 @@ def keys_of_rows(model: Feat2Vec, inputs: dict[str, Any]) -> list[list[list[tupl
     return rows
 
 
+def of_coordinates(of_members: Sequence[reference.Array]) -> reference.Array:
+    """What members have of their coordinates, side by side, and the mean of what they have of linear terms."""
+    linear = np.mean([part[:, -1:] for part in of_members], axis=0)
+    return np.concatenate([*(part[:, :-1] for part in of_members), linear], axis=1)
+
+
 def step_and_reference(model: Feat2Vec, encoded: Encoded) -> tuple[PosteriorStep, reference.NormalStep, Any]:
     posterior = model.posterior
     assert posterior is not None
@@ -112,24 +119,44 @@ def step_and_reference(model: Feat2Vec, encoded: Encoded) -> tuple[PosteriorStep
     of_vectors = [model.schema.training.l2_of(name) for name in model.schema.owners]
     linear = posterior.linear_precisions.numpy()
     of_groups = np.concatenate([np.repeat(np.array(of_vectors)[:, None], DIM, axis=1), linear[:, None]], axis=1)
-    expected = reference.normal_step(
-        keys_of_rows(model, inputs),
-        model.standardized(labels).numpy().astype(float).tolist(),
-        weights.numpy().astype(float).tolist(),
-        float(model.bias.numpy()),
-        means,
-        posterior.curvatures.numpy().astype(float),
-        posterior.counts.numpy().astype(float),
-        np.repeat(of_groups, sizes, axis=0),
-        np.repeat(np.pad(posterior.prior_means.numpy().astype(float), [(0, 0), (0, 1)]), sizes, axis=0),
-        float(posterior.noise.numpy()),
+    members = model.schema.model.members
+    means[:, :DIM] *= members**0.5
+    precisions = np.repeat(of_groups, sizes, axis=0)
+    prior_means = np.repeat(np.pad(posterior.prior_means.numpy().astype(float), [(0, 0), (0, 1)]), sizes, axis=0)
+    curvatures = posterior.curvatures.numpy().astype(float)
+    steps = []  # of each member, which is a model of its coordinates and the linear terms
+    for coordinates in np.split(np.arange(DIM), members):
+        columns = [*coordinates, DIM]
+        steps.append(
+            reference.normal_step(
+                keys_of_rows(model, inputs),
+                model.standardized(labels).numpy().astype(float).tolist(),
+                weights.numpy().astype(float).tolist(),
+                float(model.bias.numpy()),
+                means[:, columns],
+                curvatures[:, columns],
+                posterior.counts.numpy().astype(float),
+                precisions[:, columns],
+                prior_means[:, columns],
+                float(posterior.noise.numpy()),
+            )
+        )
+    gradients = of_coordinates([step.gradients for step in steps])
+    gradients[:, :DIM] *= members**0.5
+    expected = reference.NormalStep(
+        float(np.mean([step.loss for step in steps])),
+        gradients,
+        of_coordinates([step.curvatures for step in steps]),
+        float(np.mean([step.bias for step in steps])),
     )
     return model.posterior_step(inputs, labels, weights), expected, weights
 
 
-@pytest.mark.parametrize("groups", [GROUPS, SHARED], ids=["groups", "shared groups"])
-def test_a_step_is_that_of_the_reference(groups: dict[str, Any]) -> None:
-    model, encoded = trained_model(groups)
+@pytest.mark.parametrize(
+    ("groups", "members"), [(GROUPS, 1), (SHARED, 1), (GROUPS, 3)], ids=["groups", "shared groups", "members"]
+)
+def test_a_step_is_that_of_the_reference(groups: dict[str, Any], members: int) -> None:
+    model, encoded = trained_model(groups, members)
     posterior = model.posterior
     assert posterior is not None
     step, expected, _ = step_and_reference(model, encoded)
@@ -230,6 +257,25 @@ def test_a_pass_over_the_rows_ends_with_the_noise_and_the_linear_precisions(l2_l
             np.testing.assert_allclose(model.extractors[group].tables[0].numpy()[0], prior, rtol=1e-4, atol=1e-5)
     assert posterior.rows_of_pass.numpy() == 0
     assert not posterior.squares.numpy().any()
+
+
+def test_members_learn_the_labels_each_by_itself() -> None:
+    rng = np.random.default_rng(4)
+    means, variances = rng.normal(size=(3, 4, 7)), rng.uniform(0.1, 1, (3, 4, 7))
+    bias, labels = tf.constant(0.4, tf.float64), tf.constant(rng.normal(size=4))
+    together = expected_errors(Moments(tf.constant(means), tf.constant(variances)), bias, labels, members=2)
+    parts = []
+    for columns in ([0, 1, 2, 6], [3, 4, 5, 6]):
+        of_member = Moments(tf.constant(means[..., columns]), tf.constant(variances[..., columns]))
+        parts.append(expected_errors(of_member, bias, labels))
+    for name in ("errors", "squares"):
+        expected = np.mean([getattr(part, name) for part in parts], axis=0)
+        np.testing.assert_allclose(getattr(together, name), expected)
+    for name in ("slopes", "curvatures"):
+        of_members = [getattr(part, name).numpy() for part in parts]
+        linear = np.mean([part[..., -1:] for part in of_members], axis=0)
+        expected = np.concatenate([part[..., :-1] for part in of_members] + [linear], axis=-1)
+        np.testing.assert_allclose(getattr(together, name), expected)
 
 
 def test_slopes_and_curvatures_are_derivatives() -> None:

@@ -16,6 +16,7 @@ from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.many_groups import ENTRIES, ManyLookups, rows_at
 from feat2vec.model.optimizers import Rows, SparseAdagrad, SparseAdam, by_row
+from feat2vec.model.padded_keys import KEY_COUNTS, KEY_ROWS, SIZE, SLOTS, PaddedKeys
 
 RECORD: dict[str, Any] = {"sharing": "record", "negatives": 3}
 SHARED: dict[str, Any] = {"sharing": "batch", "negatives": 4}
@@ -99,6 +100,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 FAST = ("nce", "members", "linear")
+COMPILED_FAST = ("logistic",)
 
 
 def encoded(case: dict[str, Any], groups: str = "abcd", **training: Any) -> Encoded:
@@ -113,14 +115,15 @@ def encoded(case: dict[str, Any], groups: str = "abcd", **training: Any) -> Enco
     return feat2vec.fit(schema, pa.table({**columns, "hit": [i % 2 for i in range(60)]}))
 
 
-def trained(rows: Encoded, groups_at_once: bool) -> tuple[list[Any], dict[str, list[float]]]:
+def trained(rows: Encoded, groups_at_once: bool, compiled: bool = False) -> tuple[list[Any], dict[str, list[float]]]:
     """The weights after two epochs, and the losses."""
     model = Feat2Vec.from_encoder(rows.encoder)
     model.min_many_groups = 4
     model.compile(optimizers.named(rows.encoder.schema.training.optimizer.type, 0.1))
     model.optimizer.min_tables = 4
     model.learn_from(rows)
-    batches = model.batches(rows, groups_at_once=groups_at_once)
+    batches = model.batches(rows, groups_at_once=groups_at_once, compiled=compiled)
+    assert (model.compiled_step is not None) == compiled
     validation_batches = model.batches(rows, shuffle=False, groups_at_once=groups_at_once)
     assert (list(batches.tables) == [ENTRIES]) == groups_at_once
     history = model.fit(batches.dataset(), validation_data=validation_batches.dataset(), epochs=2, verbose=0).history
@@ -139,6 +142,24 @@ def test_what_is_learnt_at_once_is_what_is_learnt_one_by_one(name: str) -> None:
         np.testing.assert_allclose(variable_at_once, variable, rtol=2e-4, atol=2e-5)
     for key, losses in history.items():
         np.testing.assert_allclose(history_at_once[key], losses, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in COMPILED_FAST else pytest.mark.slow)
+        for name, case in CASES.items()
+        if "hit" in str(case["objective"]) and "activation" not in name and name != "linear"
+    ],
+)
+def test_a_compiled_step_learns_what_operations_learn(name: str) -> None:
+    rows = encoded(CASES[name], optimizer="adam" if name == "regression" else "adagrad", batch_size=13)
+    weights, history = trained(rows, groups_at_once=True)
+    compiled_weights, compiled_history = trained(rows, groups_at_once=True, compiled=True)
+    for variable, compiled_variable in zip(weights, compiled_weights, strict=True):
+        np.testing.assert_allclose(compiled_variable, variable, rtol=2e-5, atol=2e-6)
+    for key, losses in history.items():
+        np.testing.assert_allclose(compiled_history[key], losses, rtol=1e-5)
 
 
 @pytest.mark.usefixtures("no_graphs")
@@ -235,6 +256,39 @@ def test_distinct_rows_of_several_tables_are_read_group_by_group() -> None:
     tables = [extractor.tables[0].numpy() for extractor in model.extractors]
     expected = [tables[g][e - 1] if e else np.zeros(3) for e, g in zip(entries, groups, strict=True)]
     np.testing.assert_array_equal(rows_at(read.vectors, slots), expected)
+
+
+def test_distinct_keys_of_a_batch_stand_at_places_of_their_table() -> None:
+    rows = encoded({"objective": {"type": "logistic", "target": "hit"}, "model": {"ranks": [2, 3]}}, groups="abc")
+    model = Feat2Vec.from_encoder(rows.encoder)
+    many = ManyLookups(model.extractors, bias=False)
+    padded = PaddedKeys(many, rows=4)
+    entries = np.array([[6, 0, 1], [2, 6, 3], [6, 2, 0]], np.int32)
+    batch = {name: value.numpy() for name, value in padded.of_batch(entries).items()}
+    ends = [int(size) for size in many.sizes[0]]  # the row beyond a table's end, at places that stay empty
+    assert padded.rooms[0].sizes == [5, 5, 5]  # of unseen keys, and four rows
+    rows_of_tables = [[ends[0], 1, 5, ends[0], ends[0]], [ends[1], 1, 5, ends[1], ends[1]], [0, 2, *[ends[2]] * 3]]
+    np.testing.assert_array_equal(batch[KEY_ROWS], np.concatenate(rows_of_tables))
+    np.testing.assert_array_equal(batch[KEY_COUNTS], [0, 1, 2, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0])
+    np.testing.assert_array_equal(batch[SLOTS], [[3, 0, 11], [2, 8, 12], [3, 7, 0], [0, 0, 0]])
+    assert batch[SIZE] == 3
+
+    @tf.function(jit_compile=True)
+    def read() -> list[tf.Tensor]:
+        keys = padded.read(tf.constant(batch[KEY_ROWS]), tf.constant(batch[KEY_COUNTS]))
+        return [keys.tops, keys.levels[0].vectors, keys.levels[1].vectors, keys.levels[1].places]
+
+    tops, low, high, places = (part.numpy() for part in read())
+    sizes = many.sizes[1]
+    for slot, entry, group in ((3, 6, 0), (2, 2, 0), (8, 6, 1), (7, 2, 1), (11, 1, 2), (12, 3, 2)):
+        np.testing.assert_array_equal(low[slot - 1], model.extractors[group].tables[0].numpy()[entry - 1])
+        reaches = 0 <= entry - 2 < sizes[group]
+        assert tops[slot - 1] == reaches
+        assert (places[slot - 1] > 0) == reaches
+        if reaches:
+            expected = model.extractors[group].tables[1].numpy()[entry - 2]
+            np.testing.assert_array_equal(high[places[slot - 1] - 1], expected)
+    assert tops.sum() >= 2  # some keys reach the second level
 
 
 @pytest.mark.parametrize("optimizer", [SparseAdagrad, SparseAdam])

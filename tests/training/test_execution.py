@@ -14,6 +14,7 @@ import tensorflow as tf
 from feat2vec.schema.reading import read_schema
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
 from feat2vec.training.train import TrainingRequest, train_into
+from tests.training.callbacks import StopAt, StopError
 
 
 @pytest.mark.slow
@@ -68,3 +69,48 @@ def test_a_few_steps_of_many_groups_make_no_graph_and_the_same_file(labelled: bo
         train_into(tmp_path / name, request, table)
     assert seen == [True, False]
     assert (tmp_path / "eager" / "model.keras").read_bytes() == (tmp_path / "graph" / "model.keras").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_compiled_training_that_is_interrupted_ends_with_the_bytes_of_one_that_is_not(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = pa.table({name: rng.choice(list("abcdefgh"), 200) for name in "xyz"} | {"hit": [0, 1] * 100})
+    schema: dict[str, Any] = {
+        "version": 1, "model": {"dim": 4, "bias": True}, "groups": {name: {"column": name} for name in "xyz"},
+        "objective": {"type": "logistic", "target": "hit"},
+        "training": {
+            "validation": 0, "epochs": 3, "batch_size": 8, "checkpoint_minutes": 1e-9, "interaction_dropout": 0.5,
+        },
+    }  # fmt: skip
+    limits = ExecutionLimits(eager_steps=0, compiled_coordinates=1)
+    seen: list[bool] = []
+
+    class Look(keras.callbacks.Callback):
+        def on_train_begin(self, logs: Any = None) -> None:
+            del logs
+            seen.append(self.model.compiled_step is not None)
+
+    def train(name: str, callback: keras.callbacks.Callback, *, resume: bool = False) -> None:
+        options: dict[str, Any] = {"quiet": True, "resume": resume, "limits": limits, "callbacks": (Look(), callback)}
+        train_into(tmp_path / name, TrainingRequest(read_schema(schema), **options), table)
+
+    train("whole", keras.callbacks.Callback())
+    with pytest.raises(StopError):
+        train("killed", StopAt(3))  # within the second epoch
+    train("killed", keras.callbacks.Callback(), resume=True)
+    assert seen == [True] * 3
+    assert (tmp_path / "whole" / "model.keras").read_bytes() == (tmp_path / "killed" / "model.keras").read_bytes()
+
+
+def test_what_takes_longer_to_compile_than_it_saves_is_not_compiled() -> None:
+    def compiles(model: dict[str, Any], rows: int) -> bool:
+        groups = {name: {"column": name} for name in "xy"}
+        objective = {"type": "logistic", "target": "hit"}
+        schema = {"version": 1, "model": model, "groups": groups, "objective": objective}
+        return ExecutionLimits(compiled_coordinates=80).compiles(read_schema(schema), rows)
+
+    assert compiles({"dim": 4}, 10)
+    assert not compiles({"dim": 4}, 9)
+    assert not compiles({"dim": 4, "members": 2}, 10)
+    assert not compiles({"ranks": [4, 8]}, 100)
+    assert not compiles({"pairs": False}, 100)
