@@ -35,6 +35,9 @@ from feat2vec.errors import naming_options
 # What libraries read when they are loaded. The threads of NumPy's matrix products spin until they get work, for 2^26
 # cycles by default: between the products of a fit that is as much processor time as all else takes. 2^4 is the least.
 ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "OPENBLAS_THREAD_TIMEOUT": "4"}
+# The products of what is fitted after training are so small that threads take more time together, and no less by the
+# clock. The steps are TensorFlow's, which has threads of its own.
+ENVIRONMENT_OF_TRAINING = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class _Commands(click.Group):
@@ -90,7 +93,8 @@ for command in COMMANDS:
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake."""
-    for name, value in ENVIRONMENT.items():
+    of_command = ENVIRONMENT_OF_TRAINING if sys.argv[1:2] in (["train"], ["finetune"]) else {}
+    for name, value in {**ENVIRONMENT, **of_command}.items():
         os.environ.setdefault(name, value)
     open_closed_streams()
     quiet_imports()

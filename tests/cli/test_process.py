@@ -35,15 +35,17 @@ def test_libraries_are_loaded_after_their_environment_is_set() -> None:
     code = "import sys, feat2vec.cli; print([name for name in ('numpy', 'tensorflow') if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout == "[]\n"
-    code = (
-        "import os, sys; from feat2vec.cli import main; sys.argv[1:] = ['train', 'none.yaml', '--data', 'x.csv']\n"
-        "try: main()\n"
-        "except SystemExit: print(os.environ['OPENBLAS_THREAD_TIMEOUT'], os.environ['TF_CPP_MIN_LOG_LEVEL'])"
-    )
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    environment.pop("OPENBLAS_THREAD_TIMEOUT", None)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout == "4 2\n"  # what the user has set stays
+    names = ["OPENBLAS_THREAD_TIMEOUT", "TF_CPP_MIN_LOG_LEVEL", "OPENBLAS_NUM_THREADS"]
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment["TF_CPP_MIN_LOG_LEVEL"] = "2"  # what the user has set stays
+    for command, values in (("train", ["4", "2", "1"]), ("check", ["4", "2", None])):
+        code = (
+            f"import os, sys; from feat2vec.cli import main; sys.argv[1:] = ['{command}', 'none.yaml', '--data', 'x']\n"
+            "try: main()\n"
+            f"except SystemExit: print([os.environ.get(name) for name in {names}])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+        assert done.stdout == f"{values}\n"
 
 
 def test_a_current_folder_that_is_gone_is_said(folder: Path) -> None:
