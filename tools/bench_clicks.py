@@ -1,12 +1,14 @@
 """A click log of many rare features: parameters that are held and remain, and AUC, of LR, FM and RaFM.
 
-python tools/bench_clicks.py [--rows 2000000] [--features 500000] [--epochs 3] > clicks.json
+python tools/bench_clicks.py [--rows 2000000] [--features 500000] [--epochs 3] [--local-cluster 2x2] > clicks.json
 
 The log is made here, in kind that of figure 4 of the RaFM paper: a user, an item, a query, a publisher and a position,
 whose keys follow Zipf's law and are `features` in all, and a click that follows from hidden linear terms of all keys
 and hidden vectors, longer for frequent keys. All models are trained by FTRL-Proximal on four fifths of the rows; those
 with adaptive memory have vectors for keys of `count` rows or more (`model.activation`). `held` counts weights in
-memory, `remaining` those that are not zero.
+memory, `remaining` those that are not zero. With `--local-cluster` workers and servers on this machine train from
+shards of encoded rows, and `servers` says what each server holds. What is measured of a model is told at once on
+standard error.
 """
 
 from __future__ import annotations
@@ -14,20 +16,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import click_models
+
+if TYPE_CHECKING:
+    from feat2vec.run import Run
 
 SHARES = {"user": 0.6, "item": 0.25, "query": 0.1499, "publisher": 0.0001}  # of the features
 POSITIONS = 8
@@ -85,7 +94,22 @@ def models(count: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def measure(rows: int, features: int, epochs: int, l1: float, count: int, seed: int = 0) -> dict[str, Any]:
+def trained_on_cluster(document: Mapping[str, Any], rows: pa.Table, size: str, folder: Path) -> tuple[Run, list[str]]:
+    """The run of a training by workers and servers of this machine, and what is said of each server."""
+    from feat2vec.run import encode_table, load
+
+    schema_file, out = folder / "schema.yaml", folder / "run"
+    schema_file.write_text(yaml.safe_dump(dict(document)))
+    encoded = encode_table(document, rows, folder / "encoded")
+    words = ["train", schema_file, "--data", encoded, "--out", out, "--local-cluster", size]
+    command = [sys.executable, "-m", "feat2vec", *map(str, words)]
+    done = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
+    return load(out), [line for line in done.stderr.splitlines() if line.startswith("server ")]
+
+
+def measure(
+    rows: int, features: int, epochs: int, l1: float, count: int, seed: int = 0, local_cluster: str | None = None
+) -> dict[str, Any]:
     """Train the models, and return the size and the AUC of each."""
     from feat2vec.run import train
 
@@ -97,13 +121,21 @@ def measure(rows: int, features: int, epochs: int, l1: float, count: int, seed: 
     facts["auc of the hidden score"] = round(auc(labels, score[-len(labels) :]), 5)
     for name, model in models(count).items():
         began, began_cpu = time.perf_counter(), time.process_time()
-        run = train(schema(epochs, model, l1), learnt, quiet=True)
-        facts[name] = {
-            **click_models.weights_of(run),
-            "auc": round(auc(labels, run.predict(measured)["probability"]), 5),
-            "seconds": round(time.perf_counter() - began, 1),
-            "cpu_seconds": round(time.process_time() - began_cpu, 1),
-        }
+        document = schema(epochs, model, l1)
+        with tempfile.TemporaryDirectory() as folder:
+            if local_cluster is None:
+                run, of_servers = train(document, learnt, quiet=True), {}
+            else:
+                run, lines = trained_on_cluster(document, learnt, local_cluster, Path(folder))
+                of_servers = {"servers": lines}
+            facts[name] = {
+                **click_models.weights_of(run),
+                **of_servers,
+                "auc": round(auc(labels, run.predict(measured)["probability"]), 5),
+                "seconds": round(time.perf_counter() - began, 1),
+                "cpu_seconds": round(time.process_time() - began_cpu, 1),  # of this process
+            }
+        sys.stderr.write(json.dumps({name: facts[name]}) + "\n")
     return facts
 
 
@@ -115,6 +147,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--l1", type=float, default=1.0)
     parser.add_argument("--count", type=int, default=10, help="rows of a key that has a vector")
+    parser.add_argument("--local-cluster", metavar="WxP", help="workers x servers of this machine, such as 2x2")
     options = parser.parse_args()
     print(json.dumps(measure(**vars(options)), indent=1))
 

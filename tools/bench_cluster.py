@@ -4,10 +4,9 @@ python tools/bench_cluster.py CALIBRATION [--groups 8] [--rank 64] [--batch 4096
 
 A table of clicks by Zipf's law is made here and encoded, and the same factorization machine is trained by one process
 and by each cluster (workers x servers) of processes on this machine. The first epoch is not measured. CALIBRATION is
-what `tools/simulate_cluster.py --calibrate` wrote with the same groups, rank and batch; from it alone the simulation
-predicts each training, as if nothing else ran: compare steps a second on a machine that has nothing else to do, and
-processor time on any. Bytes are those of the machine's loopback: for bytes of this training alone, give it one of its
-own: unshare -rn sh -c 'ip link set lo up && exec python tools/bench_cluster.py ...'.
+what `tools/simulate_cluster.py --calibrate` wrote with the same groups, rank and batch; from it, and the cores that
+are free, the simulation predicts each training. Bytes are those of the machine's loopback: for bytes of this training
+alone, give it one of its own: unshare -rn sh -c 'ip link set lo up && exec python tools/bench_cluster.py ...'.
 """
 
 from __future__ import annotations
@@ -40,6 +39,13 @@ from simulation.loopback import loopback_bytes, processor_seconds, resident_byte
 
 PROGRAM = (sys.executable, "-m", "feat2vec")
 EPOCHS = 6
+SPIN = """
+from time import perf_counter, process_time
+begin, spent = perf_counter(), process_time()
+while perf_counter() < begin + 2:
+    pass
+print((process_time() - spent) / (perf_counter() - begin))
+"""  # the share of a core that the process had
 ROLES = {"chief": "chief", "worker": "workers", "ps": "servers"}
 
 
@@ -94,6 +100,12 @@ def measure(words: Sequence[object], steps: int) -> dict[str, Any]:
         raise RuntimeError("".join(lines[-20:]))
     pieces = re.search(r"workers got up to (\d+) steps at once", "".join(lines))
     return {"steps_a_piece": int(pieces[1]) if pieces else 1, **spent_a_step(moments, steps)}
+
+
+def free_cores(count: int) -> float:
+    """The cores that so many processes get which have always something to do, beside whatever else runs."""
+    children = [subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE) for _ in range(count)]
+    return sum(float(child.communicate()[0]) for child in children)
 
 
 def spent_a_step(moments: Sequence[Moment], steps: int) -> dict[str, Any]:
@@ -168,7 +180,7 @@ def main() -> None:
     parser.add_argument("--values", type=int, default=50_000, help="of each group")
     parser.add_argument("--steps", type=int, default=128, help="of an epoch")
     parser.add_argument("--clusters", nargs="*", default=["1x1", "2x1"], help="workers x servers")
-    parser.add_argument("--cores", type=float, default=os.cpu_count())
+    parser.add_argument("--cores", type=float, help="by default those that are free before and after each training")
     options = parser.parse_args()
     costs = read_costs(options.calibration)
     calibrated = json.loads(Path(options.calibration).read_text())["measured"]
@@ -198,8 +210,11 @@ def main() -> None:
         for size in options.clusters:
             workers, servers = map(int, size.split("x"))
             words = [*train, Path(folder) / size, "--local-cluster", size]
+            free = [free_cores(os.cpu_count() or 1)]
             measured = measure(words, options.steps)
-            pieces = {"steps_a_dispatch": measured["steps_a_piece"], "cores": options.cores, "one_machine": True}
+            free.append(free_cores(os.cpu_count() or 1))
+            cores = options.cores or sum(free) / 2
+            pieces = {"steps_a_dispatch": measured["steps_a_piece"], "cores": cores, "one_machine": True}
             plan = Plan(groups, costs, options.batch, workers=workers, servers=servers, **pieces)
             predicted = predict(plan)
             had = predict(replace(plan, cores=measured["cores"]))["steps_per_second"]
@@ -210,7 +225,12 @@ def main() -> None:
                 "processor_seconds_a_step": sum(predicted["processor_seconds_a_step"].values())
                 / sum(measured["processor_seconds_a_step"].values()),
             }
-            facts[size] = {"measured": measured, "predicted": predicted, "predicted_of_measured": ratios}
+            facts[size] = {
+                "free_cores": free,
+                "measured": measured,
+                "predicted": predicted,
+                "predicted_of_measured": ratios,
+            }
     print(json.dumps(facts, indent=1))
 
 

@@ -181,6 +181,7 @@ def train(
     help="Predict the mean with what the schema of `init --target` learns from scratch.",
 )
 @training_options(run="the new run", schema="the new schema")
+@cluster_options
 def finetune(
     run: Path,
     data: str,
@@ -192,6 +193,10 @@ def finetune(
     groups: str | None,
     scratch: bool,
     out: Path,
+    cluster: bool,
+    local_cluster: str | None,
+    sync: bool,
+    host: str,
     **options: Unpack[TrainingOptions],
 ) -> None:
     """Learn to predict a column from a run's vectors, and write a run for `predict` and `evaluate --task predict`.
@@ -201,7 +206,7 @@ def finetune(
 
     The same target is then learnt from scratch, by the schema of `init --target`, and predictions are the mean of both:
     held-out rows say how much each counts, the more of them the more. It takes about as long again; `--no-scratch`
-    leaves it out, and with --freeze or `--head fm` there is none.
+    leaves it out, and with --freeze or `--head fm` there is none. A cluster computes steps as those of `train`.
 
     \b
     feat2vec finetune runs/films --data labelled.parquet --target decade --out runs/decades
@@ -213,7 +218,10 @@ def finetune(
     import_tensorflow()
     from feat2vec.run import finetune, load
 
-    with interruptible_training(out):
+    with (
+        chosen_cluster(cluster=cluster, local_cluster=local_cluster, sync=sync, host=host) as addresses,
+        interruptible_training(out),
+    ):
         tuned = finetune(
             load(run),
             data,
@@ -225,6 +233,8 @@ def finetune(
             objective=objective,
             groups=group_names(groups),
             scratch=scratch,
+            cluster=addresses,
+            sync=sync,
             **options,
         )
     say_trained(tuned, out, options["quiet"])

@@ -22,7 +22,7 @@ VARIABLE = "TF_CONFIG"
 EXAMPLE = '{"cluster": {"chief": [...], "worker": [...], "ps": [...]}, "task": {"type": "worker", "index": 0}}'
 LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]")
 ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):(?P<port>\d{1,5})")
-ANSWER_SECONDS = 60.0  # how long a server may take to answer when a training starts
+ANSWER_SECONDS = 120.0  # how long a server may take to answer when a training starts
 SECONDS_BETWEEN_TRIES = 0.2
 
 TaskKind = Literal["chief", "ps", "worker"]  # the kinds of tasks, as TensorFlow names them

@@ -21,6 +21,7 @@ from feat2vec.cluster.load import loads
 from feat2vec.cluster.local_copy import MOST_BYTES, bytes_of, local_copy
 from feat2vec.cluster.servers import LEAST_BYTES_OF_PART, Servers, whole_variables
 from feat2vec.cluster.spread_noise import SpreadNoise
+from feat2vec.cluster.weights_on_servers import WeightsOnServers
 from feat2vec.cluster.work_size import WorkSize
 from feat2vec.encode.encoder import Encoded
 from feat2vec.errors import UserError
@@ -99,6 +100,10 @@ class ClusterFitting(Fitting):
     def _make_slots(self) -> None:
         side_by_side = not self.sync and self.connection.workers > 1
         self.servers.build(self.model.optimizer, self.model.trainable_variables, side_by_side=side_by_side)
+
+    def _weights_aside(self, path: Path) -> WeightsOnServers:
+        del path
+        return WeightsOnServers(self.model.weights, self.servers)
 
     def _optimizer_variables(self) -> list[keras.Variable]:
         return whole_variables(self.model.optimizer, self.model.trainable_variables)
@@ -194,17 +199,17 @@ def refuse_what_is_local(schema: Schema) -> None:
         UserError: It does.
 
     """
-    training = schema.training
-    reasons = {
-        "model.posterior": schema.model.posterior == "gaussian",
-        "training.averaging": bool(training.averaging),
-        "training.l2_over: tables": bool(training.l2) and training.l2_over == "tables",
-    }
-    options = [option for option, is_asked_for in reasons.items() if is_asked_for]
-    if options:
-        raise UserError(
-            f"{', '.join(options)}: takes all weights in one process, which a cluster does without; remove it"
+    training, reasons = schema.training, []
+    if schema.model.posterior == "gaussian":
+        reasons.append(
+            "model.posterior: takes the variances of all weights in one process, which a cluster does without"
         )
+    if training.l2 and training.l2_over == "tables":
+        reasons.append(
+            "training.l2_over: tables: each step would read and write every row of all tables on the servers"
+        )
+    if reasons:
+        raise UserError(*(f"{reason}; remove it" for reason in reasons))
 
 
 __all__ = ["ClusterFitting", "refuse_what_is_local"]

@@ -23,9 +23,9 @@ from feat2vec.cluster.locks import Locks
 from feat2vec.cluster.spread import Spread
 from feat2vec.cluster.spread_rows import NewPart, SpreadRows, as_keras_variable, copy_part, draw_part
 from feat2vec.model.large_variables import Undrawn, undrawn_tables
-from feat2vec.model.optimizers import RowSparse, resource_of
+from feat2vec.model.optimizers import RowSparse, by_row, resource_of
 from feat2vec.model.optimizers.divided_rows import DividedRows
-from feat2vec.model.optimizers.tables import SLOT_OF, Variable
+from feat2vec.model.optimizers.tables import SLOT_OF, Variable, parts_of
 
 Created: TypeAlias = tf.Variable | DividedRows | KeyRows | GraphRows
 LEAST_BYTES_OF_PART = 256 << 10  # of a table; each part takes some operations of each step
@@ -108,6 +108,22 @@ class Servers:
             parts.append(NewPart(variable, device, number))
         self._first = (self._first + spread.parts) % len(self.devices)  # the next table's first rows are elsewhere
         return parts
+
+    def beside(self, variable: keras.Variable) -> Variable:
+        """Make a variable of zeros like one that is on the servers, each part where that one's is; within `holding`.
+
+        Args:
+            variable: A variable, or a whole table.
+
+        """
+        parts = []
+        for part in map(resource_of, parts_of(variable)):
+            with self._placing(), tf.device(part.device):
+                zeros = partial(tf.zeros, part.shape, part.dtype)
+                parts.append(tf.Variable(zeros, trainable=False, shape=part.shape))
+        if not isinstance(resource_of(variable), DividedRows):
+            return parts[0]
+        return as_keras_variable(SpreadRows([by_row(part) for part in parts], variable.shape), f"{variable.name}_aside")
 
     @contextmanager
     def _placing(self) -> Iterator[None]:

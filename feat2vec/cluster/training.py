@@ -9,10 +9,14 @@ from pathlib import Path
 
 from feat2vec.cluster.cluster_fitting import ClusterFitting, refuse_what_is_local
 from feat2vec.cluster.connection import Connection
+from feat2vec.cluster.local_copy import MOST_BYTES, bytes_of
 from feat2vec.errors import UserError
+from feat2vec.model.sizes import BYTES_OF_WEIGHT
 from feat2vec.shards.encoded_folder import EncodedTable
 from feat2vec.training.learning import TrainingRequest
+from feat2vec.training.memory_estimate import spelled
 from feat2vec.training.train import train_into
+from feat2vec.training.warm_start import WarmStart
 
 
 def train_on_cluster(
@@ -38,10 +42,23 @@ def train_on_cluster(
     """
     refuse_what_is_local(request.schema)
     if request.start is not None:
-        raise UserError(
-            "a training that begins with a run's vectors holds them in one process; train it without a cluster"
-        )
+        _refuse_large_start(request.start)
     connection = Connection(jobs)
+    if request.start is not None:
+        bytes_of(request.start.run.model)  # read here: variables that are made while a model is fitted are on servers
     table = data if isinstance(data, EncodedTable) else None
     fitting = partial(ClusterFitting, connection=connection, sync=sync, table=table)
-    train_into(out, replace(request, fitting=fitting), data)
+    scratch = request.from_scratch
+    if scratch is not None:
+        scratch = replace(scratch, request=replace(scratch.request, fitting=fitting))
+    train_into(out, replace(request, fitting=fitting, from_scratch=scratch), data)
+
+
+def _refuse_large_start(start: WarmStart) -> None:
+    """Raise if the run to begin with is too large for the chief, which reads it as a whole."""
+    size = BYTES_OF_WEIGHT * int(start.run.metrics["parameters"])
+    if size > MOST_BYTES:
+        raise UserError(
+            f"{start.run.folder}: holds {spelled(size)} of weights, which the chief of a cluster reads as a whole; "
+            f"at most {spelled(MOST_BYTES)}; fine-tune it without a cluster"
+        )

@@ -147,6 +147,8 @@ class ValuesInFiles(Mapping[str, Values]):
     def _read(self, name: str, codec: Codec) -> Values:
         values = read_values(self._path(name), codec.dtype, codec.training_width)
         check_entries(codec, values.entries)
+        if values.entries.nbytes > LARGE_BYTES:
+            pa.default_memory_pool().release_unused()  # what reading has left, which may be three times as much
         return values
 
 

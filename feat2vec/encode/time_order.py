@@ -74,13 +74,23 @@ def are_of_new_times(encoder: Encoder, group: str, entries: Array) -> Bools:
         [rows]: the number is larger than all, or the key or a part of the date is unseen.
 
     """
+    return are_later(entries, last_number(encoder, group))
+
+
+def are_later(entries: Array, last: float) -> Bools:
+    """Which entries [rows, width] are of a new time: larger than the last number, or unseen keys."""
+    is_new = entries[:, 0] > last if entries.dtype.kind == "f" else (entries == UNSEEN).any(axis=1)
+    return np.asarray(is_new, np.bool_)
+
+
+def last_number(encoder: Encoder, group: str) -> float:
+    """The number that those of a new time exceed, of a group as it is encoded; infinity for keys."""
     codec = encoder.codecs[group]
     if not isinstance(codec, NumbersCodec):
-        return np.asarray((entries == UNSEEN).any(axis=1), np.bool_)
+        return np.inf
     if codec.columns[0].scale == "quantile":
-        return np.asarray(entries[:, 0] > HIGHEST_QUANTILE, np.bool_)
-    known = np.asarray(encoder.values[group].entries[:, 0])
-    return np.asarray(entries[:, 0] > np.nanmax(known, initial=-np.inf), np.bool_)
+        return HIGHEST_QUANTILE
+    return float(np.nanmax(np.asarray(encoder.values[group].entries[:, 0]), initial=-np.inf))
 
 
 def _units() -> dict[str, float]:

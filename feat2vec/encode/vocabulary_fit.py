@@ -71,6 +71,7 @@ class VocabularyFit:
         self.limits = KeyLimits(min_count, max_size, max_count)
         selected = self.keys.select(self.limits)
         keys = selected.kept["key"].combine_chunks().cast(pa.string())
+        selected = selected._replace(kept=selected.kept.set_column(0, "key", keys))  # which are held once
         counts = selected.kept["n"].to_numpy()
         unseen = selected.occurrences - int(counts.sum()) - int(selected.too_frequent["n"].to_numpy().sum())
         self.keys.set_ids(selected, np.arange(FIRST, FIRST + len(keys), dtype=np.int32))

@@ -17,6 +17,7 @@ Scores = npt.NDArray[np.floating[Any]]
 ScoresOfRows = Callable[[Integers], Scores]  # the numbers of rows [rows] -> their scores [rows, candidates]
 
 SCORES_IN_MEMORY = 1 << 23  # scores that are computed at a time
+LONG_ROW = 4096  # candidates, to compare which takes longer than a turn of a loop
 
 
 def rank_queries(
@@ -40,6 +41,7 @@ def rank_scores(
     query_rows: Integers,
     true_candidates: Integers,
     scores_in_memory: int = SCORES_IN_MEMORY,
+    long_row: int = LONG_ROW,
 ) -> Floats:
     """The rank of each query: how many candidates score strictly higher than the true one, plus half of the ties.
 
@@ -52,6 +54,7 @@ def rank_scores(
         query_rows: The row of each query [queries], in ascending order.
         true_candidates: The true candidate of each query [queries]; those of one row are distinct.
         scores_in_memory: How many scores may be in memory at a time.
+        long_row: From so many candidates on, rows are ranked one by one, without copies of their scores.
 
     Returns:
         The ranks [queries], from 0.
@@ -65,6 +68,11 @@ def rank_scores(
     for block in blocks(len(rows), max(scores_in_memory // max(total, 1), 1)):
         scores = scores_of(rows[block])  # [rows of the block, total]
         begin, end = first_query[block.start], end_query[block.stop - 1]
+        if total >= long_row:
+            for row in range(block.start, block.stop):
+                of_row = slice(first_query[row], end_query[row])
+                ranks[of_row] = _ranks_in_row(scores[row - block.start], true_candidates[of_row])
+            continue
         for part in blocks(end - begin, block.stop - block.start):
             queries = np.arange(part.start, part.stop) + begin
             rivals = scores[row_place[queries] - block.start]  # [queries, total], a copy
@@ -74,6 +82,17 @@ def rank_scores(
             higher = np.count_nonzero(rivals > true_scores[:, None], axis=1)
             ties = np.count_nonzero(rivals == true_scores[:, None], axis=1)
             ranks[queries] = higher + ties / 2
+    return ranks
+
+
+def _ranks_in_row(scores: Array, true_candidates: Integers) -> Floats:
+    """The ranks of the true candidates of a row, [queries], given the scores of all, [total]."""
+    true_scores = scores[true_candidates]
+    ranks = np.zeros(len(true_scores))
+    for query, score in enumerate(true_scores):
+        higher = np.count_nonzero(scores > score) - np.count_nonzero(true_scores > score)
+        ties = np.count_nonzero(scores == score) - np.count_nonzero(true_scores == score)
+        ranks[query] = higher + ties / 2
     return ranks
 
 

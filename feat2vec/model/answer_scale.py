@@ -6,7 +6,7 @@ and for marks. What it answers is in the labels' own unit, within what training 
     answer = shift + unit * temperature * score, at least `low` and at most `high`
 
 Probabilities have shift 0 and unit 1. A temperature below 1 makes answers more cautious; it is fitted to rows that were
-held out (`training/calibration.py`).
+held out (`training/calibration.py`). Rows of a time that training has not seen (`training.time`) have one of their own.
 """
 
 from __future__ import annotations
@@ -69,6 +69,25 @@ class AnswerScale(NamedTuple):
         deviation = float(np.sqrt(squares / len(numbers)))
         # The deviation of equal numbers may differ from 0 in its last bits.
         return cls(mean, deviation if low < high and deviation > 0 else 1.0, low, high)
+
+
+class LaterScale(NamedTuple):
+    """The numbers of a model's weight `later_scale`, in their order: for rows of a time that training has not seen.
+
+    Args:
+        shift: What is added to their scores, calibrated: the share of a label changes with time.
+        temperature: The factor of their scores.
+        last: The number of the group `training.time` that theirs exceed, if it holds numbers.
+
+    """
+
+    shift: float = 0.0
+    temperature: float = 1.0
+    last: float = LIMIT
+
+    def applied_to(self, scale: AnswerScale) -> AnswerScale:
+        """The scale of such rows' answers, given that of all others."""
+        return scale._replace(shift=scale.shift + scale.unit * self.shift, temperature=self.temperature)
 
 
 def _blocks(numbers: Array) -> Iterator[Array]:

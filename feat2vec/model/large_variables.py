@@ -27,6 +27,7 @@ from feat2vec.model.optimizers.tables import Variable
 BYTES_PER_PIECE = 4 << 20  # that are moved at a time
 NUMBERS_PER_COUNT = 4  # normal numbers that Philox draws for each count
 ALIGNMENT = 64  # of an array in a file, in bytes
+MOST_BYTES_IN_MEMORY = 64 << 20  # of copies; those of more are in a file
 _ASIDE: ContextVar[bool] = ContextVar("feat2vec_tables_aside", default=False)
 _UNDRAWN: ContextVar[bool] = ContextVar("feat2vec_tables_undrawn", default=False)
 
@@ -72,17 +73,25 @@ def copy_to(variable: Variable, source: Variable, piece: int = BYTES_PER_PIECE) 
         assign_rows(variable, rows, values)
 
 
-def copies(variables: Sequence[Variable], path: Path, piece: int = BYTES_PER_PIECE) -> list[Array]:
-    """An array of each variable's numbers, all of them in a new file, where they take no memory.
+def copies(
+    variables: Sequence[Variable],
+    path: Path,
+    piece: int = BYTES_PER_PIECE,
+    most_in_memory: int = MOST_BYTES_IN_MEMORY,
+) -> list[Array]:
+    """An array of each variable's numbers; those of many are in a new file, where they take no memory.
 
     Args:
         variables: The variables.
         path: The file.
         piece: How many bytes are moved at a time.
+        most_in_memory: How many bytes are not worth a file.
 
     """
     sizes = [-(-_bytes(resource_of(variable)) // ALIGNMENT) * ALIGNMENT for variable in variables]
-    memory = np.memmap(path, np.uint8, "w+", shape=(max(sum(sizes), 1),))
+    size = max(sum(sizes), 1)
+    is_small = size <= most_in_memory
+    memory = np.empty(size, np.uint8) if is_small else np.memmap(path, np.uint8, "w+", shape=(size,))
     arrays: list[Array] = []
     start = 0
     for variable, size in zip(variables, sizes, strict=True):
@@ -163,9 +172,8 @@ def swap(variables: Sequence[Variable], arrays: Sequence[Array], piece: int = BY
     for variable, array in zip(variables, arrays, strict=True):
         for rows, values in _whole_or_by_row(variable, piece):
             place = rows if array.ndim else ()
-            before = np.array(values)
-            assign_rows(variable, rows, array[place])
-            array[place] = before
+            assign_rows(variable, rows, np.array(array[place]))
+            array[place] = values
             release_pages(array)
 
 
@@ -176,9 +184,10 @@ def swap_average(
     for variable, average in zip(variables, averages, strict=True):
         for rows, values in _whole_or_by_row(variable, piece):
             place = rows if average.ndim else ()
-            before = np.array(values)
-            assign_rows(variable, rows, average[place] + share * (before - average[place]))
-            average[place] = before
+            mean = share * (values - average[place])
+            mean += average[place]
+            assign_rows(variable, rows, mean)
+            average[place] = values
             release_pages(average)
 
 

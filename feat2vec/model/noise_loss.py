@@ -15,24 +15,26 @@ A batch is ordered by unit: the first rows are those of the first unit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from feat2vec.custom_gradients import custom_gradient
 from feat2vec.model.candidate_scores import (
     RowContext,
     score_candidates,
     split_context,
     sum_context,
 )
+from feat2vec.model.contrastive_loss import contrastive_losses, shares_negatives
 from feat2vec.model.extractors import Extracted
-from feat2vec.model.group_vectors import levels_of, slice_rows, split_rows
+from feat2vec.model.group_vectors import levels_of, slice_rows
 from feat2vec.model.labelled_loss import has_level_losses
 from feat2vec.model.pair_scores import Level, Submodels, Tensor
 from feat2vec.sampling.noise import Draw, Unit
-from feat2vec.schema.objectives import Noisy, self_supervised
+from feat2vec.schema.objectives import Contrastive, Noisy, self_supervised
 from feat2vec.schema.options import Schema
 
 MAX_SPLIT_GROUPS = 16  # above this many groups, splitting each of them by unit takes too many operations
@@ -118,6 +120,13 @@ def unit_losses(
         training: Whether lower levels have losses, too.
 
     """
+    if isinstance(schema.objective, Contrastive) and shares_negatives(
+        schema, draw, rows.context.sums, rows.positives, negatives
+    ):
+        contexts, of_rows, of_negatives = (
+            level.free for level in (rows.context.sums[0], rows.positives[0].levels[0], negatives[0].levels[0])
+        )
+        return contrastive_losses(schema.objective, draw, contexts, of_rows, of_negatives)
     positive_scores = score_candidates(schema, rows.context, rows.positives, (-1, 1))  # [rows, 1]
     negative_scores = score_candidates(schema, rows.context, negatives, tf.shape(draw.values[0]))  # [rows, k]
     level_scores = _pair_levels(positive_scores.scores, negative_scores.scores)
@@ -176,40 +185,83 @@ def context_mask(
 def rows_of_units_by_group(
     schema: Schema, units: Sequence[Unit], unit_sizes: Tensor, groups: Sequence[Extracted], keep: Tensor
 ) -> list[UnitRows]:
-    """The rows of each unit, whose contexts are summed unit by unit, for objectives that compare candidates alone.
+    """The rows of each unit, without scores of their contexts, for objectives that compare candidates alone.
 
     The score of the context is the same for all candidates of a row, and cancels in their differences. So it is left
-    out, and no array of [batch, groups, D_k] is made. Each slice of a group is used once, so that no gradients of
-    slices have to be added up.
+    out, and no array of [batch, groups, D_k] is made.
     """
-    # vectors_by_unit[u][g]: the vectors of group g in the rows whose target is unit u, [rows of u, D_k] at each level
-    vectors_by_unit = zip(*(split_rows(group, unit_sizes) for group in groups), strict=True)
+    vectors_of_levels = zip(*(levels_of(group, truncated=schema.model.levels.nested) for group in groups), strict=True)
+    # contexts[k][u] and positives[k][u][place in the unit]: [rows of u, D_k] at level k
+    contexts: list[list[Level]] = []
+    positives: list[list[list[Level]]] = []
+    for group_levels in vectors_of_levels:
+        free = split_by_unit(units, unit_sizes, [level.free for level in group_levels], keep)
+        if group_levels[0].dependent is None:
+            contexts.append([Level(context) for context in free.contexts])
+            positives.append([[Level(vectors) for vectors in of_unit] for of_unit in free.positives])
+            continue
+        dependent = split_by_unit(units, unit_sizes, [level.dependent for level in group_levels], keep)
+        contexts.append([Level(*parts) for parts in zip(free.contexts, dependent.contexts, strict=True)])
+        own_parts = zip(free.positives, dependent.positives, strict=True)
+        positives.append([[Level(*parts) for parts in zip(*of_unit, strict=True)] for of_unit in own_parts])
+    linear = [None if group.linear is None else tf.split(group.linear, unit_sizes) for group in groups]
     unit_rows = []
-    for unit, unit_vectors, unit_keep in zip(units, vectors_by_unit, tf.split(keep, unit_sizes), strict=True):
-        sums = sum_outside_unit(unit, unit_vectors, unit_keep, truncated=schema.model.levels.nested)
-        no_scores = [tf.zeros_like(unit_keep[:, 0])] * len(sums)
-        positives = [unit_vectors[g] for g in unit.groups]
-        unit_rows.append(UnitRows(RowContext(Submodels(no_scores, []), sums), positives))
+    for u, (unit, unit_keep) in enumerate(zip(units, tf.split(keep, unit_sizes), strict=True)):
+        no_scores = [tf.zeros_like(unit_keep[:, 0])] * len(contexts)
+        own_groups = []
+        for place, g in enumerate(unit.groups):
+            terms = linear[g]
+            own_levels = tuple(of_level[u][place] for of_level in positives)
+            own_groups.append(Extracted(own_levels, None if terms is None else terms[u], 0.0))
+        sums = [of_level[u] for of_level in contexts]
+        unit_rows.append(UnitRows(RowContext(Submodels(no_scores, []), sums), own_groups))
     return unit_rows
 
 
-def sum_outside_unit(unit: Unit, groups: Sequence[Extracted], keep: Tensor, *, truncated: bool) -> list[Level]:
-    """The sum of the vectors that are kept of the groups outside of a unit: [rows, D_k] at each level.
+class UnitParts(NamedTuple):
+    """What the rows of each unit have at a level, [rows of the unit, D_k] each."""
 
-    `groups` are all groups' vectors in the rows of the unit, `keep` is [rows, groups].
+    contexts: list[Tensor]  # the sum of the groups that are kept, by unit
+    positives: list[list[Tensor]]  # the vectors of the unit's own groups, by unit
+
+
+def split_by_unit(units: Sequence[Unit], unit_sizes: Tensor, vectors: Sequence[Tensor], keep: Tensor) -> UnitParts:
+    """The contexts and the own vectors of the rows of each unit, with a gradient of its own.
+
+    The graph has operations by the number of groups, not by its square. A group's gradient in a row is that of the
+    context if the group is kept, or that of the own vector if it is in the row's unit, where it is never kept.
+
+    Args:
+        units: The target units.
+        unit_sizes: [units], the rows of each, which stand one after the other.
+        vectors: Those of each group, [batch, D].
+        keep: [batch, groups], 0 for a group in the rows of its unit.
+
     """
-    outside = [g for g in range(len(groups)) if g not in unit.groups]
-    sums = []
-    for group_levels in zip(*(levels_of(group, truncated=truncated) for group in groups), strict=True):
-        if not outside:
-            sums.append(Level(tf.zeros_like(group_levels[0].free)))
-            continue
-        free = tf.add_n([group_levels[g].free * keep[:, g : g + 1] for g in outside])
-        dependent = None
-        if group_levels[outside[0]].dependent is not None:
-            dependent = tf.add_n([group_levels[g].dependent * keep[:, g : g + 1] for g in outside])
-        sums.append(Level(free, dependent))
-    return sums
+    columns = tf.split(keep, len(vectors), axis=1)  # [batch, 1] each
+    own_places = [(u, g) for u, unit in enumerate(units) for g in unit.groups]
+
+    def parts_and_gradient(*vectors: Tensor) -> tuple[tuple[Tensor, ...], Callable[..., list[Tensor]]]:
+        contexts = tf.add_n([part * column for part, column in zip(vectors, columns, strict=True)])
+        parts_of_groups = {g: tf.split(vectors[g], unit_sizes) for g in {g for _, g in own_places}}
+        parts = [*tf.split(contexts, unit_sizes), *(parts_of_groups[g][u] for u, g in own_places)]
+
+        def gradient(*upstream: Tensor) -> list[Tensor]:
+            by_contexts = tf.concat(upstream[: len(units)], axis=0)  # [batch, D]
+            by_vectors = [by_contexts * column for column in columns]
+            for g in parts_of_groups:
+                by_units = list(tf.split(by_vectors[g], unit_sizes))
+                for (u, own_group), by_own in zip(own_places, upstream[len(units) :], strict=True):
+                    if own_group == g:
+                        by_units[u] = by_own
+                by_vectors[g] = tf.concat(by_units, axis=0)
+            return by_vectors
+
+        return tuple(parts), gradient
+
+    parts = iter(custom_gradient(parts_and_gradient)(*vectors))
+    contexts = [next(parts) for _ in units]
+    return UnitParts(contexts, [[next(parts) for _ in unit.groups] for unit in units])
 
 
 def rows_of_units_at_once(

@@ -105,8 +105,8 @@ class OccurrenceGrid(NamedTuple):
     def sums(self, vectors: Tensor, rows: Tensor) -> Tensor:
         """Return the sum of each row's vectors, [rows, rank]."""
         del rows  # as many as the grid has
-        empty = tf.zeros([1, vectors.shape[1]], vectors.dtype)
-        return tf.reduce_sum(tf.gather(tf.concat([empty, vectors], axis=0), self.places), axis=1)
+        no_vector = tf.zeros([1, vectors.shape[1]], vectors.dtype)
+        return tf.reduce_sum(tf.gather(tf.concat([no_vector, vectors], axis=0), self.places), axis=1)
 
     def adding_to_keys(self, keys: Tensor, rank: int) -> Callable[[Tensor], Tensor]:
         """Return the function that gives each key the sum of what its rows get, [rows, n] -> [keys, n]."""

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 from keras import ops
 
-from feat2vec.model.answer_scale import AnswerScale
-from feat2vec.model.extractors import Extracted
+from feat2vec.model.answer_scale import AnswerScale, LaterScale
+from feat2vec.model.extractors import UNSEEN, Extracted
 from feat2vec.model.group_vectors import add_groups, scores_by_key, stack_key_vectors, stack_linear, stack_vectors
 from feat2vec.model.mlp import SEED_STRIDE
 from feat2vec.model.pair_scores import Level, Submodels, Tensor, context, replaced, submodels
@@ -49,13 +49,14 @@ class ScoreModel(VectorModel):
             The scores, [batch], or [batch, classes] for a softmax objective.
 
         """
-        return self.answers(self.submodels(inputs, training).scores[-1])
+        return self.answers(self.submodels(inputs, training).scores[-1], inputs)
 
-    def answers(self, scores: Tensor) -> Tensor:
+    def answers(self, scores: Tensor, inputs: Inputs) -> Tensor:
         """Bring scores to the unit of the target; see `answer_scale.py`.
 
         Args:
-            scores: Scores of any shape, as the loss has them.
+            scores: Scores [batch] or [batch, classes], as the loss has them.
+            inputs: The entries of each group, [batch, width].
 
         Returns:
             The answers, of the same shape; the scores themselves without a target.
@@ -64,8 +65,32 @@ class ScoreModel(VectorModel):
         if self.schema.target is None:
             return scores
         shift, unit, low, high, temperature = tf.unstack(self.answer_scale.value)
-        answers = tf.clip_by_value(shift + unit * temperature * tf.cast(scores, shift.dtype), low, high)
+        if self.schema.training.time is not None:
+            later_shift, later_temperature, _ = tf.unstack(self.later_scale.value)
+            are_later = tf.reshape(self.are_later(inputs), [-1] + [1] * (scores.shape.rank - 1))
+            temperature = tf.where(are_later, later_temperature, temperature)
+            shift = tf.where(are_later, shift + unit * later_shift, shift)
+        answers = tf.clip_by_value(shift + unit * temperature * tf.cast(scores, unit.dtype), low, high)
         return tf.cast(answers, scores.dtype)
+
+    def are_later(self, inputs: Inputs) -> Tensor:
+        """Which rows [batch] are of a time that training has not seen, of a model that is told their time."""
+        entries = inputs[str(self.schema.training.time)]
+        if entries.dtype.is_floating:
+            return entries[:, 0] > tf.cast(self.later_scale.value[2], entries.dtype)
+        return tf.reduce_any(tf.equal(entries, UNSEEN), axis=1)
+
+    def answer_scale_of_row(self, inputs: Inputs) -> AnswerScale:
+        """What turns the scores of a row, the only one of a batch, into its answer."""
+        scale = self.answer_scale_value()
+        if self.schema.target is None or self.schema.training.time is None or not bool(self.are_later(inputs)[0]):
+            return scale
+        return self.later_scale_value().applied_to(scale)
+
+    def later_scale_value(self) -> LaterScale:
+        """What rows of a time that training has not seen have for themselves."""
+        has_scale = self.schema.target is not None and self.schema.training.time is not None
+        return LaterScale(*self.later_scale.numpy().tolist()) if has_scale else LaterScale()
 
     @property
     def has_calibration(self) -> bool:

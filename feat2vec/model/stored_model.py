@@ -13,7 +13,7 @@ from feat2vec.arrays import Array, Ints
 from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST, UNSEEN
-from feat2vec.model.answer_scale import AnswerScale
+from feat2vec.model.answer_scale import AnswerScale, LaterScale
 from feat2vec.model.coarse_table import CODES, CoarseTable, coarse_name
 from feat2vec.model.lookup_arrays import BagSums, KeyRows, bag_sums, distinct_ids, item_weights, places_of_items
 from feat2vec.model.model_file import read_model
@@ -220,6 +220,15 @@ class StoredModel:
             arrays = file.model_arrays()
             key = str(int(self.schema.model.bias))  # it is the last one, and comes after the bias
             return AnswerScale(*map(float, arrays[key])) if key in arrays else AnswerScale()
+
+    def later_scale_value(self) -> LaterScale:
+        """What rows of a time that training has not seen have for themselves."""
+        if self.schema.target is None or self.schema.training.time is None:
+            return LaterScale()
+        with self._open() as file:
+            arrays = file.model_arrays()
+            key = str(int(self.schema.model.bias) + 1)  # it comes after `answer_scale`
+            return LaterScale(*map(float, arrays[key])) if key in arrays else LaterScale()
 
     def _is_plain_lookup(self, group: str) -> bool:
         """Whether the group's extractor is `lookup` itself; one that derives from it has a type of its own."""

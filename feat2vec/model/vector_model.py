@@ -19,7 +19,7 @@ import tensorflow as tf
 from feat2vec.arrays import Array
 from feat2vec.encode.codecs import ItemsCodec
 from feat2vec.encode.encoder import Encoder
-from feat2vec.model.answer_scale import AnswerScale
+from feat2vec.model.answer_scale import AnswerScale, LaterScale
 from feat2vec.model.extractors import Extracted, Extractor, LookupExtractor, Shape, build_extractor
 from feat2vec.model.extractors.base import ShapeData
 from feat2vec.model.group_vectors import join_entries, map_level, split_rows
@@ -143,6 +143,14 @@ class VectorModel(keras.Model):
                 name="answer_scale",
                 autocast=False,
             )
+            if self.schema.training.time is not None:
+                self.later_scale = self.add_weight(
+                    shape=(len(LaterScale._fields),),
+                    initializer=lambda shape, dtype: tf.constant(LaterScale(), dtype, shape),
+                    trainable=False,
+                    name="later_scale",
+                    autocast=False,
+                )
         self.built = True
 
     def extract(self, inputs: Inputs, training: bool = False, *, keyed: bool = False) -> list[Extracted]:

@@ -255,7 +255,7 @@ def explain_score(model: Feat2Vec, encoder: Encoder, row: Row, class_name: str |
     if head_scores is not None:
         parts.append(Contribution("head", (), float(np.ravel(head_scores)[class_number])))
     total = float(np.ravel(scores)[class_number])
-    parts = _in_unit_of_target(model.answer_scale_value(), parts, total)
+    parts = _in_unit_of_target(model.answer_scale_of_row(inputs), parts, total)
     return Explanation(what, total, _largest_first(parts), [row_texts(encoder, row)])
 
 

@@ -13,6 +13,7 @@ from feat2vec.run.chosen_measures import chosen_functions
 from feat2vec.training.run_folder import TrainedRun
 
 if TYPE_CHECKING:
+    from feat2vec.cluster.addresses import Addresses
     from feat2vec.training.fine_tuning_options import HeadType, ObjectiveType
 
 
@@ -35,6 +36,8 @@ class FineTuning:
     force: bool = False
     quiet: bool = False
     memory: str = MEMORY
+    cluster: Addresses | None = None
+    sync: bool = False
 
     def write(self, folder: Path) -> None:
         """Learn the column, and from scratch too where that is asked for, and write the new run into a folder."""
@@ -78,4 +81,10 @@ class FineTuning:
             decide = partial(scratch_alone, self.target) if knows_target else partial(weigh, schema.objective)
             weighed = FromScratch(from_scratch, decide, HELD_OUT_SCORES)
             request = replace(request, on_chosen=(*request.on_chosen, held_out_scores), from_scratch=weighed)
-        train_into(folder, replace(request, start=WarmStart(self.run, self.freeze)), table)
+        request = replace(request, start=WarmStart(self.run, self.freeze))
+        if self.cluster is None:
+            train_into(folder, request, table)
+            return
+        from feat2vec.cluster.training import train_on_cluster
+
+        train_on_cluster(folder, request, table, self.cluster.jobs, sync=self.sync)

@@ -225,6 +225,8 @@ def finetune(
     force: bool = False,
     quiet: bool = False,
     memory: str = MEMORY,
+    cluster: Addresses | None = None,
+    sync: bool = False,
 ) -> Run:
     """Learn a column of labelled rows from a run's vectors and write a new run, for `predict` and `evaluate`.
 
@@ -257,6 +259,8 @@ def finetune(
         force: Replace the run that is at `out`.
         quiet: Print nothing.
         memory: What encoding may hold, such as "2GB".
+        cluster: The processes of a cluster, whose chief this one is, as in `train`; it reads the run as a whole.
+        sync: Whether workers of a cluster compute one step after the other.
 
     Returns:
         The new run.
@@ -285,5 +289,7 @@ def finetune(
         force=force,
         quiet=quiet,
         memory=memory,
+        cluster=cluster,
+        sync=sync,
     )
     return write_and_load(out, tuning.write)

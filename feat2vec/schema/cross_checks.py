@@ -230,8 +230,11 @@ def _time_conflicts(schema: Schema, findings: Findings, name: str, group_names: 
     if name not in group_names:
         yield path, f"names {name!r}, which is no group{suggest(name, group_names)}"
         return
-    if findings.sound("objective") and not schema.objective.completes_rows:
-        yield path, f"is for completing rows, and {schema.objective.type} completes none; remove it"
+    objective = schema.objective
+    if findings.sound("objective") and not (objective.completes_rows or _has_temperature(schema)):
+        yield path, f"is for completing rows and for sure predictions, and {objective.type} makes none; remove it"
+    if not schema.training.refit and findings.sound("training", "refit"):
+        yield path, "holds the last rows out, which `refit: false` never learns; remove one of them"
     if not schema.training.validation and findings.sound("training", "validation"):
         yield path, "needs held-out rows; set `validation`, or remove it"
     if not findings.sound("groups", name):
@@ -241,6 +244,14 @@ def _time_conflicts(schema: Schema, findings: Findings, name: str, group_names: 
     is_single = isinstance(spec, ItemsSpec) and not (spec.bins or spec.split or spec.multi or spec.weights)
     if len(group.columns) > 1 or not (is_single or isinstance(spec, NumbersSpec)):
         yield path, f"is a group of one column of numbers, years or dates, and {name!r} is none; remove it"
+
+
+def _has_temperature(schema: Schema) -> bool:
+    """Whether held-out rows say how sure predictions may be."""
+    objective = schema.objective
+    has_weights = objective.class_weighting is not None or objective.implicit_group is not None
+    is_calibrated = objective.standardizes or objective.has_classes or objective.is_binary
+    return schema.target is not None and is_calibrated and not has_weights
 
 
 def _target_column_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:

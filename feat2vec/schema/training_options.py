@@ -94,9 +94,10 @@ class Training(Spec):
     # The share of rows that are held out where no validation table is given, to choose the epoch by their loss; 0 for
     # none. Tables of fewer than 200 rows are used whole, and no more than 20,000 rows are held out.
     validation: Annotated[float, Field(ge=0, le=0.5)] = 0.1
-    # A group of one column of numbers, years or dates that grows with time, for a table whose rows are completed while
-    # new ones come. As many of the last rows by it are held out, too, and say how rows of a time are completed that
-    # training has not seen: what held-out rows of any time bear out may not last.
+    # A group of one column of numbers, years or dates that grows with time, for a table to which new rows come. About
+    # as many of the last rows by it are held out, too, and say how rows of a time are completed that training has not
+    # seen, or how sure predictions for them may be: what held-out rows of any time bear out may not last. All rows are
+    # learnt in the end; if they are not (see `refit`), the last rows are not held out.
     time: Text | None = None
     # Whether up to 50,000 rows are then learnt from the beginning with those held out, for as many epochs; `continue`:
     # the training goes on with all rows, however many, for a quarter of the epochs.

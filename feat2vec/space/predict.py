@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from feat2vec.arrays import Array, Float32s, as_numbers
 from feat2vec.encode.encoder import Encoder
+from feat2vec.encode.time_order import are_later
 from feat2vec.errors import UserError
 from feat2vec.model.lookup_arrays import fm_scores
 from feat2vec.model.stored_model import StoredModel
@@ -81,7 +82,7 @@ class Predictor:
 
         @tf.function(input_signature=[specs], autograph=False)  # type: ignore[untyped-decorator]
         def scores(inputs: Mapping[str, Tensor]) -> Tensor:
-            return tf.cast(model.answers(model.submodels(inputs).scores[submodel]), tf.float32)
+            return tf.cast(model.answers(model.submodels(inputs).scores[submodel], inputs), tf.float32)
 
         return scores
 
@@ -102,6 +103,8 @@ class Predictor:
             yield self._by_tensorflow
             return
         schema, bias, scale = self.encoder.schema, self.stored.bias_value(), self.stored.answer_scale_value()
+        time, of_later = schema.training.time, self.stored.later_scale_value()
+        scale_of_later = of_later.applied_to(scale)
         nested = schema.model.levels.nested
         with self.stored.lookup_sums() as lookup_sums:
 
@@ -110,7 +113,11 @@ class Predictor:
 
                 def scores_of_rows(rows: slice) -> Float32s:
                     sums = sums_of_rows(rows)
-                    return scale.apply(fm_scores(sums, schema.partners, bias, self.submodel, nested=nested))
+                    scores = fm_scores(sums, schema.partners, bias, self.submodel, nested=nested)
+                    if time is None:
+                        return scale.apply(scores)
+                    is_later = are_later(inputs[time][rows], of_later.last)
+                    return np.where(is_later, scale_of_later.apply(scores), scale.apply(scores))
 
                 return scores_of_rows
 

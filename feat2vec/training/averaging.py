@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import keras
 
@@ -13,6 +14,74 @@ from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import copies, pieces_of_array, swap, swap_average
 from feat2vec.training.checkpoint_file import CheckpointReader, Streamed
 from feat2vec.training.memory_estimate import release_memory
+
+ASIDE = "aside"  # the name of these weights in a checkpoint
+
+
+class WeightsAside(Protocol):
+    """Another value of each weight, out of the way; none before it is kept or read for the first time."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are any."""
+
+    def keep(self, weights: Sequence[keras.Variable]) -> None:
+        """Copy the weights."""
+
+    def swap(self, weights: Sequence[keras.Variable]) -> None:
+        """Exchange the two."""
+
+    def swap_average(self, weights: Sequence[keras.Variable], share: float) -> None:
+        """Put aside + share * (weights - aside) into the weights, and what they were aside."""
+
+    def streamed(self) -> list[Streamed]:
+        """The values, for a checkpoint."""
+
+    def read(self, weights: Sequence[keras.Variable], checkpoint: CheckpointReader, name: str) -> None:
+        """Take the values from a checkpoint, where they are called `name` and their number."""
+
+
+class WeightsInFile:
+    """Weights aside in a file, so that they are no second copy of the tables in memory.
+
+    Args:
+        path: The file.
+
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.arrays: list[Array] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are any."""
+        return bool(self.arrays)
+
+    def keep(self, weights: Sequence[keras.Variable]) -> None:
+        """Copy the weights."""
+        release_memory()  # what the first epoch has left
+        self.arrays = copies(weights, self.path)
+
+    def swap(self, weights: Sequence[keras.Variable]) -> None:
+        """Exchange the two."""
+        swap(weights, self.arrays)
+
+    def swap_average(self, weights: Sequence[keras.Variable], share: float) -> None:
+        """Put the average into the weights, and what they were aside."""
+        swap_average(weights, self.arrays, share)
+
+    def streamed(self) -> list[Streamed]:
+        """The values, for a checkpoint."""
+        return [Streamed(array.shape, array.dtype, pieces_of_array(array)) for array in self.arrays]
+
+    def read(self, weights: Sequence[keras.Variable], checkpoint: CheckpointReader, name: str) -> None:
+        """Take the values from a checkpoint."""
+        self.arrays = copies(weights, self.path)  # of their shapes
+        for i, array in enumerate(self.arrays):
+            for rows, values in checkpoint.pieces(f"{name} {i}"):
+                array[rows if array.ndim else ()] = values
+                release_pages(array)
 
 
 class EpochAveraging(keras.callbacks.Callback):
@@ -24,20 +93,19 @@ class EpochAveraging(keras.callbacks.Callback):
 
     Training itself goes on from w_t. The average is in the model from the end of the last step of an epoch (before
     validation) to the beginning of the next, so that it is what is measured, kept, and seen by other callbacks. The
-    weights that are not in the model are in `weights_aside`: the average within an epoch, w_t between two of them.
+    weights that are not in the model are in `aside`: the average within an epoch, w_t between two of them.
 
     Args:
         model: The model.
         fading: The factor f.
-        path: The file of `weights_aside`, so that they are no second copy of the tables in memory.
+        aside: Where these weights are.
 
     """
 
-    def __init__(self, model: Feat2Vec, fading: float, path: Path) -> None:
+    def __init__(self, model: Feat2Vec, fading: float, aside: WeightsAside) -> None:
         super().__init__()
         self.set_model(model)  # `fit` does so too, but a checkpoint is restored before
-        self.fading, self.path = fading, path
-        self.weights_aside: list[Array] = []  # empty until the first epoch is complete
+        self.fading, self.aside = fading, aside
         self._epoch = 0
         self._is_within_epoch = False
         self._resumes_within_epoch = False
@@ -46,8 +114,8 @@ class EpochAveraging(keras.callbacks.Callback):
         """Put the weights of training back into the model."""
         del logs
         self._epoch, self._is_within_epoch = epoch, True
-        if self.weights_aside and not self._resumes_within_epoch:
-            swap(self.model.weights, self.weights_aside)
+        if self.aside.is_full and not self._resumes_within_epoch:
+            self.aside.swap(self.model.weights)
         self._resumes_within_epoch = False
 
     def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:
@@ -65,12 +133,11 @@ class EpochAveraging(keras.callbacks.Callback):
         if not self._is_within_epoch:
             return
         self._is_within_epoch = False
-        if not self.weights_aside:  # the average of one epoch is that epoch
-            release_memory()  # what the first epoch has left
-            self.weights_aside = copies(self.model.weights, self.path)
+        if not self.aside.is_full:  # the average of one epoch is that epoch
+            self.aside.keep(self.model.weights)
             return
         share_of_epoch = (1 - self.fading) / (1 - self.fading ** (self._epoch + 1))
-        swap_average(self.model.weights, self.weights_aside, share_of_epoch)
+        self.aside.swap_average(self.model.weights, share_of_epoch)
 
     # --- checkpoints: see `checkpointing.Resumable` -----------------------------------------------------------------
 
@@ -80,17 +147,10 @@ class EpochAveraging(keras.callbacks.Callback):
 
     def arrays(self) -> dict[str, Streamed]:
         """The weights that are not in the model."""
-        return {
-            f"aside {i}": Streamed(array.shape, array.dtype, pieces_of_array(array))
-            for i, array in enumerate(self.weights_aside)
-        }
+        return {f"{ASIDE} {i}": values for i, values in enumerate(self.aside.streamed())}
 
     def restore(self, checkpoint: CheckpointReader) -> None:
         """Read the weights that are not in the model."""
         self._resumes_within_epoch = checkpoint.facts["step"] > 0
-        if "aside 0" in checkpoint.headers:
-            self.weights_aside = copies(self.model.weights, self.path)  # of their shapes
-            for i, array in enumerate(self.weights_aside):
-                for rows, values in checkpoint.pieces(f"aside {i}"):
-                    array[rows if array.ndim else ()] = values
-                    release_pages(array)
+        if f"{ASIDE} 0" in checkpoint.headers:
+            self.aside.read(self.model.weights, checkpoint, ASIDE)

@@ -12,6 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from feat2vec.arrays import Floats
+from feat2vec.encode.encoder import Encoder
+from feat2vec.encode.time_order import last_number
+from feat2vec.model.answer_scale import LIMIT, LaterScale
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.sampling.batches import Batches
 from feat2vec.schema.training_options import Mlp
@@ -23,15 +26,15 @@ GOLDEN = (np.sqrt(5) - 1) / 2
 ROUNDS = 40  # of the search: its bracket becomes 4e-9 as wide
 
 
-def calibrate(model: Feat2Vec, batches: Batches) -> float | None:
-    """Fit the temperature of a model's answers to rows that it has not learnt from.
+def fitted_temperature(model: Feat2Vec, batches: Batches) -> float | None:
+    """The temperature of a model's answers, fitted to rows that it has not learnt from.
 
     Args:
-        model: A trained model, which gets the temperature.
+        model: A trained model.
         batches: The rows, with their labels.
 
     Returns:
-        The temperature; None if the model stays as it is: there are no labels, or too few for one without a network.
+        The temperature; None if there are no labels, or too few for one without a network.
 
     """
     if not model.has_calibration:
@@ -42,12 +45,54 @@ def calibrate(model: Feat2Vec, batches: Batches) -> float | None:
     if len(labels) < (1 if is_expected else FEWEST_ROWS):
         return None
     if objective.standardizes:
-        temperature = share_to_keep(scores, labels)
-    else:
-        loss = class_loss if objective.has_classes else binary_loss
-        temperature = likely_temperature(lambda factor: loss(scores * factor, labels), len(labels))
-    take_temperature(model, temperature)
-    return temperature
+        return share_to_keep(scores, labels)
+    loss = class_loss if objective.has_classes else binary_loss
+    return likely_temperature(lambda factor: loss(scores * factor, labels), len(labels))
+
+
+def fitted_later_scale(model: Feat2Vec, batches: Batches) -> LaterScale | None:
+    """The shift and the temperature of answers for rows of a time that training has not seen.
+
+    Args:
+        model: A trained model.
+        batches: The last rows, which it has not learnt from, with their labels.
+
+    Returns:
+        The two numbers; None if there are no labels, or too few. Classes and numbers have no shift.
+
+    """
+    if not model.has_calibration:
+        return None
+    scores, labels = _scores_and_labels(model, batches)
+    if len(labels) < FEWEST_ROWS:
+        return None
+    objective = model.schema.objective
+    if objective.has_classes:
+        return LaterScale(0.0, coolest(lambda factor: class_loss(scores * factor, labels)))
+    if objective.standardizes:
+        return LaterScale(0.0, share_to_keep(scores, labels))
+
+    def best_shift(factor: float) -> float:
+        return likely_shift(scores * factor, labels)
+
+    temperature = coolest(lambda factor: binary_loss(scores * factor + best_shift(factor), labels))
+    return LaterScale(best_shift(temperature), temperature)
+
+
+def likely_shift(scores: Floats, labels: Floats) -> float:
+    """What is added to scores [rows] of labels that are 0 or 1 so that these are most probable, by Newton's method.
+
+    It is expected to be normal with deviation 1, as labels may all be the same.
+    """
+    shift = 0.0
+    for _ in range(ROUNDS):
+        shares = 1 / (1 + np.exp(-np.clip(scores + shift, -30, 30)))
+        slope = float((shares - labels).sum()) + shift
+        step = slope / (float((shares * (1 - shares)).sum()) + 1)
+        shift -= float(np.clip(step, -1, 1))
+        if abs(step) < 1e-9:
+            break
+    return shift
 
 
 def likely_temperature(loss: Callable[[float], float], rows: int) -> float:
@@ -65,9 +110,20 @@ def likely_temperature(loss: Callable[[float], float], rows: int) -> float:
     return coolest(lambda factor: loss(factor) + np.square(np.log(factor / EXPECTED) / SPREAD) / (2 * rows))
 
 
-def take_temperature(model: Feat2Vec, temperature: float) -> None:
-    """Give a model the temperature of its answers, such as that of one that was trained alike on fewer rows."""
+def take_temperatures(model: Feat2Vec, temperature: float, of_later: LaterScale, encoder: Encoder) -> None:
+    """Give a model the temperatures of its answers, such as those of one that was trained alike on fewer rows.
+
+    Args:
+        model: The model.
+        temperature: That of its answers.
+        of_later: The shift and the temperature of rows of a time that training has not seen.
+        encoder: The encoder, which knows the times of training.
+
+    """
     model.answer_scale.assign(model.answer_scale_value()._replace(temperature=temperature))
+    time = model.schema.training.time
+    if time is not None:
+        model.later_scale.assign(of_later._replace(last=min(last_number(encoder, time), LIMIT)))
 
 
 def _scores_and_labels(model: Feat2Vec, batches: Batches) -> tuple[Floats, Floats]:

@@ -18,7 +18,7 @@ from feat2vec.model.large_variables import discard
 from feat2vec.model.remaining import leave_out_vectors
 from feat2vec.model.vector_model import vector_weights
 from feat2vec.sampling.batches import Batches
-from feat2vec.training.averaging import EpochAveraging
+from feat2vec.training.averaging import EpochAveraging, WeightsAside, WeightsInFile
 from feat2vec.training.checkpointing import Checkpointing, Resumable
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits, without_graph_optimization
 from feat2vec.training.loss_check import LossCheck
@@ -144,7 +144,8 @@ class Fitting:
         )
         averaging = []
         if self.options.averaging:
-            averaging = [EpochAveraging(self.model, self.options.averaging, checkpoint.with_name(WEIGHTS_ASIDE))]
+            aside = self._weights_aside(checkpoint.with_name(WEIGHTS_ASIDE))
+            averaging = [EpochAveraging(self.model, self.options.averaging, aside)]
         stateful: list[Resumable] = [self.patience, *averaging]
         validates = self.validation_batches is not None
         self.checkpointing = Checkpointing(
@@ -164,6 +165,10 @@ class Fitting:
             Reporting(self.reporter, self.progress),
             self.checkpointing,  # last, so that it saves what the others have counted
         ]
+
+    def _weights_aside(self, path: Path) -> WeightsAside:
+        """Where the weights are that are not in the model, with averaging."""
+        return WeightsInFile(path)
 
     def _optimizer_variables(self) -> list[keras.Variable]:
         """What the optimizer keeps, for checkpoints."""

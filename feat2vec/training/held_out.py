@@ -19,6 +19,7 @@ from feat2vec.encode.time_order import times_of_values
 
 LEAST_ROWS = 200  # of a table that rows are split off: the loss of a tenth of fewer says little
 MOST_HELD_OUT = 20_000
+MOST_REFITTED = 50_000  # rows of a table that is learnt from the beginning with the rows that were held out
 LEAST_DRAWS = 4_000  # held-out rows that are compared with noise, each of them anew as often as that takes
 MOST_REPEATS = 16  # of a held-out row
 
@@ -66,11 +67,17 @@ def split_off(rows: Encoded, path: Path) -> Split | None:
 def split_places(rows: Encoded) -> tuple[Int64s, Int64s]:
     """The numbers of the rows that are held out at random, and of the last rows; both are ascending."""
     training = rows.encoder.schema.training
-    later = later_places(rows)
+    later = later_places(rows) if is_learnt_again(rows) else np.zeros(0, np.int64)
     if not len(later):
         return held_out_places(rows, training.validation, training.seed), later
     earlier = replace(rows, left_out=LeftOut(np.union1d(rows.left_out.places, later)))
     return held_out_places(earlier, training.validation, training.seed), later
+
+
+def is_learnt_again(rows: Encoded) -> bool:
+    """Whether a second training learns from all rows; without it, the last ones would not be learnt."""
+    refit = rows.encoder.schema.training.refit
+    return refit == "continue" or (refit and rows.learnt_rows <= MOST_REFITTED)
 
 
 def later_places(rows: Encoded, most: int = MOST_HELD_OUT, rows_per_piece: int = ROWS_PER_PIECE) -> Int64s:

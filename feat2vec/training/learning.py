@@ -19,23 +19,23 @@ import keras
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.workspace import MEMORY
 from feat2vec.errors import UserError
+from feat2vec.model.answer_scale import LaterScale
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.remaining import leaves_weights_out, remaining
 from feat2vec.schema.options import Schema
 from feat2vec.table.table import Table
-from feat2vec.training.calibration import calibrate, take_temperature
+from feat2vec.training.calibration import fitted_later_scale, fitted_temperature, take_temperatures
 from feat2vec.training.chosen_model import Additions, OnChosen, chosen_model
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
-from feat2vec.training.fitting import Fitting
-from feat2vec.training.held_out import Split, split_off, why_none_is_held_out
-from feat2vec.training.memory_estimate import release_memory
+from feat2vec.training.fitting import Fitting, rows_of_validation
+from feat2vec.training.held_out import Split, is_learnt_again, split_off, why_none_is_held_out
+from feat2vec.training.memory_estimate import release_memory, reused_memory
 from feat2vec.training.reporting import Reporter
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.training.trained_rows import TRAINED_ROWS, groups_without_values, hashes_of_encoded, trained_rows
 from feat2vec.training.warm_start import WarmStart
 from feat2vec.writing import CHECKPOINT, LEFT_OUT, REFIT_CHECKPOINT
 
-MOST_REFITTED = 50_000  # rows of a table that is learnt from the beginning with the rows that were held out
 CONTINUED_SHARE = 1 / 4  # of the epochs: how long a training goes on with all rows
 
 
@@ -155,9 +155,7 @@ class Learning:
 
         """
         split = split_off(self.rows, self.folder / LEFT_OUT) if self.validation_rows is None else None
-        options = self.rows.encoder.schema.training
-        is_small = self.rows.learnt_rows <= MOST_REFITTED
-        is_refitted = split is not None and bool(options.refit) and (is_small or options.refit == "continue")
+        is_refitted = split is not None and is_learnt_again(self.rows)
         learnt = self._first_training(split, is_refitted=is_refitted)
         learnt_rows = self.rows if split is None or is_refitted else split.learnt
         if is_refitted:
@@ -196,12 +194,36 @@ class Learning:
                 f"loss {fitting.kept_loss:.4g} on {held_out:,} held-out rows"
             )
         if fitting.validation_batches is not None:
-            temperature = calibrate(fitting.model, fitting.validation_batches)
-            if temperature is not None:
-                learnt.metrics["temperature"] = round(temperature, 6)
+            learnt.metrics |= self._temperatures(fitting, split)
+            self._take_temperatures(learnt)
         if measured is not None:
             self._measure(learnt, fitting, rows, measured, split)
         return learnt
+
+    def _temperatures(self, fitting: Fitting, split: Split | None) -> dict[str, float]:
+        """The temperatures of the answers, as metrics: that of held-out rows, and that of the last rows, if any."""
+        assert fitting.validation_batches is not None
+        model, temperatures = fitting.model, {}
+        temperature = fitted_temperature(model, fitting.validation_batches)
+        if temperature is not None:
+            temperatures["temperature"] = round(temperature, 6)
+            if split is not None and len(split.later):
+                later = self.rows.only(split.later)
+                of_later = fitted_later_scale(model, model.batches(later, rows_of_validation(model), shuffle=False))
+                if of_later is not None:
+                    temperatures["temperature_later"] = round(of_later.temperature, 6)
+                    temperatures["shift_later"] = round(of_later.shift, 6)
+        return temperatures
+
+    def _take_temperatures(self, learnt: Learnt) -> None:
+        """Give the model the temperatures that the first training has found, if it has."""
+        metrics = learnt.metrics
+        if "temperature" in metrics:
+            temperature = float(metrics["temperature"])
+            of_later = LaterScale(
+                float(metrics.get("shift_later", 0.0)), float(metrics.get("temperature_later", temperature))
+            )
+            take_temperatures(learnt.model, temperature, of_later, self.rows.encoder)
 
     def _measure(self, learnt: Learnt, fitting: Fitting, rows: Encoded, measured: Encoded, split: Split | None) -> None:
         """Give the run what the functions of the request find in the chosen model."""
@@ -217,7 +239,8 @@ class Learning:
             fitting.reporter.say(f"nothing is measured on held-out rows: {error}")
             return
         for function in self.request.on_chosen:
-            additions = function(chosen)
+            with reused_memory():
+                additions = function(chosen)
             learnt.metrics |= additions.metrics
             learnt.files |= additions.files
             learnt.lines += additions.lines
@@ -239,8 +262,7 @@ class Learning:
         fitting.fit(self.request.callbacks)
         metrics, first_seconds = fitting.metrics(), float(learnt.metrics["seconds"])
         learnt.model = fitting.model
-        if "temperature" in learnt.metrics:
-            take_temperature(learnt.model, float(learnt.metrics["temperature"]))
+        self._take_temperatures(learnt)
         learnt.metrics |= {
             "rows": metrics["rows"],
             "seconds": round(first_seconds + fitting.progress.seconds, 3),

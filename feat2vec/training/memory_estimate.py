@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,11 +46,37 @@ def free_memory(machine: Path = MACHINE_MEMORY, container: Path = CONTAINER_LIMI
     return min(limits, default=None)
 
 
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # options of glibc's mallopt
+LARGEST_REUSED = 32 << 20  # bytes; the most that glibc takes
+MOST_KEPT = 256 << 20
+
+
 def release_memory() -> None:
     """Return to the system what Arrow and the C library keep of memory that is free."""
     pa.default_memory_pool().release_unused()
     with suppress(OSError, AttributeError):  # only glibc has it
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextmanager
+def reused_memory() -> Iterator[None]:
+    """Within it the C library keeps memory that is freed, at most 256 MB of it, for the next arrays.
+
+    Otherwise it may take each array from the system, which clears it page by page, and give it back: in NumPy code that
+    makes many of them that is as much time as all else. After that it keeps as much as it does by itself once an array
+    of 32 MB was freed.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # only glibc has it
+    if mallopt is None:
+        yield
+        return
+    mallopt(MMAP_THRESHOLD, LARGEST_REUSED)
+    mallopt(TRIM_THRESHOLD, MOST_KEPT)
+    try:
+        yield
+    finally:
+        mallopt(TRIM_THRESHOLD, 2 * LARGEST_REUSED)
+        release_memory()
 
 
 # Constants that are measured: see tools/bench_memory.py.

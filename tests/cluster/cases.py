@@ -77,6 +77,7 @@ CASES: dict[str, dict[str, Any]] = {
     "validated": schema(
         LOOKUPS, GOOD, model={"dim": 4, "bias": True}, training={"epochs": 4, "validation": 0.2, "patience": 1}
     ),
+    "averaged": schema(LOOKUPS, GOOD, model={"dim": 4, "bias": True}, training={"epochs": 4, "averaging": 0.5}),
     "completed": schema(LOOKUPS, {"type": "contrastive"}, training={"epochs": 4, "validation": 0.3, "patience": 1}),
 }
 

@@ -95,6 +95,31 @@ def trained_twice(out: Path, case: str, fitting: Any, *, encoded: bool = False) 
     return load(out / case), load(out / f"{case} on a cluster")
 
 
+def finetuned_twice(out: Path, case: str, fitting: Any) -> tuple[Any, Any]:
+    """The runs of a fine-tuning in this process, and of one on the cluster, of the same run."""
+    from feat2vec.run import load
+    from feat2vec.schema.reading import read_schema
+    from feat2vec.table.table import open_table
+    from feat2vec.training.fine_tuning import schema_of
+    from feat2vec.training.learning import TrainingRequest
+    from feat2vec.training.train import train_into
+    from feat2vec.training.warm_start import WarmStart
+    from tests.cluster.cases import CASES, table
+    from tests.short_trainings import functions_without_graphs
+
+    with functions_without_graphs():
+        train_into(out / case, TrainingRequest(read_schema(CASES[case]), quiet=True), table())
+    start = load(out / case)
+    settings = ["training.epochs=3", "training.batch_size=64", "head.hidden=[8]"]
+    schema = schema_of(start.schema, open_table(table()), "good", settings=settings)
+    request = TrainingRequest(schema, quiet=True, start=WarmStart(start))
+    assert start.model.built  # read here, in this process
+    with functions_without_graphs():
+        train_into(out / "tuned", request, table())
+    train_into(out / "tuned on a cluster", replace(request, fitting=fitting), table())
+    return load(out / "tuned"), load(out / "tuned on a cluster")
+
+
 def resumed_twice(out: Path, case: str, fitting: Any) -> tuple[Any, Any]:
     """The run of a training in this process, and of one that went on from there on the cluster, and here again."""
     from feat2vec.run import load
@@ -164,6 +189,8 @@ def main(arguments: Sequence[str]) -> None:
         train: Any = partial(trained_twice, encoded="--encoded" in arguments)
         if "--resumed" in arguments:
             train = resumed_twice
+        if "--finetuned" in arguments:
+            train = finetuned_twice
         local, cluster = train(out, case, fitting)
         results[case] = {
             "differences": differences(local, cluster),

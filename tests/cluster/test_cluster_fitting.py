@@ -83,8 +83,14 @@ def test_every_model_on_a_cluster_is_that_of_one_process(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_training_goes_on_on_a_cluster_and_in_one_process_again(tmp_path: Path) -> None:
-    results = trained(tmp_path, ["negative_sampling", "sparse", "rafm"], "--resumed", seconds=400)
+    results = trained(tmp_path, ["negative_sampling", "sparse", "rafm", "averaged"], "--resumed", seconds=400)
     for result in results.values():
+        check_equal(result)
+
+
+@pytest.mark.slow
+def test_a_fine_tuning_on_a_cluster_is_that_of_one_process(tmp_path: Path) -> None:
+    for result in trained(tmp_path, ["contrastive"], "--finetuned", seconds=400).values():
         check_equal(result)
 
 
@@ -113,15 +119,10 @@ def test_a_model_is_measured_in_a_copy_if_it_is_not_too_large() -> None:
     assert ClusterFitting.model_to_measure(fitting) is not None  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("keys", "option"),
-    [
-        ({"training": {"averaging": 0.5}}, "training.averaging"),
-        ({"training": {"l2": 0.1, "l2_over": "tables"}}, "training.l2_over: tables"),
-    ],
-)
-def test_what_needs_all_weights_at_once_is_refused(keys: dict[str, Any], option: str) -> None:
+def test_what_takes_all_weights_is_refused() -> None:
+    keys: dict[str, Any] = {"training": {"l2": 0.1, "l2_over": "tables"}}
     document = schema(LOOKUPS, {"type": "regression", "target": "stars"}, **keys)
-    with pytest.raises(UserError, match=f"{option}: takes all weights in one process, .*remove it"):
+    with pytest.raises(UserError, match=r"^training.l2_over: tables: each step would read and .*; remove it$"):
         refuse_what_is_local(read_schema(document))
-    refuse_what_is_local(read_schema(CASES[FAST]))
+    for case in (FAST, "averaged"):
+        refuse_what_is_local(read_schema(CASES[case]))

@@ -67,6 +67,8 @@ def test_ranks_are_those_of_the_reference_also_with_ties(seed: int) -> None:
     for most in (1 << 23, 40 * 7, 1):  # scores in memory: of all rows, of seven, of one
         ranks = rank_scores(lambda rows: scores[rows], 40, row, value, scores_in_memory=most)
         np.testing.assert_array_equal(ranks, expected)
+        ranks = rank_scores(lambda rows: scores[rows], 40, row, value, scores_in_memory=most, long_row=40)
+        np.testing.assert_array_equal(ranks, expected)
 
 
 def test_ties_count_half_and_a_rows_other_true_values_not_at_all() -> None:

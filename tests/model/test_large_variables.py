@@ -56,10 +56,12 @@ def test_pieces_put_together_are_the_variable() -> None:
         assert count == 1 or array.nbytes > 256
 
 
-def test_variables_are_kept_written_and_exchanged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most_in_memory", [0, 1 << 20])
+def test_variables_are_kept_written_and_exchanged(most_in_memory: int, tmp_path: Path) -> None:
     some, others = variables(0), variables(1)
     first, second = ([variable.numpy() for variable in each] for each in (some, others))
-    kept = copies(some, tmp_path / "kept", PIECE)
+    kept = copies(some, tmp_path / "kept", PIECE, most_in_memory)
+    assert (tmp_path / "kept").exists() == (most_in_memory == 0)
     swap(others, kept, PIECE)
     for variable, array, a, b in zip(others, kept, first, second, strict=True):
         np.testing.assert_array_equal(variable.numpy(), a)
@@ -123,7 +125,7 @@ def test_what_is_kept_is_never_copied_whole(tmp_path: Path) -> None:
     piece = 1 << 18
     table = by_row(keras.Variable(np.zeros((100_000, 16), np.float32)))  # 6.4 MB
     assign_rows(table, slice(0, 1), np.ones((1, 16), np.float32))
-    kept = copies([table], tmp_path / "kept", piece)
+    kept = copies([table], tmp_path / "kept", piece, most_in_memory=0)
     tracemalloc.start()
     keep([table], kept, piece)
     swap([table], kept, piece)

@@ -13,10 +13,8 @@ import tensorflow as tf
 
 from feat2vec.encode.encoder import fit
 from feat2vec.model import optimizers
-from feat2vec.model.extractors import Extracted
 from feat2vec.model.keras_model import Feat2Vec
-from feat2vec.model.noise_loss import context_mask, noise_loss, sum_outside_unit
-from feat2vec.model.pair_scores import Level
+from feat2vec.model.noise_loss import context_mask, noise_loss, split_by_unit
 from feat2vec.model.vector_model import SeedOf
 from feat2vec.sampling.noise import Unit
 from feat2vec.schema.reading import read_schema
@@ -108,23 +106,34 @@ def test_a_part_of_the_context_is_dropped_alike_for_the_same_seed() -> None:
     assert first.sum() / undropped.sum() == pytest.approx(0.75, abs=0.03)
 
 
-@pytest.mark.parametrize("truncated", [False, True])
-@pytest.mark.parametrize("groups", [(1,), (0, 2), (0, 1, 2)])
-def test_the_sum_outside_a_unit_is_of_the_groups_that_are_kept(groups: tuple[int, ...], truncated: bool) -> None:
+@pytest.mark.parametrize("graph", [True, False])
+def test_the_rows_of_each_unit_have_the_sum_of_what_is_kept_and_their_own_vectors(graph: bool) -> None:
     rng = np.random.default_rng(0)
-    free, dependent = rng.normal(size=(2, 3, 5, 4))  # [groups, rows, rank] each
-    keep = rng.integers(0, 2, (5, 3)).astype(float)
-    extracted = [
-        Extracted((Level(tf.constant(f), tf.constant(d)),), None, 0.0) for f, d in zip(free, dependent, strict=True)
-    ]
-    (level,) = sum_outside_unit(unit_of(*groups), extracted, tf.constant(keep), truncated=truncated)
-    expected = np.zeros((2, 5, 4))
-    for g in set(range(3)) - set(groups):
-        expected += np.stack([free[g], dependent[g]]) * keep[:, g, None]
-    if truncated:
-        expected = np.stack([expected.sum(axis=0), np.zeros((5, 4))])
-    np.testing.assert_allclose(level.free, expected[0])
-    np.testing.assert_allclose(0.0 if level.dependent is None else level.dependent, expected[1])
+    units, sizes = [unit_of(1), unit_of(0, 2), unit_of(0)], [3, 0, 4]
+    unit_of_row = np.repeat(range(3), sizes)  # [rows]
+    is_own = np.array([[g in units[u].groups for g in range(3)] for u in unit_of_row])  # [rows, groups]
+    keep = np.where(is_own, 0.0, rng.integers(0, 2, (7, 3)))
+    vectors = rng.normal(size=(3, 7, 4))  # [groups, rows, D]
+    slopes, own_slopes = rng.normal(size=(2, 7, 4))  # of what is made of contexts, and of own vectors
+    tensors = [tf.constant(part) for part in vectors]
+
+    def parts_and_gradients() -> tuple[Any, Any]:
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            parts = split_by_unit(units, tf.constant(sizes), tensors, tf.constant(keep))
+            total = tf.reduce_sum(tf.concat(parts.contexts, 0) * slopes)
+            for u, of_unit in enumerate(parts.positives):
+                total += sum(tf.reduce_sum(own * own_slopes[unit_of_row == u]) for own in of_unit)
+        return parts, tape.gradient(total, tensors)
+
+    parts, gradients = (tf.function(parts_and_gradients) if graph else parts_and_gradients)()
+    contexts = np.einsum("gri,rg->ri", vectors, keep)
+    for u, unit in enumerate(units):
+        np.testing.assert_allclose(parts.contexts[u], contexts[unit_of_row == u])
+        for own, g in zip(parts.positives[u], unit.groups, strict=True):
+            np.testing.assert_array_equal(own, vectors[g][unit_of_row == u])
+    for g, gradient in enumerate(gradients):
+        np.testing.assert_allclose(gradient, slopes * keep[:, g : g + 1] + own_slopes * is_own[:, g : g + 1])
 
 
 @pytest.mark.parametrize("sharing", ["record", "batch"])

@@ -440,6 +440,11 @@ def test_activation_and_penalties_are_of_keys_whose_weights_are_numbers() -> Non
         ("", "{time: c}", "names 'c', which is no group"),
         ("", "{time: aa}", "names 'aa', which is no group; did you mean 'a'?"),
         ("", "{time: a, validation: 0}", "needs held-out rows; set `validation`, or remove it"),
+        (
+            "",
+            "{time: a, refit: false}",
+            "holds the last rows out, which `refit: false` never learns; remove one of them",
+        ),
         ("  c: {column: c, extractor: {bins: 3}}\n", "{time: c}", "NO_TIME"),
         ("  c: {column: c, extractor: {split: ','}}\n", "{time: c}", "NO_TIME"),
         ("  c: {columns: [c, d], extractor: numeric}\n", "{time: c}", "NO_TIME"),
@@ -454,10 +459,14 @@ def test_the_time_is_a_group_of_one_column_of_numbers_or_dates(groups: str, rest
     assert problems(f"{BASE}{groups}training: {rest}\n") == [f"schema:{line}: training.time: {expected}"]
 
 
-def test_a_time_is_for_objectives_that_complete_rows() -> None:
-    text = BASE + "objective: {type: regression, target: y}\ntraining: {time: a}\n"
-    assert problems(text) == [
-        "schema:6: training.time: is for completing rows, and regression completes none; remove it"
+@pytest.mark.parametrize(
+    "objective", ["{type: logistic, target: y, class_weights: balanced}", "{type: logistic, target: y, implicit: b}"]
+)
+def test_a_time_is_for_objectives_that_complete_rows_or_have_a_temperature(objective: str) -> None:
+    lines = problems(f"{BASE}objective: {objective}\ntraining: {{time: a}}\n")
+    assert lines == [
+        "schema:6: training.time: is for completing rows and for sure predictions, and logistic makes none; remove it"
     ]
+    assert read(f"{BASE}objective: {{type: regression, target: y}}\ntraining: {{time: a}}\n").training.time == "a"
     for extractor in ("lookup", "numeric", "{parts: [year, month]}"):
         assert read(f"{BASE}  c: {{column: c, extractor: {extractor}}}\ntraining: {{time: c}}\n").training.time == "c"

@@ -236,7 +236,7 @@ def test_costs_follow_from_measurements_and_of_two_the_smaller_numbers_count() -
     calls = []
     for groups, rows, rank in POINTS:
         seconds = cost.seconds(groups, groups * rows, groups * rows * rank * 4)
-        spent = {"wall": 1.0, "chief": 0.001 + groups * 1e-4, "worker": 0.002 + seconds, "server": 2 * seconds}
+        spent = {"wall": 8.0, "chief": 0.001 + groups * 1e-4, "worker": 0.002 + 8 * seconds, "server": 16 * seconds}
         calls.append({"groups": groups, "rows": rows, "rank": rank, **spent, "bytes": 0.0})
     measured = {
         "batch": 400,
@@ -245,6 +245,7 @@ def test_costs_follow_from_measurements_and_of_two_the_smaller_numbers_count() -
             "400": {"wall": 1.0, "processor": 0.010, "tables": 0.001},
         },
         "dispatch": {"wall": 0.004, "chief": 0.001, "worker": 0.002},
+        "steps_of_piece": 8,
         "calls": calls,
         "cores": 2,
         "busy": {"1": 0.010, "2": 0.013},

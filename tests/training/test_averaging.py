@@ -12,7 +12,7 @@ import pytest
 
 from feat2vec.evaluation.prediction import predict
 from feat2vec.run import train
-from feat2vec.training.averaging import EpochAveraging
+from feat2vec.training.averaging import EpochAveraging, WeightsInFile
 from tests import short_trainings
 from tests.training.callbacks import WeightsOfEpochs
 from tests.training.tables import AVERAGED, LABELLED, SCHEMA, small_model, table
@@ -93,7 +93,7 @@ def test_the_average_follows_its_formula_and_training_goes_on_from_its_own_weigh
     is_validated: bool, tmp_path: Path
 ) -> None:
     model = small_model()
-    averaging, ends_of_epochs = EpochAveraging(model, 0.5, tmp_path / "aside"), [1.0, 3.0, -2.0]
+    averaging, ends_of_epochs = EpochAveraging(model, 0.5, WeightsInFile(tmp_path / "aside")), [1.0, 3.0, -2.0]
     for epoch, trained in enumerate(ends_of_epochs):
         averaging.on_epoch_begin(epoch)
         if epoch:

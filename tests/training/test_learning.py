@@ -15,7 +15,7 @@ import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.schema.reading import read_schema
 from feat2vec.space.predict import Predictor
-from feat2vec.training import learning
+from feat2vec.training import held_out
 from feat2vec.training.chosen_model import Additions, ChosenModel
 from feat2vec.training.train import TrainingRequest, train_into
 from tests.short_trainings import finetune, train
@@ -84,7 +84,7 @@ def test_it_says_what_was_held_out_and_which_epoch_was_kept(capfd: pytest.Captur
 def test_large_tables_are_not_learnt_again_and_small_ones_say_that_none_are_held_out(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(learning, "MOST_REFITTED", ROWS - 1)
+    monkeypatch.setattr(held_out, "MOST_REFITTED", ROWS - 1)
     run = train(SCHEMA, noisy(ROWS), settings=["training.epochs=1"], quiet=True)
     assert (run.metrics["rows"], "refit_epochs" in run.metrics) == (234, False)
     train(SCHEMA, noisy(60), settings=["training.epochs=1"])

@@ -158,11 +158,14 @@ class Tables(NamedTuple):
 PIECE = [np.zeros(size, np.int64) for size in (2, 2, 2, 1, 2, 1)]  # of work: about what says which rows a worker reads
 
 
+STEPS_OF_PIECE = 8  # that a worker makes of what the chief hands it at once
 COUNTERS = 4  # numbers that each step changes: its own, the loss and its weight, the step that failed
 
 
-def rows_function(groups: Sequence[Tables], counters: Sequence[Any], count: int, *, writes: bool) -> Callable[..., Any]:
-    """A function that reads the rows of `count` distinct keys of each group, and makes a step of Adagrad for them.
+def rows_function(
+    groups: Sequence[Tables], counters: Sequence[Any], count: int, *, writes: bool, steps: int = 1
+) -> Callable[..., Any]:
+    """A function of steps that read the rows of `count` distinct keys of each group, and update them by Adagrad.
 
     It does so as a training does: rows are updated where they are, if the loss is finite; slots do not travel.
     """
@@ -178,9 +181,8 @@ def rows_function(groups: Sequence[Tables], counters: Sequence[Any], count: int,
                 adagrad_rows(table, slots, gradient, 0.01)
         return True
 
-    @tf.function  # type: ignore[untyped-decorator]
-    def step(*piece: Any) -> Any:
-        total, updates = tf.cast(sum(tf.reduce_sum(part) for part in piece), tf.float32), []
+    def step(place: Any, total: Any) -> Any:
+        updates = []
         for counter in counters:
             total += 0 * counter.assign_add(1.0)
         for group in groups:
@@ -191,9 +193,16 @@ def rows_function(groups: Sequence[Tables], counters: Sequence[Any], count: int,
                 updates.append((table, slots, tf.IndexedSlices(rows * 1e-3, ids)))
         if writes:
             tf.cond(tf.math.is_finite(total), lambda: update(updates), lambda: False)
+        return place + 1, total
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def of_piece(*piece: Any) -> Any:
+        total = tf.cast(sum(tf.reduce_sum(part) for part in piece), tf.float32)
+        begin = (tf.constant(0), total)
+        _, total = tf.while_loop(lambda place, _: place < steps, step, begin, parallel_iterations=1)
         return total
 
-    return step  # type: ignore[no-any-return]
+    return of_piece  # type: ignore[no-any-return]
 
 
 def tables_here(groups: int, count: int, rank: int) -> float:
@@ -219,7 +228,7 @@ class Loopback:
         self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
 
     def spent(self, function: Callable[..., Any]) -> Spent:
-        """What a step takes that the worker makes, of many that are scheduled."""
+        """What a piece takes that the worker makes, of many that are scheduled."""
 
         def call(times: int) -> None:
             for _ in range(times):
@@ -229,13 +238,14 @@ class Loopback:
         return timed(call, self.processes)
 
     def step(self, groups: int, count: int, rank: int, *, writes: bool = True) -> Spent:
-        """A step that only reads rows and sends their gradients; one that does nothing without groups."""
+        """A piece of steps that only read rows and send their gradients; one that does nothing without groups."""
         import tensorflow as tf
 
         with self.strategy.scope():
             tables = [Tables.new(rank) for _ in range(groups)]
             counters = [tf.Variable(0.0) for _ in range(COUNTERS if groups else 0)]
-        return self.spent(rows_function(tables, counters, count, writes=writes))
+        steps = STEPS_OF_PIECE if groups else 1
+        return self.spent(rows_function(tables, counters, count, writes=writes, steps=steps))
 
 
 # --- cores that are busy at once --------------------------------------------------------------------------------------
@@ -285,14 +295,14 @@ def calibrate(groups: int, rank: int, batch: int, earlier: Mapping[str, Any] | N
         rank: Numbers of each key, its linear term included.
         batch: Rows of a step.
         earlier: What an earlier measurement of the same returned: of each number the smaller one is taken, as whatever
-            runs beside makes it larger.
+            runs beside makes it larger. One of pieces of another size is left out.
 
     Returns:
         The costs, and what they were derived from.
 
     """
     measured = measure(groups, rank, batch)
-    if earlier is not None:
+    if earlier is not None and earlier["measured"]["steps_of_piece"] == STEPS_OF_PIECE:
         measured = least(earlier["measured"], measured)
     return {"costs": costs_of(measured).to_json(), "measured": measured}
 
@@ -316,6 +326,7 @@ def measure(groups: int, rank: int, batch: int) -> dict[str, Any]:
         "local_step": local_step(groups, rank, batch, at_once=True),
         "steps_by_group": steps,
         "dispatch": dispatch._asdict(),
+        "steps_of_piece": STEPS_OF_PIECE,
         "calls": [
             dict(zip(("groups", "rows", "rank"), point, strict=True)) | call
             for point, call in zip(POINTS, calls, strict=True)
@@ -345,13 +356,14 @@ def costs_of(measured: Mapping[str, Any]) -> Costs:
         own[int(rows)] = max(step["processor"] - step["tables"], 0.0)
     step_row = max(min((own[batch] - own[batch // 4]) / (batch - batch // 4), own[batch] / batch), 0.0)
     dispatch, calls, reads = measured["dispatch"], measured["calls"], measured["reads"]
+    steps = measured["steps_of_piece"]
     points = [(call["groups"], call["rows"], call["rank"]) for call in calls]
-    worker = [max(call["worker"] - dispatch["worker"], 1e-6) for call in calls]
-    server = [call["server"] for call in calls]
-    shares = [reads[0]["server"] / server[0], reads[1]["server"] / server[-1]]
-    waiting = calls[0]["wall"] - dispatch["wall"] - worker[0] - server[0]
-    of_calls = max(calls, key=lambda call: call["worker"] + call["server"])
-    work = of_calls["worker"] - dispatch["worker"] + of_calls["server"]
+    worker = [max(call["worker"] - dispatch["worker"], 1e-6) / steps for call in calls]
+    server = [call["server"] / steps for call in calls]
+    shares = [reads[0]["server"] / calls[0]["server"], reads[1]["server"] / calls[-1]["server"]]
+    walls = [(call["wall"] - dispatch["wall"]) / steps for call in calls]
+    waiting = walls[0] - worker[0] - server[0]
+    most = max(range(len(calls)), key=lambda i: worker[i] + server[i])
     whole = measured["steps_by_group"][str(batch)]
     cores, busy = measured["cores"], measured["busy"]
     return Costs(
@@ -364,7 +376,7 @@ def costs_of(measured: Mapping[str, Any]) -> Costs:
         worker=fitted(points, worker),
         server=fitted(points, server),
         read_share=min(sum(shares) / len(shares), 1.0),
-        call_threads=max(work / max(of_calls["wall"] - dispatch["wall"], 1e-9), 1.0),
+        call_threads=max((worker[most] + server[most]) / max(walls[most], 1e-9), 1.0),
         call_latency=max(waiting / 4, 0.0),  # two messages of each of two calls
         id_bytes=ID_BYTES,
         contention=max(busy[str(cores)] / busy["1"], 1.0),

@@ -147,7 +147,7 @@ class RowSparse(keras.optimizers.Optimizer):
             (True, True)
 
         """
-        self.later_ids = frozenset(map(id, variables))
+        self.later_ids = frozenset(id(part) for variable in variables for part in parts_of(variable))
         self.later_step, self.later_share = first_step, share
 
     def learn_at_share(self, rows: Sequence[RowsOfVariable], share: float) -> None:

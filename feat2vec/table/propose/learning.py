@@ -15,6 +15,8 @@ from feat2vec.table.propose.number_rules import as_quantity
 from feat2vec.table.propose.targets import Target
 
 FEW_ROWS, FEW_VALUES = 200, 1000  # rows, and values in all groups of all rows
+FEWEST_OF_TIME, MOST_REFITTED = 1000, 50_000  # labelled rows: of which the last ones tell enough, and are learnt again
+LAST_ROWS = "the last rows in time say how sure predictions of later ones may be"
 FEW_LABELS, FEW_OF_A_CLASS = 100, 10
 DAYS = "_days"  # the end of the name of a group of dates as numbers
 
@@ -113,7 +115,21 @@ def with_target(
         assert isinstance(options, Mapping)
         sections[name] = Section(dict(options), _reason_of(name, chosen.reasons))
     sections.setdefault("model", Section({}, ""))
+    time = _time_of_labels(columns, learnt, copies, target)
+    if time is not None and "training" in sections:
+        options, reason = sections["training"]
+        sections["training"] = Section({**options, "time": time}, f"{reason}; {LAST_ROWS}")
     return Learning(learnt, sections, _weakness_of_labels(target))
+
+
+def _time_of_labels(
+    columns: Mapping[str, ColumnProfile], learnt: Mapping[str, Choice], copies: Mapping[str, str], target: Target
+) -> str | None:
+    """The group by which the last rows say how sure predictions for later ones may be; None if there is none."""
+    if not FEWEST_OF_TIME <= target.rows <= MOST_REFITTED:
+        return None
+    time = time_of(columns, {name: choice for name, choice in learnt.items() if name not in copies})
+    return f"{time}{DAYS}" if f"{time}{DAYS}" in learnt else time
 
 
 def _weakness_of_labels(target: Target) -> str | None:

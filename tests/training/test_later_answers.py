@@ -1,0 +1,84 @@
+"""Answers for rows of a time that training has not seen have a temperature of their own, wherever they are computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from feat2vec.space.predict import Predictor
+from feat2vec.training.calibration import binary_loss, likely_shift
+from tests.short_trainings import train
+
+YEARS, SHOPS = 20, 12
+
+
+def sales(rows: int, first_year: int, last_year: int, seed: int = 0) -> pa.Table:
+    """A shop says in every year of training what is sold, and nothing later; then more is sold, too."""
+    rng = np.random.default_rng(seed)
+    shop, year = rng.integers(0, SHOPS, rows), rng.integers(first_year, last_year + 1, rows)
+    is_known = year < YEARS - 4
+    chance = np.where(is_known, np.where(shop % 2, 0.95, 0.05), 0.8)
+    good = (rng.random(rows) < chance).astype(np.int64)
+    price = np.where(is_known, good, rng.integers(0, 2, rows)) * 3.0 + 1
+    return pa.table({"shop": shop.astype(str), "year": year + 2000, "good": good, "price": price})
+
+
+def schema(year: Any, objective: dict[str, Any], head: Any = None) -> dict[str, Any]:
+    groups = {"shop": {"column": "shop"}, "year": {"column": "year", "extractor": year}}
+    training = {"epochs": 12, "batch_size": 256, "time": "year", "optimizer": {"type": "adam", "learning_rate": 0.05}}
+    made = {"version": 1, "model": {"dim": 4}, "groups": groups, "objective": objective, "training": training}
+    return made if head is None else {**made, "head": head}
+
+
+NUMBERS = {"type": "numeric", "scale": "quantile", "pieces": 4}
+LOGISTIC = {"type": "logistic", "target": "good"}
+NETWORK = {"type": "mlp", "hidden": [8], "inputs": ["vectors"], "pairs": False}
+CASES = {
+    "lookups": ("lookup", LOGISTIC, None),
+    "network": (NUMBERS, LOGISTIC, NETWORK),
+    "numbers": (NUMBERS, {"type": "regression", "target": "price"}, NETWORK),
+    "classes": ("lookup", {"type": "softmax", "target": "good"}, NETWORK),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_answers_of_new_times_have_a_scale_of_their_own(case: str) -> None:
+    year, objective, head = CASES[case]
+    run = train(schema(year, objective, head), sales(2500, 0, YEARS - 1), quiet=True)
+    assert run.metrics["temperature_later"] < 0.8 * run.metrics["temperature"]
+    rows = pa.concat_tables([sales(30, 0, 9), sales(40, YEARS, YEARS + 5)])
+    model, is_later = run.model, np.arange(70) >= 30
+
+    def answers(source: Any) -> np.ndarray:
+        batches = Predictor(run.fitted, source).batches(rows)
+        return np.concatenate([np.asarray(batch.scores, np.float64) for batch in batches])
+
+    from_file = answers(run.vector_source)  # without TensorFlow for lookups
+    np.testing.assert_allclose(from_file, answers(model), atol=1e-5)
+    scale, of_later = model.answer_scale_value(), model.later_scale_value()
+    assert of_later.temperature == pytest.approx(run.metrics["temperature_later"], abs=1e-5)
+    model.later_scale.assign([0.0, 1.0, of_later.last])
+    model.answer_scale.assign(scale._replace(temperature=1.0))
+    scores = (answers(model) - scale.shift) / scale.unit
+    factor = np.where(is_later, of_later.temperature, scale.temperature)
+    shift = np.where(is_later, of_later.shift, 0)
+    if case == "classes":
+        factor, shift = factor[:, None], shift[:, None]
+    expected = np.clip(scale.shift + scale.unit * (shift + factor * scores), scale.low, scale.high)
+    is_inside = (answers(model) > scale.low) & (answers(model) < scale.high)  # where no range has cut the score off
+    np.testing.assert_allclose(from_file[is_inside], expected[is_inside], atol=1e-4)
+    assert is_inside.sum() > 20
+    assert (of_later.shift != 0) == (case in ("lookups", "network"))
+
+
+def test_a_shift_makes_labels_most_probable() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=300)
+    labels = (rng.random(300) < 1 / (1 + np.exp(-scores - 2))).astype(float)
+    grid = np.linspace(-4, 4, 4001)
+    losses = [300 * binary_loss(scores + shift, labels) + shift**2 / 2 for shift in grid]
+    assert likely_shift(scores, labels) == pytest.approx(grid[int(np.argmin(losses))], abs=0.002)
+    assert 1 < likely_shift(scores, np.ones(300)) < 20  # finite
