@@ -98,7 +98,8 @@ def test_a_compiled_training_that_is_interrupted_ends_with_the_bytes_of_one_that
     with pytest.raises(StopError):
         train("killed", StopAt(3))  # within the second epoch
     train("killed", keras.callbacks.Callback(), resume=True)
-    assert seen == [True] * 3
+    assert len(seen) >= 3
+    assert all(seen)
     assert (tmp_path / "whole" / "model.keras").read_bytes() == (tmp_path / "killed" / "model.keras").read_bytes()
 
 
