@@ -289,9 +289,10 @@ def test_a_training_that_sigkill_ended_while_it_encoded_gives_the_run_of_one_tha
     words = ["train", "people.yaml", "--data", "people.parquet", "--quiet", "--out"]
     feat2vec_here(*words, "whole", folder=films)
     small = "import feat2vec.training.encoding as e; e.LEAST_KEPT_BYTES = 1\n"
-    command = [sys.executable, "-c", small + KILLS_ITSELF, "record_group", "1", *words, "killed"]
+    command = [sys.executable, "-c", small + KILLS_ITSELF, "record_group", "2", *words, "killed"]
     assert subprocess.run(command, cwd=films, check=False, timeout=120).returncode == -signal.SIGKILL
-    assert len(list((films / "killed.partial" / "encoding" / "stages").glob("group*.json"))) == 1
+    finished = list((films / "killed.partial" / "encoding" / "stages").glob("group*.json"))
+    assert 1 <= len(finished) <= 2  # two groups are fitted at a time: the second one may not be on the disk
     resumed = [sys.executable, "-c", small + KILLS_ITSELF, "record_group", "2", *words, "killed", "--resume"]
     subprocess.run(resumed, cwd=films, check=True, timeout=120)  # it has two groups left to record
     assert parts_of(feat2vec.load(films / "killed")) == parts_of(feat2vec.load(films / "whole"))
