@@ -46,6 +46,7 @@ def times_of_keys(vocabulary: Vocabulary) -> Floats:
     Returns:
         The numbers by id, [ids]; NaN for ids that are no keys, and for keys that tell no time.
 
+    >>> import pyarrow as pa
     >>> times_of_keys(Vocabulary(pa.array(["2007", "2009", "long ago"]), np.ones(3, np.int64))).tolist()
     [nan, nan, 2007.0, 2009.0, nan]
 

@@ -75,19 +75,17 @@ class LaterScale(NamedTuple):
     """The numbers of a model's weight `later_scale`, in their order: for rows of a time that training has not seen.
 
     Args:
-        shift: What is added to their scores, calibrated: the share of a label changes with time.
         temperature: The factor of their scores.
         last: The number of the group `training.time` that theirs exceed, if it holds numbers.
 
     """
 
-    shift: float = 0.0
     temperature: float = 1.0
     last: float = LIMIT
 
     def applied_to(self, scale: AnswerScale) -> AnswerScale:
         """The scale of such rows' answers, given that of all others."""
-        return scale._replace(shift=scale.shift + scale.unit * self.shift, temperature=self.temperature)
+        return scale._replace(temperature=self.temperature)
 
 
 def _blocks(numbers: Array) -> Iterator[Array]:

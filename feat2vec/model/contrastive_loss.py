@@ -26,10 +26,10 @@ from feat2vec.schema.objectives.formulas import UNIT_EPSILON
 from feat2vec.schema.options import Schema
 
 
-def shares_negatives(
+def contrastive_alone(
     schema: Schema, draw: Draw, sums: Sequence[Level], positives: Sequence[Extracted], negatives: Sequence[Extracted]
-) -> bool:
-    """Whether the loss of a unit's rows is what `contrastive_losses` computes.
+) -> Contrastive | None:
+    """The options by which `contrastive_losses` computes the loss of a unit's rows; None if it cannot.
 
     Args:
         schema: The model's.
@@ -40,10 +40,10 @@ def shares_negatives(
 
     """
     if type(schema.objective) is not Contrastive or schema.model.bias or len(positives) > 1 or len(sums) > 1:
-        return False
+        return None
     levels = [sums[0], positives[0].levels[0], negatives[0].levels[0]]
     is_plain = all(level.dependent is None and level.free.dtype == tf.float32 for level in levels)
-    return is_plain and draw.values[0].shape.rank == 1
+    return schema.objective if is_plain and draw.values[0].shape.rank == 1 else None
 
 
 def contrastive_losses(

@@ -28,13 +28,13 @@ from feat2vec.model.candidate_scores import (
     split_context,
     sum_context,
 )
-from feat2vec.model.contrastive_loss import contrastive_losses, shares_negatives
+from feat2vec.model.contrastive_loss import contrastive_alone, contrastive_losses
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.group_vectors import levels_of, slice_rows
 from feat2vec.model.labelled_loss import has_level_losses
 from feat2vec.model.pair_scores import Level, Submodels, Tensor
 from feat2vec.sampling.noise import Draw, Unit
-from feat2vec.schema.objectives import Contrastive, Noisy, self_supervised
+from feat2vec.schema.objectives import Noisy, self_supervised
 from feat2vec.schema.options import Schema
 
 MAX_SPLIT_GROUPS = 16  # above this many groups, splitting each of them by unit takes too many operations
@@ -120,13 +120,12 @@ def unit_losses(
         training: Whether lower levels have losses, too.
 
     """
-    if isinstance(schema.objective, Contrastive) and shares_negatives(
-        schema, draw, rows.context.sums, rows.positives, negatives
-    ):
+    alone = contrastive_alone(schema, draw, rows.context.sums, rows.positives, negatives)
+    if alone is not None:
         contexts, of_rows, of_negatives = (
             level.free for level in (rows.context.sums[0], rows.positives[0].levels[0], negatives[0].levels[0])
         )
-        return contrastive_losses(schema.objective, draw, contexts, of_rows, of_negatives)
+        return contrastive_losses(alone, draw, contexts, of_rows, of_negatives)
     positive_scores = score_candidates(schema, rows.context, rows.positives, (-1, 1))  # [rows, 1]
     negative_scores = score_candidates(schema, rows.context, negatives, tf.shape(draw.values[0]))  # [rows, k]
     level_scores = _pair_levels(positive_scores.scores, negative_scores.scores)

@@ -66,29 +66,49 @@ class ScoreModel(VectorModel):
             return scores
         shift, unit, low, high, temperature = tf.unstack(self.answer_scale.value)
         if self.schema.training.time is not None:
-            later_shift, later_temperature, _ = tf.unstack(self.later_scale.value)
+            later_temperature, _ = tf.unstack(self.later_scale.value)
             are_later = tf.reshape(self.are_later(inputs), [-1] + [1] * (scores.shape.rank - 1))
             temperature = tf.where(are_later, later_temperature, temperature)
-            shift = tf.where(are_later, shift + unit * later_shift, shift)
         answers = tf.clip_by_value(shift + unit * temperature * tf.cast(scores, unit.dtype), low, high)
         return tf.cast(answers, scores.dtype)
 
     def are_later(self, inputs: Inputs) -> Tensor:
-        """Which rows [batch] are of a time that training has not seen, of a model that is told their time."""
+        """Which rows are of a time that training has not seen, of a model that is told their time.
+
+        Args:
+            inputs: The entries of each group, [batch, width].
+
+        Returns:
+            [batch], true for such rows.
+
+        """
         entries = inputs[str(self.schema.training.time)]
         if entries.dtype.is_floating:
-            return entries[:, 0] > tf.cast(self.later_scale.value[2], entries.dtype)
+            return entries[:, 0] > tf.cast(self.later_scale.value[1], entries.dtype)
         return tf.reduce_any(tf.equal(entries, UNSEEN), axis=1)
 
     def answer_scale_of_row(self, inputs: Inputs) -> AnswerScale:
-        """What turns the scores of a row, the only one of a batch, into its answer."""
+        """What turns the scores of a row into its answer.
+
+        Args:
+            inputs: The entries of each group, [1, width].
+
+        Returns:
+            The numbers, with the temperature of the row's time.
+
+        """
         scale = self.answer_scale_value()
         if self.schema.target is None or self.schema.training.time is None or not bool(self.are_later(inputs)[0]):
             return scale
         return self.later_scale_value().applied_to(scale)
 
     def later_scale_value(self) -> LaterScale:
-        """What rows of a time that training has not seen have for themselves."""
+        """What rows of a time that training has not seen have for themselves.
+
+        Returns:
+            The numbers of the weight, those that change nothing without `training.time`.
+
+        """
         has_scale = self.schema.target is not None and self.schema.training.time is not None
         return LaterScale(*self.later_scale.numpy().tolist()) if has_scale else LaterScale()
 

@@ -50,49 +50,20 @@ def fitted_temperature(model: Feat2Vec, batches: Batches) -> float | None:
     return likely_temperature(lambda factor: loss(scores * factor, labels), len(labels))
 
 
-def fitted_later_scale(model: Feat2Vec, batches: Batches) -> LaterScale | None:
-    """The shift and the temperature of answers for rows of a time that training has not seen.
+def temperature_of_new_times(temperature: float, of_last_rows: float) -> float:
+    """The temperature of rows of a time that training has not seen.
+
+    What the last rows say is half believed: the next ones may be as the last ones, or as all before.
 
     Args:
-        model: A trained model.
-        batches: The last rows, which it has not learnt from, with their labels.
+        temperature: That of rows of any time.
+        of_last_rows: What fits the last rows best, by a model that has not learnt from them.
 
-    Returns:
-        The two numbers; None if there are no labels, or too few. Classes and numbers have no shift.
+    >>> temperature_of_new_times(1.0, 0.25)
+    0.5
 
     """
-    if not model.has_calibration:
-        return None
-    scores, labels = _scores_and_labels(model, batches)
-    if len(labels) < FEWEST_ROWS:
-        return None
-    objective = model.schema.objective
-    if objective.has_classes:
-        return LaterScale(0.0, coolest(lambda factor: class_loss(scores * factor, labels)))
-    if objective.standardizes:
-        return LaterScale(0.0, share_to_keep(scores, labels))
-
-    def best_shift(factor: float) -> float:
-        return likely_shift(scores * factor, labels)
-
-    temperature = coolest(lambda factor: binary_loss(scores * factor + best_shift(factor), labels))
-    return LaterScale(best_shift(temperature), temperature)
-
-
-def likely_shift(scores: Floats, labels: Floats) -> float:
-    """What is added to scores [rows] of labels that are 0 or 1 so that these are most probable, by Newton's method.
-
-    It is expected to be normal with deviation 1, as labels may all be the same.
-    """
-    shift = 0.0
-    for _ in range(ROUNDS):
-        shares = 1 / (1 + np.exp(-np.clip(scores + shift, -30, 30)))
-        slope = float((shares - labels).sum()) + shift
-        step = slope / (float((shares * (1 - shares)).sum()) + 1)
-        shift -= float(np.clip(step, -1, 1))
-        if abs(step) < 1e-9:
-            break
-    return shift
+    return float(np.sqrt(temperature * of_last_rows))
 
 
 def likely_temperature(loss: Callable[[float], float], rows: int) -> float:
@@ -110,20 +81,20 @@ def likely_temperature(loss: Callable[[float], float], rows: int) -> float:
     return coolest(lambda factor: loss(factor) + np.square(np.log(factor / EXPECTED) / SPREAD) / (2 * rows))
 
 
-def take_temperatures(model: Feat2Vec, temperature: float, of_later: LaterScale, encoder: Encoder) -> None:
+def take_temperatures(model: Feat2Vec, temperature: float, of_later: float, encoder: Encoder) -> None:
     """Give a model the temperatures of its answers, such as those of one that was trained alike on fewer rows.
 
     Args:
         model: The model.
         temperature: That of its answers.
-        of_later: The shift and the temperature of rows of a time that training has not seen.
+        of_later: That of rows of a time that training has not seen.
         encoder: The encoder, which knows the times of training.
 
     """
     model.answer_scale.assign(model.answer_scale_value()._replace(temperature=temperature))
     time = model.schema.training.time
     if time is not None:
-        model.later_scale.assign(of_later._replace(last=min(last_number(encoder, time), LIMIT)))
+        model.later_scale.assign(LaterScale(of_later, min(last_number(encoder, time), LIMIT)))
 
 
 def _scores_and_labels(model: Feat2Vec, batches: Batches) -> tuple[Floats, Floats]:

@@ -20,6 +20,7 @@ from feat2vec.encode.time_order import times_of_values
 LEAST_ROWS = 200  # of a table that rows are split off: the loss of a tenth of fewer says little
 MOST_HELD_OUT = 20_000
 MOST_REFITTED = 50_000  # rows of a table that is learnt from the beginning with the rows that were held out
+LEAST_LATER = 20  # last rows, of which something can be fitted
 LEAST_DRAWS = 4_000  # held-out rows that are compared with noise, each of them anew as often as that takes
 MOST_REPEATS = 16  # of a held-out row
 
@@ -105,6 +106,8 @@ def later_places(rows: Encoded, most: int = MOST_HELD_OUT, rows_per_piece: int =
     if not len(times_of_few):
         return no_rows
     first = max(times_of_few[0], enough[-1]) if len(enough) else times_of_few[0]
+    if from_time[distinct == first][0] < LEAST_LATER:
+        return no_rows
     is_last = np.append(times >= first, False)  # [values], then for rows without the group; NaN is not
     group = list(rows.values).index(training.time)
     parts = [no_rows]

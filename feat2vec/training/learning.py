@@ -19,12 +19,11 @@ import keras
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.workspace import MEMORY
 from feat2vec.errors import UserError
-from feat2vec.model.answer_scale import LaterScale
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.remaining import leaves_weights_out, remaining
 from feat2vec.schema.options import Schema
 from feat2vec.table.table import Table
-from feat2vec.training.calibration import fitted_later_scale, fitted_temperature, take_temperatures
+from feat2vec.training.calibration import fitted_temperature, take_temperatures, temperature_of_new_times
 from feat2vec.training.chosen_model import Additions, OnChosen, chosen_model
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
 from feat2vec.training.fitting import Fitting, rows_of_validation
@@ -209,10 +208,9 @@ class Learning:
             temperatures["temperature"] = round(temperature, 6)
             if split is not None and len(split.later):
                 later = self.rows.only(split.later)
-                of_later = fitted_later_scale(model, model.batches(later, rows_of_validation(model), shuffle=False))
-                if of_later is not None:
-                    temperatures["temperature_later"] = round(of_later.temperature, 6)
-                    temperatures["shift_later"] = round(of_later.shift, 6)
+                of_last = fitted_temperature(model, model.batches(later, rows_of_validation(model), shuffle=False))
+                if of_last is not None:
+                    temperatures["temperature_later"] = round(temperature_of_new_times(temperature, of_last), 6)
         return temperatures
 
     def _take_temperatures(self, learnt: Learnt) -> None:
@@ -220,9 +218,7 @@ class Learning:
         metrics = learnt.metrics
         if "temperature" in metrics:
             temperature = float(metrics["temperature"])
-            of_later = LaterScale(
-                float(metrics.get("shift_later", 0.0)), float(metrics.get("temperature_later", temperature))
-            )
+            of_later = float(metrics.get("temperature_later", temperature))
             take_temperatures(learnt.model, temperature, of_later, self.rows.encoder)
 
     def _measure(self, learnt: Learnt, fitting: Fitting, rows: Encoded, measured: Encoded, split: Split | None) -> None:
@@ -306,10 +302,15 @@ def say_left_out(say: Callable[[str], None], rows: Encoded) -> None:
 def say_held_out(say: Callable[[str], None], rows: Encoded, split: Split | None) -> None:
     """Say how many rows are held out, or why none are if the schema asks for some."""
     if split is not None:
+        schema = rows.encoder.schema
+        time = schema.training.time
         learnt = f"{split.learnt.learnt_rows:,} rows to learn from"
         say(f"{learnt}, {len(split.places):,} held out to choose the epoch by their loss")
         if len(split.later):
-            time = rows.encoder.schema.training.time
-            say(f"and the last {len(split.later):,} by {time}, to see how later rows are completed")
+            labels = schema.target is not None
+            purpose = "how sure answers for later rows may be" if labels else "how later rows are completed"
+            say(f"and the last {len(split.later):,} by {time}, to see {purpose}")
+        elif time is not None:
+            say(f"no last rows by {time}: it tells too few times, or not all rows are learnt in the end")
     elif rows.encoder.schema.training.validation:
         say(f"no rows are held out to choose the epoch by: {why_none_is_held_out(rows)}")

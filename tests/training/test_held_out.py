@@ -128,8 +128,9 @@ def rows_of_years(years: list[int], **training: Any) -> Encoded:
         ([30] * 10, [9]),
         ([100, 100, 100, 30, 20, 10, 9, 8], [4, 5, 6, 7]),  # at least a tenth
         ([100, 100, 150, 40, 3], [3, 4]),
-        ([100, 100, 90, 90, 3], [4]),  # with another year it would be more than two tenths
+        ([100, 100, 90, 90, 23], [4]),  # with another year it would be more than two tenths
         ([100, 150, 150], []),
+        ([150, 150, 150, 3], []),  # of which nothing can be fitted
     ],
 )
 def test_the_last_times_are_held_out_whole(rows_of_year: list[int], last: list[int], tmp_path: Path) -> None:
