@@ -115,10 +115,7 @@ class ScoreModel(VectorModel):
     @property
     def has_calibration(self) -> bool:
         """Whether a temperature makes answers better: scores stand for a number, or for probabilities of labels."""
-        objective = self.schema.objective
-        if self.schema.target is None or self.implicit is not None or objective.class_weighting is not None:
-            return False
-        return objective.standardizes or objective.has_classes or objective.is_binary
+        return self.schema.objective.is_calibrated
 
     def answer_scale_value(self) -> AnswerScale:
         """What turns scores into answers.

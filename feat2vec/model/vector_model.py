@@ -136,22 +136,20 @@ class VectorModel(keras.Model):
         if self.head is not None:
             self.head.build([(None, len(self.partners), dim) for dim in self.dims])
         if self.schema.target is not None:
-            self.answer_scale = self.add_weight(
-                shape=(len(AnswerScale._fields),),
-                initializer=lambda shape, dtype: tf.constant(AnswerScale(), dtype, shape),
-                trainable=False,
-                name="answer_scale",
-                autocast=False,
-            )
+            self.answer_scale = self._add_scale("answer_scale", AnswerScale())
             if self.schema.training.time is not None:
-                self.later_scale = self.add_weight(
-                    shape=(len(LaterScale._fields),),
-                    initializer=lambda shape, dtype: tf.constant(LaterScale(), dtype, shape),
-                    trainable=False,
-                    name="later_scale",
-                    autocast=False,
-                )
+                self.later_scale = self._add_scale("later_scale", LaterScale())
         self.built = True
+
+    def _add_scale(self, name: str, scale: AnswerScale | LaterScale) -> keras.Variable:
+        """Add numbers of answers as a weight [numbers] that no gradient changes, in float32 whatever the policy."""
+        return self.add_weight(
+            shape=(len(scale),),
+            initializer=lambda shape, dtype: tf.constant(scale, dtype, shape),
+            trainable=False,
+            name=name,
+            autocast=False,
+        )
 
     def extract(self, inputs: Inputs, training: bool = False, *, keyed: bool = False) -> list[Extracted]:
         """The vectors of each group.

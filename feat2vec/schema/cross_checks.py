@@ -231,8 +231,9 @@ def _time_conflicts(schema: Schema, findings: Findings, name: str, group_names: 
         yield path, f"names {name!r}, which is no group{suggest(name, group_names)}"
         return
     objective = schema.objective
-    if findings.sound("objective") and not (objective.completes_rows or _has_temperature(schema)):
-        yield path, f"is for completing rows and for sure predictions, and {objective.type} makes none; remove it"
+    if findings.sound("objective") and not (objective.completes_rows or objective.is_calibrated):
+        reason = f"and {objective.type} has neither with these options"
+        yield path, f"is for completing rows, or for how sure predictions may be, {reason}; remove it"
     if not schema.training.refit and findings.sound("training", "refit"):
         yield path, "holds the last rows out, which `refit: false` never learns; remove one of them"
     if not schema.training.validation and findings.sound("training", "validation"):
@@ -244,14 +245,6 @@ def _time_conflicts(schema: Schema, findings: Findings, name: str, group_names: 
     is_single = isinstance(spec, ItemsSpec) and not (spec.bins or spec.split or spec.multi or spec.weights)
     if len(group.columns) > 1 or not (is_single or isinstance(spec, NumbersSpec)):
         yield path, f"is a group of one column of numbers, years or dates, and {name!r} is none; remove it"
-
-
-def _has_temperature(schema: Schema) -> bool:
-    """Whether held-out rows say how sure predictions may be."""
-    objective = schema.objective
-    has_weights = objective.class_weighting is not None or objective.implicit_group is not None
-    is_calibrated = objective.standardizes or objective.has_classes or objective.is_binary
-    return schema.target is not None and is_calibrated and not has_weights
 
 
 def _target_column_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:

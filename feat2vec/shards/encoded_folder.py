@@ -268,9 +268,8 @@ class EncodedTable(Table):
                 f"training.validation={kept['validation']:g}; received {training.seed} and {training.validation:g}"
             )
         if splits and training.time != kept.get("time"):
-            raise UserError(
-                f"{self.folder} keeps rows for training.time={kept.get('time')}; received {training.time}; encode again"
-            )
+            of_folder, received = _time_in_words(kept.get("time")), _time_in_words(training.time)
+            raise UserError(f"{self.folder} keeps rows for {of_folder}; received {received}")
 
     def rows_at(self, places: Int64s, columns: Sequence[str]) -> pa.Table:
         """Rows as they were in the table.
@@ -424,6 +423,10 @@ def read_joint(folder: Path, place: int) -> tuple[np.ndarray[tuple[int, ...], np
     members = table["values"].combine_chunks()
     width = table.schema.field("values").type.list_size
     return members.flatten().to_numpy().reshape(-1, width), table["count"].to_numpy()
+
+
+def _time_in_words(time: str | None) -> str:
+    return "no training.time" if time is None else f"training.time={time}"
 
 
 def _read_manifest(folder: Path) -> JsonObject:

@@ -180,6 +180,8 @@ class Learning:
         say_left_out(say, self.rows)
         if self.validation_rows is None:
             say_held_out(say, self.rows, split)
+        elif self.rows.encoder.schema.training.time is not None:
+            say("training.time is not looked at: the validation rows are another table")
         is_complete = all((self.folder / name).exists() for name in (CHECKPOINT, REFIT_CHECKPOINT))
         fitting.fit(self.request.callbacks, keeps_end=is_refitted, is_complete=is_complete)
         learnt = Learnt(fitting.model, {**fitting.metrics()}, fitting.progress.history)

@@ -465,7 +465,8 @@ def test_the_time_is_a_group_of_one_column_of_numbers_or_dates(groups: str, rest
 def test_a_time_is_for_objectives_that_complete_rows_or_have_a_temperature(objective: str) -> None:
     lines = problems(f"{BASE}objective: {objective}\ntraining: {{time: a}}\n")
     assert lines == [
-        "schema:6: training.time: is for completing rows and for sure predictions, and logistic makes none; remove it"
+        "schema:6: training.time: is for completing rows, or for how sure predictions may be, "
+        "and logistic has neither with these options; remove it"
     ]
     assert read(f"{BASE}objective: {{type: regression, target: y}}\ntraining: {{time: a}}\n").training.time == "a"
     for extractor in ("lookup", "numeric", "{parts: [year, month]}"):

@@ -82,6 +82,10 @@ def test_other_options_of_the_training_leave_out_what_the_folder_has_no_rows_for
     run = train(NOISE, folder, tmp_path / "run", settings=["training.seed=4"])
     assert "keeps rows for training.seed=0 and training.validation=0.2; received 4 and 0.2" in capfd.readouterr().err
     assert "held_out" in run.metrics
+    timed = read_schema({**NOISE, "training": {**NOISE["training"], "time": "who"}})
+    encoded = EncodedTable(tmp_path / "encoded")
+    with pytest.raises(UserError, match=r"keeps rows for no training\.time; received training\.time=who"):
+        encoded.refuse_other_sample(timed, splits=True)
 
 
 def test_finetuning_encodes_by_its_own_run(tmp_path: Path) -> None:

@@ -75,6 +75,13 @@ class ObjectiveSpec(Spec):
         return None
 
     @property
+    def is_calibrated(self) -> bool:
+        """Whether held-out rows say how sure answers may be: these are numbers, or probabilities of labels."""
+        is_weighted = self.class_weighting is not None or self.implicit_group is not None
+        has_answers = self.standardizes or self.has_classes or self.is_binary
+        return self.target_column is not None and has_answers and not is_weighted
+
+    @property
     def needs_noise(self) -> bool:
         """Whether a training step draws negatives, which take memory."""
         return self.implicit_group is not None
