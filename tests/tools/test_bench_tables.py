@@ -250,6 +250,28 @@ def test_what_is_there_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Monk
     json.dumps(found)
 
 
+def test_a_larger_table_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its records are of their own: those of the whole table are not taken for them."""
+    running, spec = module("running"), module("spec")
+    cut = running.cut(planted(), 100).frame
+    assert len(cut) == 100
+    assert cut["when"].is_monotonic_increasing
+    assert not cut["when"].duplicated().any()
+    assert len(running.cut(planted(), 600).frame) == 600
+    monkeypatch.setattr(running, "EVERY_TABLE", {"planted": spec.Source(600, lambda _: planted())})
+    out = tmp_path / "results.jsonl"
+    for most_rows in (None, 100, 100):
+        running.run_all(
+            running.Wanted(
+                ["planted"], [0], spec.Places(), candidates=["popularity"], splits=["random"], most_rows=most_rows
+            ),
+            out,
+        )
+    assert [(record["most_rows"], record["results"][0]["queries"]) for record in running.read_records(out)] == [
+        (None, 120), (100, 20),
+    ]  # fmt: skip
+
+
 def absent(error: type[Exception]) -> Any:
     def load(_: object) -> Any:
         raise error("not here")

@@ -8,7 +8,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -32,7 +32,7 @@ from tables.questions import (
 from tables.spec import Places, Table, UnavailableError
 
 Record: TypeAlias = dict[str, Any]
-KEY = ("table", "split", "seed", "task", "candidate")
+KEY = ("table", "split", "seed", "task", "candidate", "most_rows")
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Wanted:
         candidates: Only these, if any are named.
         tasks: "complete", "predict" or both.
         splits: "random", "time" or both.
+        most_rows: A larger table is cut to as many rows, drawn at random; None takes all.
 
     """
 
@@ -59,6 +60,7 @@ class Wanted:
     candidates: Sequence[str] = ()
     tasks: Sequence[str] = ("complete", "predict")
     splits: Sequence[str] = ("random", "time")
+    most_rows: int | None = None
 
 
 def candidates_of(task: str, wanted: Wanted) -> list[str]:
@@ -82,7 +84,7 @@ def read_records(path: Path) -> list[Record]:
 
 def key_of(record: Record) -> tuple[Any, ...]:
     """What makes a record the same one."""
-    return tuple(record[name] for name in KEY)
+    return tuple(record.get(name) for name in KEY)
 
 
 def run_all(wanted: Wanted, out: Path) -> None:
@@ -94,23 +96,33 @@ def run_all(wanted: Wanted, out: Path) -> None:
         except UnavailableError as error:
             say(f"{name}: left out: {error}")
             continue
+        table = cut(table, wanted.most_rows)
         size = f"{len(table.frame)} rows, {len(table.frame.columns)} columns"
         say(f"{name}: {size}, {len(table.complete)} groups to complete, {len(table.targets)} targets")
         for split_name, seed in splits_of(table, wanted):
             for task in wanted.tasks:
-                keys = [(name, split_name, seed, task, candidate) for candidate in candidates_of(task, wanted)]
-                missing = [key[-1] for key in keys if key not in done]
+                about = {"table": name, "split": split_name, "seed": seed, "task": task, "most_rows": wanted.most_rows}
+                candidates = candidates_of(task, wanted)
+                missing = [one for one in candidates if key_of({**about, "candidate": one}) not in done]
                 asked = table.complete if task == "complete" else table.targets
                 if not missing or not asked:
                     continue
                 rows = COMPLETED_ROWS if task == "complete" else PREDICTED_ROWS
                 split = split_rows(table, split_name, seed, rows)
                 for record in TASKS[task](table, split, missing):
-                    record = {"table": name, "split": split_name, "seed": seed, "task": task, **record}
+                    record = {**about, **record}
                     with out.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(record) + "\n")
                     outcome = record.get("error") or f"{record['seconds']:.1f} s"
                     say(f"  {split_name} {seed} {task} {record['candidate']}: {outcome}")
+
+
+def cut(table: Table, most_rows: int | None) -> Table:
+    """The table, or as many of its rows as are wanted at most, in their order."""
+    if most_rows is None or len(table.frame) <= most_rows:
+        return table
+    frame = table.frame.sample(most_rows, random_state=0).sort_index().reset_index(drop=True)
+    return replace(table, frame=frame)
 
 
 def splits_of(table: Table, wanted: Wanted) -> list[tuple[str, int]]:
