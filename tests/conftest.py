@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,8 +14,14 @@ SLOWER_CASES = frozenset((Path(__file__).parent / "slower_cases.txt").read_text(
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Leave slower cases to the slow tier."""
+    """Leave slower cases to the slow tier, and those that `thinned` leaves out: each test keeps others."""
+    cases_before: Counter[str] = Counter()
     for item in items:
+        test = item.nodeid.partition("[")[0]
+        thinned = item.get_closest_marker("thinned")
+        if thinned is not None and (cases_before[test] + len(test)) % thinned.args[0]:
+            item.add_marker(pytest.mark.slow)
+        cases_before[test] += 1
         if item.nodeid in SLOWER_CASES:
             item.add_marker(pytest.mark.slow)
 

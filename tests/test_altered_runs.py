@@ -139,6 +139,7 @@ def tried(folder: Path) -> tuple[dict[str, Any], list[str]]:
         return {}, str(error).replace(str(folder), "RUN").splitlines()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", PARTS)
 def test_an_altered_run_loads_to_the_same_or_is_refused(name: str, run: Path) -> None:
     rng, path, whole = random.Random(name), run / name, contents(run)
@@ -149,6 +150,7 @@ def test_an_altered_run_loads_to_the_same_or_is_refused(name: str, run: Path) ->
         assert said or loaded == whole
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", PARTS)
 def test_an_altered_run_without_digests_loads_or_is_refused(name: str, old: Path) -> None:
     rng, path = random.Random(name), old / name

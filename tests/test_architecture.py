@@ -178,6 +178,7 @@ def test_a_name_says_what_it_holds(room: Room) -> None:
         assert pronouns <= ALLOWED_PRONOUNS.get(path.relative_to(PACKAGE).as_posix(), set()), path
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "module",
     [

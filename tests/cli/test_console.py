@@ -115,6 +115,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_whatever_a_file_holds_the_answer_is_short(tmp_path: Path, name: str, command: str) -> None:

@@ -20,6 +20,7 @@ def make(servers: int, sharing: str, negatives: int, joint: bool, alpha: float =
     return SpreadNoise(COUNTS, PARAMS, 0.25, alpha, negatives, sharing, joints, devices=SERVERS[servers])
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("servers", "sharing", "joint", "alpha"),
     [(2, "record", False, 0.75), (5, "batch", True, 0.75), (5, "record", True, 0.0), (2, "batch", False, 1.0)],

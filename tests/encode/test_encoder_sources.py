@@ -114,12 +114,14 @@ FILES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
 def test_every_frame_gives_the_same_bytes(make: Callable[[], object], same: Encoded) -> None:
     assert differences(fit(SAME_SCHEMA, make()), same) == {}
     assert same.encoder.encode(make()).rows.tobytes() == same.rows.tobytes()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_gives_the_same_bytes(name: str, same: Encoded, tmp_path: Path) -> None:
     FILES[name](tmp_path / name)

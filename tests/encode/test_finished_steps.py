@@ -114,6 +114,7 @@ PLACES = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "place",
     [pytest.param(name, marks=() if name in ("second stage", "some groups") else pytest.mark.slow) for name in PLACES],

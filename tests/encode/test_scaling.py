@@ -67,6 +67,7 @@ def test_whole_ranks_are_numbers_of_the_column(count: int) -> None:
             assert list(found) == [i * count for i in range(knots)]
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("number", [0.1, 0.0, -0.0, 1e300, 5e-324])
 @pytest.mark.parametrize("count", [1, 3, 7, 10_007])

@@ -19,6 +19,7 @@ from tests import reference
 from tests.encode.vocabularies import counts_of, fitted, strings
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "key", ["1.5-3", "1e", "1.5e", "1.5+2", "..", "1.", "-", "e5", "", "1e5.5", "1.5.2", "\u0661.5"]
 )
@@ -117,6 +118,7 @@ def assert_as_reference(stages: list[list[str]], min_count: int, max_size: int |
     assert ids == [spelled.ids(strings(list(dict.fromkeys(stage)))).tolist() for stage in stages]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("keys", "kind", "spelled"),
     [

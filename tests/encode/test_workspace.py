@@ -83,6 +83,7 @@ PLACES: dict[str, list[tuple[Any, str]]] = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize("place", PLACES)
 def test_interruptions_leave_nothing_behind(

@@ -227,6 +227,7 @@ def test_the_constant_is_the_mean_or_the_share_of_each_class() -> None:
     assert facts["log_loss"] == pytest.approx(-np.log(shares).mean(), rel=1e-5)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", ["linear", "pca_linear", "boosting"])
 @pytest.mark.parametrize(("target", "objective"), [("price", "regression"), ("sold", "logistic"), ("shop", "softmax")])
 def test_what_learns_is_better_than_a_constant(name: str, target: str, objective: str) -> None:

@@ -284,6 +284,7 @@ def test_levels_without_a_target(tmp_path: Any, objective: str) -> None:
     assert level_bounds(run, visits())[1:] == (found.fm_multiplications, None, 0, ())
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", ["nce", "negative_sampling", "contrastive"])
 @pytest.mark.usefixtures("_float64")
 def test_the_odds_of_levels_are_those_of_rows_that_are_scored_whole(name: str) -> None:

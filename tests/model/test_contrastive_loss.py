@@ -42,6 +42,7 @@ def losses_row_by_row(objective: Contrastive, draw: Draw, vectors: list[Floats])
     return losses
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("unit", [True, False])
 @pytest.mark.parametrize("correction", [True, False])
 def test_losses_and_gradients_are_those_of_a_loop(unit: bool, correction: bool) -> None:

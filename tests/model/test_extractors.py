@@ -220,6 +220,7 @@ def close(got: Sequence[Any], expected: Sequence[Any], tolerance: float = 1e-11)
 # --- the admission test: what every extractor promises --------------------------------------------------------------
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "mixed_bfloat16"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_shapes_and_types(case: Case, levels: str, bias: bool, dtype: str) -> None:
@@ -236,6 +237,7 @@ def test_shapes_and_types(case: Case, levels: str, bias: bool, dtype: str) -> No
     assert {part.dtype for part in [*parts_of(extracted), extracted.square]} == {tf.as_dtype(made.compute_dtype)}
 
 
+@pytest.mark.thinned(3)
 def test_the_same_seed_gives_the_same_layer(case: Case, levels: str) -> None:
     def fresh(seed: int) -> Extractor:
         keras.utils.set_random_seed(seed)
@@ -250,6 +252,7 @@ def test_the_same_seed_gives_the_same_layer(case: Case, levels: str) -> None:
     assert max(np.abs(one - two).max() for one, two in zip(first, other, strict=True)) > 0
 
 
+@pytest.mark.thinned(3)
 def test_a_config_rebuilds_the_layer(case: Case, levels: str) -> None:
     made, entries = make(case, levels), entries_of(case, 9)
     clone = type(made).from_config(json.loads(json.dumps(made.get_config())))
@@ -258,6 +261,7 @@ def test_a_config_rebuilds_the_layer(case: Case, levels: str) -> None:
     close(outputs(clone, entries), outputs(made, entries), 0)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_keras_file_rebuilds_the_layer(case: Case, levels: str, bias: bool, tmp_path: Path) -> None:
     made, entries = make(case, levels, bias), entries_of(case, 9)
@@ -284,6 +288,7 @@ def count(case: Case, levels: str, bias: bool) -> int:
     return features * outs  # a linear map has no bias
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("bias", [True, False])
 def test_params_count_every_weight(case: Case, levels: str, bias: bool) -> None:
     made = make(case, levels, bias)
@@ -292,6 +297,7 @@ def test_params_count_every_weight(case: Case, levels: str, bias: bool) -> None:
     assert made.params() == sum(weight.size for weight in made.get_weights())
 
 
+@pytest.mark.thinned(3)
 def test_a_gradient_reaches_every_weight(case: Case, levels: str) -> None:
     made = make(case, levels)
     for weight, gradient in zip(made.trainable_weights, gradients(made, entries_of(case, 40)), strict=True):
@@ -302,6 +308,7 @@ def test_a_gradient_reaches_every_weight(case: Case, levels: str) -> None:
             assert (dense != 0).all(), weight.path  # every key occurs
 
 
+@pytest.mark.thinned(3)
 def test_gradients_equal_central_differences(case: Case, levels: str) -> None:
     made, entries, step = make(case, levels), entries_of(case, 6), 1e-6
     compiled = tf.function(lambda: loss_of(made, entries))
@@ -319,6 +326,7 @@ def test_gradients_equal_central_differences(case: Case, levels: str) -> None:
         close([tf.convert_to_tensor(gradient)], [numeric], 1e-6)
 
 
+@pytest.mark.thinned(3)
 def test_a_missing_group_is_zero_and_has_no_gradient(case: Case, levels: str) -> None:
     made = make(case, levels)
     for part in outputs(made, entries_of(case, 9))[:-1]:
@@ -331,6 +339,7 @@ def test_a_missing_group_is_zero_and_has_no_gradient(case: Case, levels: str) ->
             assert not gradient.numpy().any()
 
 
+@pytest.mark.thinned(3)
 def test_a_batch_equals_its_rows(case: Case, levels: str) -> None:
     made, entries = make(case, levels), entries_of(case, 9)
     whole, rows = outputs(made, entries), [outputs(made, entries[i : i + 1]) for i in range(9)]
@@ -338,12 +347,14 @@ def test_a_batch_equals_its_rows(case: Case, levels: str) -> None:
     close([whole[-1]], [sum(row[-1] for row in rows)])
 
 
+@pytest.mark.thinned(3)
 def test_permuting_rows_permutes_outputs(case: Case, levels: str) -> None:
     made, entries, order = make(case, levels), entries_of(case, 9), np.random.default_rng(3).permutation(9)
     straight, permuted = outputs(made, entries), outputs(made, entries[order])
     close(permuted, [*(part[order] for part in straight[:-1]), straight[-1]])
 
 
+@pytest.mark.thinned(3)
 def test_a_row_depends_on_its_own_entry_only(case: Case, levels: str) -> None:
     made, entries = make(case, levels), entries_of(case, 9)
     changed = entries.copy()
@@ -354,6 +365,7 @@ def test_a_row_depends_on_its_own_entry_only(case: Case, levels: str) -> None:
     assert any((one[4] != two[4]).any() for one, two in zip(before, after, strict=True))
 
 
+@pytest.mark.thinned(3)
 def test_an_empty_batch(case: Case, levels: str) -> None:
     made, entries = make(case, levels), entries_of(case, 3)[:0]
     assert [part.shape for part in outputs(made, entries)[:-1]] == [
@@ -550,6 +562,7 @@ def test_an_unseen_key_is_zero_until_training_meets_it(name: str, levels: str) -
     assert np.asarray(tf.convert_to_tensor(tape.gradient(loss, table.value)))[0].any()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", ["bag", "mean", "sqrtn", "weighted", "weighted_mean", "text", "attention"])
 def test_entries_may_be_narrower_or_wider_than_the_layer(name: str, levels: str) -> None:
     """Training rows may have narrower bags than `max_items`: a width that is not theirs would mix the rows."""

@@ -173,6 +173,7 @@ def test_a_step_is_that_of_the_reference(groups: dict[str, Any], members: int) -
     np.testing.assert_allclose(posterior.curvatures.numpy(), expected.curvatures, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_loss_to_learn_from_is_the_expected_one() -> None:
     model, encoded = trained_model()
     inputs, labels, weights = next(iter(model.dataset(encoded, batch_size=6, shuffle=False)))

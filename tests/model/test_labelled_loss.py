@@ -169,6 +169,7 @@ def test_a_class_that_is_none_cannot_be_weighed() -> None:
         Feat2Vec.from_encoder(rows.encoder).dataset(rows)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("sharing", ["record", "batch"])
 @pytest.mark.parametrize("model", [{"dim": 4, "bias": True}, {"ranks": [2, 4], "bias": True}])
 def test_implicit_negatives_of_positive_rows_are_negative_sampling(model: dict[str, Any], sharing: str) -> None:

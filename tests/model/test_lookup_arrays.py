@@ -89,6 +89,7 @@ def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("feat2vec.model.stored_model.read_model", refuse)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.usefixtures("no_tables", "no_graphs")
 def test_vectors_of_rows_are_those_of_the_model(models: tuple[Feat2Vec, StoredModel]) -> None:
     model, stored = models

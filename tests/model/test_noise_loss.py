@@ -136,6 +136,7 @@ def test_the_rows_of_each_unit_have_the_sum_of_what_is_kept_and_their_own_vector
         np.testing.assert_allclose(gradient, slopes * keep[:, g : g + 1] + own_slopes * is_own[:, g : g + 1])
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("sharing", ["record", "batch"])
 @pytest.mark.parametrize(
     ("objective", "noise", "model"),
@@ -197,6 +198,7 @@ def test_contrastive_sums_of_many_groups_are_those_of_few(
         np.testing.assert_allclose(at_once, split, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.usefixtures("no_graphs")
 @pytest.mark.parametrize(
     ("objective", "dependents", "sharing"),

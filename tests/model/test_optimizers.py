@@ -250,6 +250,7 @@ def test_every_row_touched_is_keras_bit_for_bit(name: str) -> None:
         assert ours.tobytes() == theirs.tobytes()
 
 
+@pytest.mark.thinned(2)
 @BOTH
 def test_float64_is_keras(name: str) -> None:
     # The bits differ where Keras' pow of a scalar and ours of a vector do: 2 ulp of beta_2^t, over 1 - beta_2^t
@@ -260,6 +261,7 @@ def test_float64_is_keras(name: str) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
 
 
+@pytest.mark.thinned(2)
 @BOTH
 def test_a_graph_gives_the_bits_of_eager_rows_and_of_keras_dense_graph(name: str) -> None:
     data = batches(20, everywhere=True)
@@ -287,6 +289,7 @@ def test_lazy_adam_is_adam_on_the_steps_that_touch_a_row() -> None:
         assert after[row].tobytes() == alone.numpy().tobytes()
 
 
+@pytest.mark.thinned(3)
 @BOTH
 @pytest.mark.parametrize("clip", [{"clipnorm": 1.5}, {"global_clipnorm": 1.5}, {"clipvalue": 0.2}, {"clipnorm": 1e6}])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -341,6 +344,7 @@ SHARED = [
 ]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("name", "changed"), [(name, arguments) for name in sorted(OPTIMIZERS) for arguments in SHARED + ARGUMENTS[name]]
 )
@@ -400,6 +404,7 @@ def test_a_row_of_zeros_with_gradients_of_zeros_stays_zero(name: str) -> None:
     assert (table.numpy()[1] < 0).all()
 
 
+@pytest.mark.thinned(3)
 @BOTH
 @pytest.mark.parametrize("clip", [{}, {"clipnorm": 0.5}, {"global_clipnorm": 0.5}, {"clipvalue": 0.1}])
 def test_shards_give_the_numbers_of_one_table(name: str, clip: dict[str, float]) -> None:

@@ -105,6 +105,7 @@ GROUPS_TOGETHER: list[tuple[tuple[str, ...], list[list[str]]]] = [
 ]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("levels", "groups", "together"),
     [

@@ -252,6 +252,7 @@ def test_a_shared_map_starts_from_the_components_of_both_columns() -> None:
 # --- learning -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 @pytest.mark.parametrize("path", ["by group", "at once", "noise"])
 def test_a_step_updates_the_rows_of_a_shared_table_once(name: str, path: str) -> None:

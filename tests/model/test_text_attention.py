@@ -41,6 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> feat2vec.Run:
     return train(SCHEMA, table(), tmp_path_factory.mktemp("runs") / "run", quiet=True)
 
 
+@pytest.mark.slow
 def test_a_run_is_loaded_with_the_weights_that_were_trained(run: feat2vec.Run) -> None:
     loaded = feat2vec.load(run.folder)
     np.testing.assert_array_equal(loaded.embed(table()), run.embed(table()))

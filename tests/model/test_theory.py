@@ -263,6 +263,7 @@ def trained(objective: str, k: int, units: Sequence[int]) -> tuple[Any, Floats, 
     return model, model(entries(model, grid)).numpy().reshape(sizes), counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_skip_gram_reaches_pmi(k: int) -> None:
     """Noise on `context` only, alpha_2 = 1: the expected loss of a pair (w, c) is
@@ -280,6 +281,7 @@ def test_skip_gram_reaches_pmi(k: int) -> None:
     assert (scores[~seen] < -4).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_nce_reaches_log_p(k: int) -> None:
     """The same with the logit s - log(k Q2(c)): it has the optimum log p(w, c) / (k p(w) Q2(c)), so s = log p(c | w).
@@ -369,6 +371,7 @@ def test_glove_update() -> None:
             np.testing.assert_allclose(-eta * step, moves[path], atol=1e-13, err_msg=path)
 
 
+@pytest.mark.slow
 def test_glove_recovers_log_counts() -> None:
     """Of a matrix that is exactly of low rank but for the biases; the counts reach us as float32."""
     rng = np.random.default_rng(1)

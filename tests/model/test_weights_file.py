@@ -89,6 +89,7 @@ def assert_same_weights(model: Any, other: Any) -> None:
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
+@pytest.mark.thinned(2)
 def test_keras_and_we_read_what_is_written(written: tuple[Feat2Vec, Path]) -> None:
     model, path = written
     assert_same_weights(model, read_model(path, encoder_of(model)))
@@ -260,6 +261,7 @@ CHANGES: dict[str, tuple[Callable[[Any], None], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", CHANGES)
 def test_weights_that_are_elsewhere_or_others_are_refused(name: str, tmp_path: Path) -> None:
     change, problem = CHANGES[name]

@@ -74,6 +74,7 @@ def cost_by_loops(encoder: feat2vec.Encoder, rows: list[dict[str, Any]]) -> floa
     return total / len(rows)
 
 
+@pytest.mark.slow
 def test_a_recipe_compares_models_on_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, rows = written(tmp_path)
     lines: list[str] = []

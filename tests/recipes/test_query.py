@@ -96,6 +96,7 @@ READERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(
     "query",

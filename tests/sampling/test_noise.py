@@ -62,6 +62,7 @@ def digest() -> str:
     return hashlib.sha256(b"".join(np.asarray(array).tobytes() for array in arrays)).hexdigest()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("alpha", [0.0, 0.75, 1.0])
 @pytest.mark.parametrize("sharing", ["record", "batch"])
 @pytest.mark.parametrize("joint", [False, True])

@@ -246,6 +246,7 @@ column: x, column: y
 """
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("text", "expected"), cases(IN_A_GROUP), ids=count())
 def test_one_problem_of_a_group(text: str, expected: list[str]) -> None:
     """Exactly one: nothing that only follows from it."""
@@ -548,6 +549,7 @@ plugins: ['']
 """
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("text", "expected"), cases(OUTSIDE_THE_GROUPS), ids=count())
 def test_one_problem_outside_the_groups(text: str, expected: list[str]) -> None:
     assert problems(f"{BASE}{text}\n") == [f"schema:5: {message}" for message in expected]
@@ -787,6 +789,7 @@ def mistakes(data: dict[str, Any]) -> tuple[str, ...]:
 PLACES = [path for path in nodes(yaml.safe_load(EXAMPLE)) if len(path) != 2 or path[0] != "groups"]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("path", PLACES, ids=dotted)
 def test_keys_that_are_unknown_are_told_where_they_are(path: tuple[str | int, ...]) -> None:
     """Each node of the example, replaced by a mapping that no part knows."""

@@ -28,6 +28,7 @@ CALIBRATION = GroupCalibration(popularity=0.7, weights={"year": 0.4, "score": 1.
 ROW: dict[str, Any] = {"who": "Agnès Varda", "tags": ["t1"], "year": 1999, "score": 0.5, "title": "The 1 of Tōkyō 2"}
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("target", ["who", "tags", "score", "title"])
 def test_probabilities_of_levels_are_those_of_a_loop(vectors_run: feat2vec.Run, target: str) -> None:
     given = [name for name in ("who", "tags", "year", "score") if name != target]

@@ -147,6 +147,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("group", ["user", "tags"])
 def test_at_the_new_vector_the_gradient_of_the_runs_own_loss_is_zero(name: str, group: str) -> None:

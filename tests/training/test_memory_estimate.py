@@ -68,6 +68,7 @@ def tables_of(model: Feat2Vec) -> list[Any]:
     return [weight for extractor in model.extractors for weight in extractor.saved_tables().values()]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("case", "optimizer", "copies"),
     [
@@ -86,6 +87,7 @@ def test_the_estimate_is_little_less_than_the_weights_and_slots(case: str, optim
     assert 0.9 * weight_count <= estimated / BYTES_OF_WEIGHT / copies <= weight_count
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_has_at_least_the_least_weights(case: str) -> None:
     """A file with fewer is refused before the model is made; it must never be one that training wrote."""

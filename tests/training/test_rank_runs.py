@@ -81,6 +81,7 @@ def test_predictions_from_the_file_are_those_of_the_model(run: tuple[str, feat2v
         assert levels.tolist() == (1 + (vocabulary.counts >= 12)).tolist()
 
 
+@pytest.mark.thinned(2)
 def test_a_linear_model_has_no_vectors_and_others_have(run: tuple[str, feat2vec.Run], tmp_path: Path) -> None:
     name, trained = run
     if name != "linear":

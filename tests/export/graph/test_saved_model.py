@@ -226,6 +226,7 @@ def test_names_of_a_signature() -> None:
     assert distinct_names(names) == ["row", "Row_", "a_b", "a_b_", "g9", "g_x", "a_o", "g"]
 
 
+@pytest.mark.slow
 def test_too_many_keys_for_a_graph(run: feat2vec.Run, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^the group 'who' has .* GB of keys, more than a saved model holds; export"):
         export(run, SavedModel(max_key_bytes=10), tmp_path / "model")

@@ -105,6 +105,7 @@ def test_a_malformed_request_is_answered(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "headers",
     [b"X: " + b"x" * 70_000, b"\r\n".join(b"X%d: " % i + b"x" * 2000 for i in range(90)), b"X: x\r\n" * 200],

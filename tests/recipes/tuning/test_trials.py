@@ -471,6 +471,7 @@ def test_an_enqueued_trial_of_somebody_else_is_not_run(folder: Path, untrained: 
     assert max(values[RATE] for values in tried) <= 0.3
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("text", ["{", "[]", "{}", "other", '{"train": 1, "validation": {}}'])
 def test_parts_of_rows_that_were_altered_are_told(folder: Path, untrained: Any, text: str) -> None:
     untrained(lambda values: values[RATE])

@@ -73,6 +73,7 @@ def _without_dropout(extractor: dict[str, Any], expected: dict[str, Any]) -> dic
     return {key: value for key, value in extractor.items() if key != "item_dropout" or key in expected}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", CHOICES)
 @pytest.mark.parametrize("csv", [False, True], ids=["typed", "csv"])
 def test_each_kind_of_column_gets_its_extractor(name: str, csv: bool, tmp_path: Path) -> None:

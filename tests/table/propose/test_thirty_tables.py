@@ -474,6 +474,7 @@ def test_there_are_thirty_or_more() -> None:
     assert len(set(TABLES)) == len(TABLES) >= 30
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.__name__)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_choice_is_that_of_a_person(table: Callable[[Maker], Columns], seed: int, tmp_path: Path) -> None:

@@ -121,6 +121,7 @@ def test_file_errors(name: str, match: str, tmp_path: Path, monkeypatch: pytest.
     refuse(name, match)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("pack", [lambda content: gzip.compress(content, mtime=0), zstd], ids=["gz", "zst"])
 @pytest.mark.parametrize(
     ("name", "head", "unit", "match"),
