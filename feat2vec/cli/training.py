@@ -204,6 +204,9 @@ def finetune(
     Rows are encoded as the run encodes them, and its vectors are where learning begins: first the head learns alone,
     then the vectors too, at half of the rate. Groups that hold the target are left out.
 
+    If the run has a group `training.time`, the last of 1,000 to 50,000 labelled rows by it say how sure predictions for
+    later rows may be, as after `init --target`; `--set training.time=null` switches it off.
+
     The same target is then learnt from scratch, by the schema of `init --target`, and predictions are the mean of both:
     held-out rows say how much each counts, the more of them the more. It takes about as long again; `--no-scratch`
     leaves it out, and with --freeze or `--head fm` there is none. A cluster computes steps as those of `train`.

@@ -17,23 +17,25 @@ PARTS = {"year": 10_000, "quarter": 4, "month": 13, "day": 32, "hour": 24}
 HIGHEST_QUANTILE = 0.9995  # of numbers that are scaled by 1,000 quantiles, and are 1 from the highest one on
 
 
-def times_of_values(encoder: Encoder, group: str) -> Floats:
+def times_of_values(encoder: Encoder, group: str, entries: Array | None = None) -> Floats:
     """A number for each value of a group that grows with the time that it tells.
 
     Args:
         encoder: The encoder.
         group: A group of one column.
+        entries: The values' entries, [values, width]; by default those of the rows that the encoder was fitted to.
 
     Returns:
-        The numbers [values]; NaN for a value that tells no time.
+        The numbers [values]; NaN for a value that tells no time, and for a key or a part of a date that is unseen.
 
     """
-    codec, entries = encoder.codecs[group], encoder.values[group].entries
+    codec = encoder.codecs[group]
+    entries = encoder.values[group].entries if entries is None else entries
     if isinstance(codec, NumbersCodec):
         return np.asarray(entries[:, 0], np.float64)
     assert codec.vocabulary is not None
     times = times_of_keys(codec.vocabulary)[np.asarray(entries)]  # [values, keys]
-    tells_nothing = np.isnan(times).all(axis=1)
+    tells_nothing = np.isnan(times).all(axis=1) | (np.asarray(entries) == UNSEEN).any(axis=1)
     return np.where(tells_nothing, np.nan, np.nansum(times, axis=1))
 
 

@@ -33,6 +33,7 @@ from feat2vec.model.pair_scores import Tensor
 from feat2vec.model.principal_components import start_from_components
 from feat2vec.model.schema_noise import make_noise, start_of_offsets
 from feat2vec.model.single_items import id_counts, item_counts
+from feat2vec.model.tracing import without_retracing_warnings
 from feat2vec.model.vector_model import Inputs, SeedOf, shapes_of
 from feat2vec.sampling.batches import Batches, table_of_entries, value_tables
 from feat2vec.sampling.joint_values import Joint, joint_values
@@ -167,7 +168,8 @@ class Feat2Vec(LossModel):
             The loss of each epoch, as Keras' `History`.
 
         """
-        return super().fit(x, y, shuffle=shuffle, **kwargs)
+        with without_retracing_warnings():
+            return super().fit(x, y, shuffle=shuffle, **kwargs)
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:

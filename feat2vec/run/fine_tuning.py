@@ -60,6 +60,7 @@ class FineTuning:
             objective=self.objective,
             groups=self.groups,
             settings=self.settings,
+            has_validation_rows=self.validation is not None,
         )
         request = TrainingRequest(
             schema,

@@ -235,6 +235,9 @@ def finetune(
     rate. The held-out rows choose the epoch. Linear terms, the head and the vectors of classes are new, and
     `item_dropout` is 0.
 
+    If the run's schema has `training.time`, the last of 1,000 to 50,000 labelled rows by that group say how sure
+    predictions may be for rows of a time that the run has not seen; "training.time=null" switches it off.
+
     What the schema of `feat2vec.init` for this target learns from scratch is kept beside it, in the folder `scratch` of
     the new run, and `predict` and `evaluate` give the mean of both: it is seldom worse than the better one. The more
     rows are held out, the more they decide what each counts. If the run was trained on the same rows with the target

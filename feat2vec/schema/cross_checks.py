@@ -233,18 +233,27 @@ def _time_conflicts(schema: Schema, findings: Findings, name: str, group_names: 
     objective = schema.objective
     if findings.sound("objective") and not (objective.completes_rows or objective.is_calibrated):
         reason = f"and {objective.type} has neither with these options"
-        yield path, f"is for completing rows, or for how sure predictions may be, {reason}; remove it"
+        yield path, f"is for completing rows, or for how sure predictions may be, {reason}; set `time: null`"
+    # Told at these keys: `time` may be what `init` proposes, and they what a user has set.
+    remedy = "remove it, or set `time: null`"
     if not schema.training.refit and findings.sound("training", "refit"):
-        yield path, "holds the last rows out, which `refit: false` never learns; remove one of them"
+        yield ("training", "refit"), f"false never learns the last rows, which `time` holds out; {remedy}"
     if not schema.training.validation and findings.sound("training", "validation"):
-        yield path, "needs held-out rows; set `validation`, or remove it"
-    if not findings.sound("groups", name):
-        return
-    group = schema.groups[name]
+        yield ("training", "validation"), f"0 holds no rows out, which `time` needs; {remedy}"
+    if findings.sound("groups", name) and not can_tell_time(schema.groups[name]):
+        yield path, f"is a group of one column of numbers, years or dates, and {name!r} is none; remove it"
+
+
+def can_tell_time(group: Group) -> bool:
+    """Whether a group can be `training.time`: one column of numbers, or of keys or dates that may be numbers.
+
+    Args:
+        group: The group.
+
+    """
     spec = group.extractor
     is_single = isinstance(spec, ItemsSpec) and not (spec.bins or spec.split or spec.multi or spec.weights)
-    if len(group.columns) > 1 or not (is_single or isinstance(spec, NumbersSpec)):
-        yield path, f"is a group of one column of numbers, years or dates, and {name!r} is none; remove it"
+    return len(group.columns) == 1 and (is_single or isinstance(spec, NumbersSpec))
 
 
 def _target_column_conflicts(schema: Schema, findings: Findings) -> Iterator[Problem]:

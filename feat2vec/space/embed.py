@@ -267,13 +267,14 @@ class Embedder:
 
 def compiled_vectors(
     model: Feat2Vec, encoder: Encoder, groups: Sequence[str], level: int
-) -> tf.types.experimental.PolymorphicFunction:
+) -> Callable[[Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]:
     """A function from {group: entries [rows, width]} to the rows' vectors [rows, dim] and {group: vectors}."""
     import tensorflow as tf
 
+    from feat2vec.model.tracing import with_one_graph
+
     specs = {name: entries_spec(encoder, name) for name in groups}
 
-    @tf.function(input_signature=[specs], autograph=False)  # type: ignore[untyped-decorator]
     def vectors(inputs: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         group_vectors = {}
         for name, entries in inputs.items():
@@ -281,7 +282,7 @@ def compiled_vectors(
             group_vectors[name] = tf.cast(vectors_at_level(levels, level, encoder.schema.model.levels), tf.float32)
         return tf.add_n(list(group_vectors.values())), group_vectors
 
-    return vectors
+    return with_one_graph(vectors, specs)
 
 
 def entries_spec(encoder: Encoder, group: str) -> tf.TensorSpec:

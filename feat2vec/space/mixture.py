@@ -22,7 +22,9 @@ from feat2vec.space.predict import Predictor, ScoresOfRows
 from feat2vec.training.chosen_model import Additions, ChosenModel
 from feat2vec.training.run_folder import TrainedRun
 
-HELD_OUT_SCORES = "held_out_scores.npy"  # a file of a run: float64 [rows, 1 + outputs], the targets in its first column
+HELD_OUT_SCORES = (
+    "held_out_scores.npy"  # a file of a run: float64 [rows, 2 + outputs], the rows' numbers and targets first
+)
 SHARE_FROM_SCRATCH, LOSS_OF_BOTH = "share_from_scratch", "loss_of_both"  # in metrics.json
 EVEN, ALL_FROM_SCRATCH = 0.5, 1.0
 PRIOR = 3.0  # how sure it is before held-out rows are seen that both count about as much
@@ -154,12 +156,14 @@ def held_out_scores(chosen: ChosenModel) -> Additions:
             target_parts.append(targets_of(run.schema, part.stage, run.fitted.classes)[0])
     scores, targets = np.concatenate(score_parts), np.concatenate(target_parts)
     file = io.BytesIO()
-    np.save(file, np.column_stack([targets, scores]).astype(np.float64))
+    np.save(file, np.column_stack([chosen.places, targets, scores]).astype(np.float64))
     return Additions(files={HELD_OUT_SCORES: file.getvalue()})
 
 
 def weigh(objective: ObjectiveSpec, first: bytes | None, second: bytes | None) -> Additions:
-    """Decide what each of two models counts.
+    """Decide what each of two models counts, by the rows that neither was trained on.
+
+    These may be fewer than each has held out: their last rows by `training.time` may differ.
 
     Their share w is the most probable after n held-out rows, where it was expected to be near a half before:
 
@@ -180,6 +184,8 @@ def weigh(objective: ObjectiveSpec, first: bytes | None, second: bytes | None) -
     if first is None or second is None:
         return even
     a, b = (np.load(io.BytesIO(scores), allow_pickle=False) for scores in (first, second))
+    _, in_a, in_b = np.intersect1d(a[:, 0], b[:, 0], assume_unique=True, return_indices=True)
+    a, b = a[in_a, 1:], b[in_b, 1:]
     if a.shape != b.shape or not np.array_equal(a[:, 0], b[:, 0]):
         return even
     is_known = a[:, 0] >= 0 if objective.has_classes else np.ones(len(a), np.bool_)

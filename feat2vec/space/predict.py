@@ -25,8 +25,6 @@ from feat2vec.table.table import Stage, open_table
 from feat2vec.writing import file_place, refuse_inputs_inside
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
     from feat2vec.model.keras_model import Feat2Vec
     from feat2vec.model.pair_scores import Tensor
 
@@ -74,17 +72,18 @@ class Predictor:
         else:
             self.scores = self._compiled_scores(model.full_model(), self.submodel - 1)
 
-    def _compiled_scores(self, model: Feat2Vec, submodel: int) -> tf.types.experimental.PolymorphicFunction:
+    def _compiled_scores(self, model: Feat2Vec, submodel: int) -> Callable[[Mapping[str, Tensor]], Tensor]:
         """A function from {group: entries [rows, width]} to scores [rows] or [rows, classes]."""
         import tensorflow as tf
 
+        from feat2vec.model.tracing import with_one_graph
+
         specs = {name: entries_spec(self.encoder, name) for name in self.encoder.codecs}
 
-        @tf.function(input_signature=[specs], autograph=False)  # type: ignore[untyped-decorator]
         def scores(inputs: Mapping[str, Tensor]) -> Tensor:
             return tf.cast(model.answers(model.submodels(inputs).scores[submodel], inputs), tf.float32)
 
-        return scores
+        return with_one_graph(scores, specs)
 
     def batches(self, source: object, kept_columns: tuple[str, ...] = ()) -> Iterator[ScoredRows]:
         """The rows of any table in batches, in their order; `stage` also holds the kept columns."""

@@ -16,6 +16,7 @@ from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.time_order import last_number
 from feat2vec.model.answer_scale import LIMIT, LaterScale
 from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.model.tracing import without_retracing_warnings
 from feat2vec.sampling.batches import Batches
 from feat2vec.schema.training_options import Mlp
 
@@ -103,12 +104,13 @@ def _scores_and_labels(model: Feat2Vec, batches: Batches) -> tuple[Floats, Float
 
     scores_of = tf.function(model.scores_of_batch, reduce_retracing=True, autograph=False)
     score_parts, label_parts = [], []
-    for arrays in batches.arrays():
-        inputs, labels, *_ = batches.with_entries(*arrays)
-        score_parts.append(scores_of(inputs).numpy())
-        label_parts.append(np.asarray(model.standardized(labels)))
-        if sum(map(len, label_parts)) >= MOST_ROWS:
-            break
+    with without_retracing_warnings():
+        for arrays in batches.arrays():
+            inputs, labels, *_ = batches.with_entries(*arrays)
+            score_parts.append(scores_of(inputs).numpy())
+            label_parts.append(np.asarray(model.standardized(labels)))
+            if sum(map(len, label_parts)) >= MOST_ROWS:
+                break
     scores, labels = (np.concatenate(parts).astype(np.float64) for parts in (score_parts, label_parts))
     has_label = labels >= 0 if model.schema.objective.has_classes else np.ones(len(labels), np.bool_)
     return scores[has_label], labels[has_label]

@@ -49,6 +49,7 @@ class ChosenModel:
         run: The model and its encoder, as a run without a folder.
         held_out: Rows that the model was not trained on, at most 2,000 by the seed, in the order of the table, with the
             columns that the schema names.
+        places: Their numbers in that table, ascending.
         later: The same of the last rows by `training.time`, on which the model was not trained either; None without.
         counts: Of each group how often each value occurs in the rows that it was trained on, [values]. It is 0 for a
             value that only held-out rows have: the encoder knows it, and the model has not learnt it.
@@ -59,6 +60,7 @@ class ChosenModel:
 
     run: TrainedRun
     held_out: pa.Table
+    places: Int64s
     later: pa.Table | None
     counts: Mapping[str, Int64s]
     table: Table
@@ -101,14 +103,15 @@ def chosen_model(
         table.refuse_other_sample(learnt.encoder.schema, splits=split is not None)
     later = None
     if split is None:
-        chosen = held_out_places(measured, 1.0, seed_of(learnt), MOST_MEASURED)
-        held_out = raw_rows(open_table(validation), measured, chosen)
+        places = held_out_places(measured, 1.0, seed_of(learnt), MOST_MEASURED)
+        held_out = raw_rows(open_table(validation), measured, places)
     else:
-        held_out = raw_rows(table, learnt, measured_places(split.places, seed_of(learnt)))
+        places = measured_places(split.places, seed_of(learnt))
+        held_out = raw_rows(table, learnt, places)
         if len(split.later):
             later = raw_rows(table, learnt, measured_places(split.later, seed_of(learnt)))
     counts = {name: np.asarray(values.counts) for name, values in learnt.values.items()}
-    return ChosenModel(run, held_out, later, counts, table, learnt)
+    return ChosenModel(run, held_out, places, later, counts, table, learnt)
 
 
 def measured_places(held_out: Int64s, seed: int) -> Int64s:

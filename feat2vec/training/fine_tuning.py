@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from feat2vec.errors import UserError, listed, suggest
+from feat2vec.schema.cross_checks import can_tell_time
+from feat2vec.schema.extractor_options import NumbersSpec
 from feat2vec.schema.model_options import ModelSpec
 from feat2vec.schema.objectives import OBJECTIVES
 from feat2vec.schema.options import Group, Schema
@@ -15,6 +17,7 @@ from feat2vec.schema.yaml_text import parse_document
 from feat2vec.table.numbers import numbers_of
 from feat2vec.table.propose import propose_schema
 from feat2vec.table.propose.defaults_supervised import supervised_defaults
+from feat2vec.table.propose.learning import tell_of_later_rows
 from feat2vec.table.table import Table, stages
 from feat2vec.table.types import is_list, kind_of_type
 from feat2vec.training.fine_tuning_options import HEAD_TYPES, OBJECTIVE_TYPES, HeadType, ObjectiveType
@@ -36,8 +39,11 @@ def schema_of(
     objective: ObjectiveType | None = None,
     groups: Sequence[str] | None = None,
     settings: Sequence[str] = (),
+    has_validation_rows: bool = False,
 ) -> Schema:
     """The schema of a run that learns a column of a table from the vectors of another run.
+
+    It has the `training.time` of that run if there are as many labelled rows as `init --target` asks for.
 
     Args:
         first: The schema of the run that the vectors are taken from.
@@ -47,6 +53,7 @@ def schema_of(
         objective: What is learnt; by default it follows from the column (`objective_of`).
         groups: The groups to learn from; all that do not hold the target by default.
         settings: Values that replace the new schema's.
+        has_validation_rows: Whether other rows say how sure predictions may be: the last ones are then learnt from.
 
     Returns:
         The schema.
@@ -73,14 +80,20 @@ def schema_of(
         data["model"] = _model_of_levels(first.model, data["model"], list(data["groups"]))
     _keep_vectors_active(data["model"])
     data["objective"] = {"type": chosen_objective, "target": target}
-    data["head"], data["training"] = _head_and_training(first, head, _labelled_rows(table, target), chosen_objective)
+    labelled_rows = _labelled_rows(table, target)
+    data["head"], data["training"] = _head_and_training(first, head, labelled_rows, chosen_objective)
     schema = read_schema(data, settings=settings)
     _refuse_other_vectors(first, schema)
+    if not has_validation_rows and _holds_last_rows_out(first, schema, table, labelled_rows, settings):
+        data["training"]["time"] = first.training.time
+        schema = read_schema(data, settings=settings)
     return schema
 
 
 def scratch_schema(schema: Schema, table: Table, target: str, settings: Sequence[str] = ()) -> Schema | None:
     """The schema that learns the same target from scratch, as `feat2vec init --target` writes it.
+
+    Its last rows by time are those of the other run, or it has none.
 
     Args:
         schema: That of the run that learns from vectors. Columns that it does not read are not read from scratch.
@@ -107,9 +120,38 @@ def scratch_schema(schema: Schema, table: Table, target: str, settings: Sequence
     model = {**data["model"], "bias": schema.model.bias}
     data |= {"id": schema.id, "groups": groups, "model": model, "training": {**data["training"]}}
     data["objective"] = parse_document(schema.resolved()).data["objective"]
-    data["training"]["seed"] = schema.training.seed
-    shared = [setting for setting in settings if setting.startswith(SHARED_SETTINGS)]
+    data["training"] |= {"seed": schema.training.seed, "time": None}
+    shared = [setting for setting in settings if setting.startswith(SHARED_SETTINGS) and not _sets_time(setting)]
+    fresh_schema = read_schema(data, settings=shared)
+    time = _same_time(schema, fresh_schema)
+    if time is None:
+        return fresh_schema
+    data["training"]["time"] = time
     return read_schema(data, settings=shared)
+
+
+def _holds_last_rows_out(
+    first: Schema, schema: Schema, table: Table, labelled_rows: int, settings: Sequence[str]
+) -> bool:
+    """Whether a new run has the `training.time` of the first one although no setting says so."""
+    time, training = first.training.time, schema.training
+    if time not in schema.groups or any(map(_sets_time, settings)) or not tell_of_later_rows(labelled_rows):
+        return False
+    are_learnt = bool(training.refit) and training.validation > 0
+    return are_learnt and schema.objective.is_calibrated and set(schema.groups[time].columns) <= set(table.columns)
+
+
+def _sets_time(setting: str) -> bool:
+    return setting.partition("=")[0] in ("training", "training.time")
+
+
+def _same_time(schema: Schema, fresh_schema: Schema) -> str | None:
+    """The group of another schema that tells the time which `training.time` tells; None if there is none."""
+    if schema.training.time is None:
+        return None
+    columns = schema.groups[schema.training.time].columns
+    names = [name for name, group in fresh_schema.groups.items() if group.columns == columns and can_tell_time(group)]
+    return min(names, key=lambda name: not isinstance(fresh_schema.groups[name].extractor, NumbersSpec), default=None)
 
 
 def _model_of_levels(model: ModelSpec, data: JsonObject, groups: Sequence[str]) -> JsonObject:

@@ -96,7 +96,9 @@ def later_places(rows: Encoded, most: int = MOST_HELD_OUT, rows_per_piece: int =
     training, no_rows = rows.encoder.schema.training, np.zeros(0, np.int64)
     if training.time is None:
         return no_rows
-    times, counts = times_of_values(rows.encoder, training.time), np.asarray(rows.values[training.time].counts)
+    times = times_of_values(rows.encoder, training.time, rows.values[training.time].entries)
+    group = list(rows.values).index(training.time)
+    counts = _counts_of_values(rows, group, len(times), rows_per_piece)
     wanted = min(round(training.validation * rows.learnt_rows), most)
     distinct, place_of_value = np.unique(times[~np.isnan(times)], return_inverse=True)
     rows_of_time = np.bincount(place_of_value, counts[~np.isnan(times)], len(distinct))
@@ -109,11 +111,22 @@ def later_places(rows: Encoded, most: int = MOST_HELD_OUT, rows_per_piece: int =
     if from_time[distinct == first][0] < LEAST_LATER:
         return no_rows
     is_last = np.append(times >= first, False)  # [values], then for rows without the group; NaN is not
-    group = list(rows.values).index(training.time)
     parts = [no_rows]
     for start in range(0, len(rows), rows_per_piece):
         parts.append(start + np.flatnonzero(is_last[rows.rows[start : start + rows_per_piece, group]]))
     return np.setdiff1d(np.concatenate(parts), rows.left_out.places)
+
+
+def _counts_of_values(rows: Encoded, group: int, values: int, rows_per_piece: int) -> Int64s:
+    """How many of the rows that are not left out have each value of a group, [values].
+
+    The counts of a value table are those of the rows that its encoder was fitted to, which may be others.
+    """
+    counts = np.zeros(values, np.int64)
+    for piece in rows.left_out.pieces(rows.rows, rows_per_piece):  # [rows of the piece, groups]
+        value_ids = piece[:, group]
+        counts += np.bincount(value_ids[value_ids >= 0], minlength=values)
+    return counts
 
 
 def why_none_is_held_out(rows: Encoded) -> str | None:

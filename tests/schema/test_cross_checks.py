@@ -439,12 +439,6 @@ def test_activation_and_penalties_are_of_keys_whose_weights_are_numbers() -> Non
     [
         ("", "{time: c}", "names 'c', which is no group"),
         ("", "{time: aa}", "names 'aa', which is no group; did you mean 'a'?"),
-        ("", "{time: a, validation: 0}", "needs held-out rows; set `validation`, or remove it"),
-        (
-            "",
-            "{time: a, refit: false}",
-            "holds the last rows out, which `refit: false` never learns; remove one of them",
-        ),
         ("  c: {column: c, extractor: {bins: 3}}\n", "{time: c}", "NO_TIME"),
         ("  c: {column: c, extractor: {split: ','}}\n", "{time: c}", "NO_TIME"),
         ("  c: {columns: [c, d], extractor: numeric}\n", "{time: c}", "NO_TIME"),
@@ -459,6 +453,22 @@ def test_the_time_is_a_group_of_one_column_of_numbers_or_dates(groups: str, rest
     assert problems(f"{BASE}{groups}training: {rest}\n") == [f"schema:{line}: training.time: {expected}"]
 
 
+def test_what_excludes_a_time_is_told_where_it_is_set() -> None:
+    def with_time(options: str) -> str:
+        return f"{BASE}training: {{time: a{options}}}\n"
+
+    remedy = "remove it, or set `time: null`"
+    of_refit = f"training.refit: false never learns the last rows, which `time` holds out; {remedy}"
+    of_validation = f"training.validation: 0 holds no rows out, which `time` needs; {remedy}"
+    assert problems(with_time(", refit: false")) == [f"schema:{BASE.count(chr(10)) + 1}: {of_refit}"]
+    with pytest.raises(UserError) as caught:
+        read_schema(with_time(""), settings=["training.refit=false", "training.validation=0"])
+    assert caught.value.problems == (
+        f"--set training.refit=false: {of_refit}",
+        f"--set training.validation=0: {of_validation}",
+    )
+
+
 @pytest.mark.parametrize(
     "objective", ["{type: logistic, target: y, class_weights: balanced}", "{type: logistic, target: y, implicit: b}"]
 )
@@ -466,7 +476,7 @@ def test_a_time_is_for_objectives_that_complete_rows_or_have_a_temperature(objec
     lines = problems(f"{BASE}objective: {objective}\ntraining: {{time: a}}\n")
     assert lines == [
         "schema:6: training.time: is for completing rows, or for how sure predictions may be, "
-        "and logistic has neither with these options; remove it"
+        "and logistic has neither with these options; set `time: null`"
     ]
     assert read(f"{BASE}objective: {{type: regression, target: y}}\ntraining: {{time: a}}\n").training.time == "a"
     for extractor in ("lookup", "numeric", "{parts: [year, month]}"):

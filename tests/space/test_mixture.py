@@ -26,9 +26,10 @@ def objective(kind: str) -> Any:
     return read_schema({**SCHEMA, "objective": {"type": kind, "target": "y"}}).objective
 
 
-def kept(targets: Any, scores: Any) -> bytes:
+def kept(targets: Any, scores: Any, places: Any = None) -> bytes:
     file = io.BytesIO()
-    np.save(file, np.column_stack([targets, scores]).astype(np.float64))
+    places = np.arange(len(targets)) if places is None else places
+    np.save(file, np.column_stack([places, targets, scores]).astype(np.float64))
     return file.getvalue()
 
 
@@ -84,13 +85,27 @@ def test_what_is_not_measured_on_the_same_rows_counts_evenly() -> None:
         (None, kept(labels, scores)),
         (kept(labels, scores), None),
         (kept(labels, scores), kept(1 - labels, scores)),
-        (kept(labels, scores), kept(labels[:2], scores[:2])),
+        (kept(labels, scores), kept(labels, scores, [7, 8, 9])),
     ):
         assert weigh(objective("logistic"), first, second).metrics == {"share_from_scratch": 0.5}
     unknown = kept(np.full(3, -1), np.zeros((3, 2)))  # classes that training has not seen
     assert weigh(objective("softmax"), unknown, unknown).metrics == {"share_from_scratch": 0.5}
     partly = kept(np.array([-1, 0]), np.array([[9.0, 0], [0, 9.0]]))
     assert weigh(objective("softmax"), partly, partly).metrics["loss_of_both"] == pytest.approx(np.log1p(np.exp(9)))
+
+
+def test_rows_that_one_of_both_has_learnt_do_not_count() -> None:
+    rng = np.random.default_rng(4)
+    targets, places = rng.integers(0, 2, 60), np.arange(60) * 3
+    first, second = rng.normal(size=(2, 60))
+    expected = weigh(objective("logistic"), kept(targets[20:40], first[20:40]), kept(targets[20:40], second[20:40]))
+    by_places = weigh(
+        objective("logistic"),
+        kept(targets[:40], first[:40], places[:40]),
+        kept(targets[20:], second[20:], places[20:]),
+    )
+    assert by_places == expected
+    assert len(by_places.metrics) == 4
 
 
 @pytest.mark.slow

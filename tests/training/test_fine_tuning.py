@@ -411,3 +411,62 @@ def test_what_init_would_write_for_the_columns_of_the_run_is_learnt_from_scratch
     constant = labelled.set_column(labelled.column_names.index("good"), "good", pa.array([1] * 300))
     first = schema_of(plain.schema, open_table(constant), "good")
     assert scratch_schema(first, open_table(constant), "good") is None
+
+
+def labelled_days(rows: int) -> pa.Table:
+    """Rows of three years, and labels that nothing tells."""
+    rng = np.random.default_rng(6)
+    days = np.datetime64("2018-01-01") + np.sort(rng.integers(0, 1000, rows))
+    shops = [f"s{shop}" for shop in rng.integers(0, 9, rows)]
+    return pa.table({"shop": shops, "day": pa.array(days), "sold": pa.array(rng.integers(0, 2, rows))})
+
+
+def schemas_in_time(labelled: pa.Table, *settings: str, **options: Any) -> tuple[str | None, str | None]:
+    """The `training.time` of what is learnt from a run's vectors, and of what is learnt from scratch."""
+    with_parts = {"column": "day", "extractor": {"type": "lookup", "parts": ["year", "month"]}}
+    groups = {"shop": {"column": "shop"}, "day": with_parts, "when": {"column": "day", "extractor": "numeric"}}
+    objective = {"type": "contrastive"}
+    data = {"version": 1, "groups": groups, "objective": objective, "training": {"time": "day"}}
+    first = read_schema(data, settings=options.pop("of_run", []))
+    rows = open_table(labelled)
+    tuned = schema_of(first, rows, "sold", settings=settings, **options)
+    fresh = scratch_schema(tuned, rows, "sold", settings)
+    return tuned.training.time, None if fresh is None else fresh.training.time
+
+
+def test_the_last_labelled_rows_are_those_by_the_time_of_the_run() -> None:
+    rows = labelled_days(1000)
+    assert schemas_in_time(rows) == ("day", "day_days")
+    assert schemas_in_time(rows, head="fm") == ("day", "day_days")
+    assert schemas_in_time(rows, "training.time=when") == ("when", "day_days")
+    for settings in ("training.time=null", "training.refit=false", "training.validation=0", "training={epochs: 3}"):
+        assert schemas_in_time(rows, settings) == (None, None)
+    assert schemas_in_time(rows, "objective.class_weights=balanced") == (None, None)
+    assert schemas_in_time(rows, of_run=["training.time=null"]) == (None, None)
+    assert schemas_in_time(rows, has_validation_rows=True) == (None, None)
+    assert schemas_in_time(rows, groups=["shop", "when"]) == (None, None)
+    assert schemas_in_time(rows.drop_columns(["day"])) == (None, None)
+    missing = pa.array([None, *rows["sold"].to_pylist()[1:]])
+    one_less = rows.set_column(2, "sold", missing)
+    assert schemas_in_time(one_less) == (None, None)
+    assert schemas_in_time(one_less, "training.time=day") == ("day", "day_days")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            ["training.time=day", "training.refit=false"],
+            "--set training.refit=false: training.refit: false never learns the last rows, which `time` holds out; "
+            "remove it, or set `time: null`",
+        ),
+        (
+            ["training.time=dya"],
+            "--set training.time=dya: training.time: names 'dya', which is no group; did you mean 'day'?",
+        ),
+    ],
+)
+def test_a_time_that_cannot_be_names_what_was_set(settings: list[str], expected: str) -> None:
+    with pytest.raises(UserError) as caught:
+        schemas_in_time(labelled_days(50), *settings)
+    assert caught.value.problems == (expected,)

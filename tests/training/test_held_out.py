@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ import feat2vec
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.hashing import mixed, row_order
 from feat2vec.model.keras_model import Feat2Vec
+from feat2vec.schema.reading import read_schema
 from feat2vec.training.held_out import MOST_HELD_OUT, held_out_places, later_places, split_off, why_none_is_held_out
 from tests.training.tables import table
 
+OF_LABELS = read_schema(
+    {"version": 1, "groups": {"a": {"column": "a"}}, "objective": {"type": "regression", "target": "good"}}
+).objective
 GROUPS = {name: {"column": name} for name in ("who", "place")}
 
 
@@ -111,6 +116,18 @@ def test_counts_of_pairs_are_not_split(tmp_path: Path) -> None:
     schema = {"version": 1, "groups": GROUPS, "objective": {"type": "glove", "target": "n"}}
     why = why_none_is_held_out(feat2vec.fit(schema, counts, tmp_path / "rows"))
     assert why == "a row of glove is the count of a pair, which no other row knows"
+
+
+def test_the_last_rows_are_those_of_the_rows_although_the_encoder_was_fitted_to_others() -> None:
+    """As labelled rows are those of a run: their counts are not the value tables', and years may be new to it."""
+    years = np.random.default_rng(1).permutation(np.repeat(np.arange(2000, 2008), [50, 50, 50, 40, 30, 20, 25, 35]))
+    encoder = rows_of_years([*[2000] * 10, *[2005] * 900, *range(2000, 2007)]).encoder
+    labels: list[float | None] = [None if i % 2 else 1.0 for i in range(300)]
+    encoder = replace(encoder, schema=encoder.schema.model_copy(update={"objective": OF_LABELS}))
+    rows = encoder.encode(pa.table({"who": ["0"] * 300, "year": years, "good": labels}))
+    is_last = np.isin(years, [2005, 2006]) & (np.arange(300) % 2 == 0)  # nobody knows when 2007 was
+    np.testing.assert_array_equal(later_places(rows, rows_per_piece=70), np.flatnonzero(is_last))
+    assert 20 <= is_last.sum() <= 30
 
 
 def rows_of_years(years: list[int], **training: Any) -> Encoded:

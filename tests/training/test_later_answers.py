@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from feat2vec.space.predict import Predictor
-from tests.short_trainings import train
+from tests.short_trainings import finetune, train
 
 YEARS, SHOPS = 20, 12
 
@@ -69,3 +69,26 @@ def test_answers_of_new_times_have_a_temperature_of_their_own(case: str) -> None
     is_inside = (answers(model) > scale.low) & (answers(model) < scale.high)  # where no range has cut the score off
     np.testing.assert_allclose(from_file[is_inside], expected[is_inside], atol=1e-4)
     assert is_inside.sum() > 20
+
+
+@pytest.mark.slow
+def test_what_is_learnt_from_the_vectors_of_a_run_is_less_sure_of_later_rows() -> None:
+    rows = sales(1000, 0, YEARS - 1)
+    groups = {"shop": {"column": "shop"}, "year": {"column": "year"}}
+    training = {"epochs": 1, "batch_size": 500, "time": "year", "neighbours": 0}
+    unlabelled = {"version": 1, "model": {"dim": 4}, "groups": groups, "training": training}
+    run = train({**unlabelled, "objective": {"type": "contrastive"}}, rows.select(["shop", "year"]), quiet=True)
+    settings = [
+        "training.epochs=6", "training.batch_size=250", "training.optimizer.learning_rate=0.05", "head.hidden=[8]",
+    ]  # fmt: skip
+    tuned = finetune(run, rows, "good", settings=settings, quiet=True)
+    assert tuned.schema.training.time == "year"
+    assert tuned.from_scratch is not None
+    assert tuned.from_scratch.schema.training.time == "year"
+    assert "loss_of_both" in tuned.metrics  # of the rows that neither has learnt
+    for learnt in (tuned, tuned.from_scratch):
+        assert learnt.metrics["temperature_later"] < 0.8 * learnt.metrics["temperature"]
+    rows = sales(60, 3, 9)
+    asked = pa.concat_tables([rows, rows.set_column(1, "year", pa.array([2000 + YEARS] * 60))])
+    scores = np.abs(tuned.predict(asked)["score"])
+    assert scores[60:].mean() < 0.8 * scores[:60].mean()

@@ -7,10 +7,8 @@ as if it had not been. Trials see no part but train and validation.
 from __future__ import annotations
 
 import json
-import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -129,8 +127,7 @@ def _run_plan(plan: Plan, out: Path, trials: int, options: StudyOptions) -> Resu
         first_values = schema_values(plan.tune, plan.schema)
         print_lines = print_nothing if options.quiet else options.print_lines
         trial_runner = _Trials(study, plan, options.settings, first_values, tables, out, print_lines)
-        with _without_retracing_warnings():
-            trial_runner.run_until(trials)
+        trial_runner.run_until(trials)
         return trial_runner.results()
 
 
@@ -140,21 +137,6 @@ def _refuse_inputs(out: Path, sources: Mapping[str, str], recipe_files: Sequence
     refuse_inputs_inside([out], files)
     if force:
         refuse_inputs_inside([out], recipe_files)
-
-
-@contextmanager
-def _without_retracing_warnings() -> Iterator[None]:
-    """TensorFlow warns of a step that is traced again and again, which each trial has to."""
-    logger = logging.getLogger("tensorflow")
-
-    def drop(record: logging.LogRecord) -> bool:
-        return "triggered tf.function retracing" not in str(record.msg)
-
-    logger.addFilter(drop)
-    try:
-        yield
-    finally:
-        logger.removeFilter(drop)
 
 
 @dataclass

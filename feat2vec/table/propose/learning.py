@@ -126,10 +126,20 @@ def _time_of_labels(
     columns: Mapping[str, ColumnProfile], learnt: Mapping[str, Choice], copies: Mapping[str, str], target: Target
 ) -> str | None:
     """The group by which the last rows say how sure predictions for later ones may be; None if there is none."""
-    if not FEWEST_OF_TIME <= target.rows <= MOST_REFITTED:
+    if not tell_of_later_rows(target.rows):
         return None
     time = time_of(columns, {name: choice for name, choice in learnt.items() if name not in copies})
     return f"{time}{DAYS}" if f"{time}{DAYS}" in learnt else time
+
+
+def tell_of_later_rows(labelled_rows: int) -> bool:
+    """Whether the last of so many labelled rows say how sure predictions for later ones may be, and are learnt then.
+
+    Args:
+        labelled_rows: The rows that have a label.
+
+    """
+    return FEWEST_OF_TIME <= labelled_rows <= MOST_REFITTED
 
 
 def _weakness_of_labels(target: Target) -> str | None:
