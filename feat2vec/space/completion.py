@@ -108,6 +108,11 @@ def complete(completer: Completer, rows: object, n: int = 5) -> list[Completed]:
     return completed
 
 
+def has_parts(completer: Completer) -> bool:
+    """Whether the candidates are the parts of dates."""
+    return bool(getattr(completer.encoder.schema.groups[completer.group].extractor, "parts", ()))
+
+
 def shares_of_parts(completer: Completer, shares: Floats) -> Floats | None:
     """The probabilities of the parts of dates: a row has one year, one month and so on.
 
@@ -119,7 +124,7 @@ def shares_of_parts(completer: Completer, shares: Floats) -> Floats | None:
         Probabilities that sum to 1 for each part, [rows, candidates]; None for a group of other columns than dates.
 
     """
-    if not getattr(completer.encoder.schema.groups[completer.group].extractor, "parts", ()):
+    if not has_parts(completer):
         return None
     names = completer.hidden.names(range(len(completer.hidden)))  # such as "year=2019"
     parts: Strings = np.array([name.partition("=")[0] for name in names])
