@@ -128,7 +128,11 @@ def ranked_groups(run: TrainedRun) -> list[str]:
 
 
 def worth_of_fitted(
-    run: TrainedRun, held_out: pa.Table, counts: Mapping[str, Array] | None, kept_rows: KeptRows, fitted: FittedGroup
+    run: TrainedRun,
+    held_out: pa.Table,
+    counts: Mapping[str, Array] | None,
+    kept_rows: KeptRows | None,
+    fitted: FittedGroup,
 ) -> Worth | None:
     """What `held_out_worths` says of a group, right after its fit, which knows what the nearest rows say.
 
@@ -136,7 +140,7 @@ def worth_of_fitted(
         run: The run.
         held_out: The rows that the group was fitted to.
         counts: Of each group how often training has seen each entry, [values].
-        kept_rows: Rows that the run was trained on.
+        kept_rows: Rows that the run was trained on, if any are kept.
         fitted: The group, one of `ranked_groups`.
 
     """

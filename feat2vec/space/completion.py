@@ -13,7 +13,7 @@ from feat2vec.arrays import Floats, Integers, Strings
 from feat2vec.encode.codecs.numbers import date_text
 from feat2vec.errors import UserError, listed
 from feat2vec.space.calibration import GroupCalibration, is_list
-from feat2vec.space.completer import Completer
+from feat2vec.space.completer import AnyFloats, Completer
 from feat2vec.space.given_row import is_missing, table_of_row
 from feat2vec.space.hidden_group import NumberColumn
 from feat2vec.writing.files import JsonObject
@@ -144,7 +144,7 @@ def in_list(probabilities: Floats, calibration: GroupCalibration) -> Floats:
     return np.asarray(-np.expm1(-expected), np.float64)
 
 
-def top_places(scores: Floats, n: int) -> Integers:
+def top_places(scores: AnyFloats, n: int) -> Integers:
     """The places of the n largest of each row, the largest first, the first of equal ones: [rows, n]."""
     n = min(n, scores.shape[1])
     if n == scores.shape[1]:

@@ -287,11 +287,13 @@ class Neighbours:
 
     def _nearest_of(self, rows: int, similarities_of: Callable[[slice], Array]) -> Nearest:
         """The kept rows nearest to each of so many rows, whose similarities are computed a block of rows at a time."""
-        parts = [Nearest(*np.zeros((2, 0), np.int64), np.zeros(0, np.float32))]
+        none = np.zeros(0, np.int64)
+        parts = [Nearest(none, none, np.zeros(0, np.float32))]
         for block in blocks(rows, max(SIMILARITIES_IN_MEMORY // max(len(self.places), 1), 1)):
             of_block = nearest_columns(np.asarray(similarities_of(block), np.float32))
             parts.append(of_block._replace(rows=of_block.rows + block.start))
-        return Nearest(*map(np.concatenate, zip(*parts, strict=True)))
+        nearest_rows, columns, similarities = (np.concatenate(of_parts) for of_parts in zip(*parts, strict=True))
+        return Nearest(nearest_rows, columns, similarities)
 
     def _shares(self, rows: int, nearest: Nearest, weighings: Sequence[Array]) -> list[Sparse]:
         """log(1 + s / e) of the candidates [rows, candidates], for each way to weigh the nearest rows, [nearest]."""

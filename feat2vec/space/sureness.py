@@ -17,9 +17,7 @@ from feat2vec.space.geometry import blocks
 
 SURENESS = np.exp(np.linspace(-3, 0.4, 137))  # factors of what a fit says beyond popularity
 SPREAD_OF_SURENESS = 1.0  # of its logarithm, before any row is seen
-IMPOSSIBLE = np.float32(
-    -1e4
-)  # log p of what cannot be, less log counts; its smallest multiple is a p of 0 all the same
+IMPOSSIBLE = np.float32(-1e4)  # log p of what cannot be, less log counts; with the least factor, too, p is 0
 SCORES_AT_ONCE = 1 << 17  # which the caches of a core hold, with what is made of them
 MOST_STEPS = 30
 
