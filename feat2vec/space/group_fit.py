@@ -269,11 +269,13 @@ class Check:
             losses.append(-np.bincount(rows, log_p[rows, true_places]) / values)
             popularity_losses.append(-np.bincount(rows, log_shares[true_places]) / values)
             of_parts = shares_of_parts(completer, np.exp(log_p)) if has_parts(completer) else None
-            places = top_places(log_p if of_parts is None else of_parts, ANSWERS_OF_LIST if self.is_list else 1)
+            n = ANSWERS_OF_LIST if self.is_list else 1
             if of_parts is None:
+                places = top_places(log_p, n)
                 answers = np.exp(np.take_along_axis(log_p, places, axis=1))
                 said.append((in_list(answers, calibration) if self.is_list else answers).ravel())
             else:
+                places = top_places(of_parts, n)
                 said.append(np.take_along_axis(of_parts, places, axis=1).ravel())
             true.append(np.take_along_axis(is_true, places, axis=1).ravel())
             if self.has_ranks:

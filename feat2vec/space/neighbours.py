@@ -287,8 +287,8 @@ class Neighbours:
 
     def _nearest_of(self, rows: int, similarities_of: Callable[[slice], Array]) -> Nearest:
         """The kept rows nearest to each of so many rows, whose similarities are computed a block of rows at a time."""
-        none = np.zeros(0, np.int64)
-        parts = [Nearest(none, none, np.zeros(0, np.float32))]
+        no_places = np.zeros(0, np.int64)
+        parts = [Nearest(no_places, no_places, np.zeros(0, np.float32))]
         for block in blocks(rows, max(SIMILARITIES_IN_MEMORY // max(len(self.places), 1), 1)):
             of_block = nearest_columns(np.asarray(similarities_of(block), np.float32))
             parts.append(of_block._replace(rows=of_block.rows + block.start))
