@@ -252,8 +252,10 @@ def _worth_of_group(
     completer = None
     if run.schema.objective.completes_rows:
         completer = Completer(run.fitted, model, group, calibration, given, kept_rows=kept_rows)
-    evidence = None if fit is None or calibration is None else fit.evidence_of_whole_rows(calibration, chosen)
-    reciprocals = _reciprocal_ranks(run, model, sample, group, given, counts, completer, evidence)
+    known = KnownOfRows()
+    if fit is not None and calibration is not None:
+        known = KnownOfRows(fit.vectors_of_whole_rows(chosen), fit.evidence_of_whole_rows(calibration, chosen))
+    reciprocals = _reciprocal_ranks(run, model, sample, group, given, counts, completer, known)
     n = len(reciprocals["popularity"])
     if n < FEWEST_QUERIES:
         return None
@@ -263,6 +265,23 @@ def _worth_of_group(
     is_weak = tells_nothing and _is_above(reciprocals["popularity"], reciprocals[best_vectors])
     value, popularity = (float(reciprocals[name].mean()) for name in (best, "popularity"))
     return Worth(group, "mrr", n, round(value, DIGITS), "popularity", round(popularity, DIGITS), is_weak)
+
+
+class KnownOfRows(NamedTuple):
+    """What a fit has computed of rows already; None where it has not."""
+
+    vectors: Mapping[str, Queries] | None = None  # of the groups that the rows are found by
+    evidence: Sequence[Sparse] | None = None  # what the nearest rows say, [rows, candidates]
+
+    def vectors_of(self, rows: slice) -> dict[str, Queries] | None:
+        """The vectors of some of the rows."""
+        if self.vectors is None:
+            return None
+        return {name: queries.take(rows) for name, queries in self.vectors.items()}
+
+    def evidence_of(self, rows: slice) -> list[Sparse] | None:
+        """What the nearest rows say of some of the rows."""
+        return None if self.evidence is None else [matrix[rows] for matrix in self.evidence]
 
 
 def _is_above(values: Floats, other_values: Floats) -> bool:
@@ -279,7 +298,7 @@ def _reciprocal_ranks(
     given: list[str],
     counts: Floats,
     completer: Completer | None,
-    evidence: Sequence[Sparse] | None,
+    known: KnownOfRows,
 ) -> dict[str, Floats]:
     """1 / rank of each true value that training has seen, by each similarity and by popularity: [queries]."""
     is_learnt = counts > 0  # [candidates]
@@ -289,17 +308,16 @@ def _reciprocal_ranks(
     for batch in query_batches(run, open_table(rows), group, given):
         is_query = rows_with_known(run.fitted, batch.entries, given)[batch.rows] & is_learnt[batch.true_candidates]
         query_rows, true_candidates = batch.rows[is_query], batch.true_candidates[is_query]
-        vectors = extract_groups(model, batch.entries)
+        of_batch = slice(first, first + len(batch.entries[given[0]]))
+        first = of_batch.stop
+        vectors = known.vectors_of(of_batch) or extract_groups(model, batch.entries)
         queries = sum_of_groups(vectors)
         scores: dict[str, ScoresOfRows] = {"popularity": _popularity_scores(counts)}
         for similarity in VECTOR_SIMILARITIES:
             scores[similarity] = _scores_by(similarity, queries, values, is_learnt)
         if completer is not None:
-            of_batch = slice(first, first + len(batch.entries[given[0]]))
-            known = None if evidence is None else [matrix[of_batch] for matrix in evidence]
-            row_queries = completer.queries(batch.entries, vectors, known)
+            row_queries = completer.queries(batch.entries, vectors, known.evidence_of(of_batch))
             scores["probability"] = _probability_scores(completer, row_queries, is_learnt)
-            first = of_batch.stop
         for name, scores_of in scores.items():
             ranks = rank_scores(scores_of, len(counts), query_rows, true_candidates)
             parts.setdefault(name, [np.zeros(0)]).append(1 / (ranks + 1))

@@ -20,11 +20,11 @@ from feat2vec.space.completion_fit import (
     log_shares_of_rows,
     sizes_of_fit,
 )
-from feat2vec.space.geometry import Candidates, blocks
+from feat2vec.space.geometry import Candidates, Queries, blocks
 from feat2vec.space.held_out_values import LEAST_ROWS, HeldOut, Truth
 from feat2vec.space.hidden_group import has_quantiles
 from feat2vec.space.neighbour_fit import fitted_powers
-from feat2vec.space.neighbours import FEATURES, Neighbours, Sparse, side_by_side, unit_rows
+from feat2vec.space.neighbours import EXPECTED, FEATURES, Neighbours, Sparse, side_by_side, unit_rows
 from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
 from feat2vec.space.sureness import Unseen
 
@@ -49,6 +49,7 @@ class GroupFit:
         self.literal: Evidence | None = None  # of the held-out rows, which no number of a fit changes
         self.by_vectors: tuple[dict[str, float], Evidence] | None = None  # of the weights that were asked for last
         self.weights_of_nearest: dict[str, float] | None = None
+        self.last_powers: tuple[float, ...] = EXPECTED  # with which the next fit of them begins
         if self.neighbours is not None:
             items = self.neighbours.row_items.vectors(held_out.entries)  # [rows, items]
             neighbours = self.neighbours
@@ -130,7 +131,9 @@ class GroupFit:
         of_space = self.log_probabilities(calibration, rows)
         is_true = sparse.csr_matrix(self.is_true(rows))
         truth = sparse.diags(1 / is_true.sum(axis=1).A1) @ is_true
-        return tuple(map(rounded, fitted_powers(of_space, self._evidence(calibration, rows), truth.tocsr())))
+        evidence = self._evidence(calibration, rows)
+        self.last_powers = tuple(map(rounded, fitted_powers(of_space, evidence, truth.tocsr(), start=self.last_powers)))
+        return self.last_powers
 
     def _evidence(self, calibration: GroupCalibration, rows: Int64s) -> list[Sparse]:
         """What the rows nearest to some rows say, [rows, candidates] in each way to weigh them."""
@@ -139,6 +142,14 @@ class GroupFit:
         if self.by_vectors is None or self.by_vectors[0] != weights:
             self.by_vectors = weights, self._evidence_by_vectors(weights)
         return [*self.literal.of_rows(rows), *self.by_vectors[1].of_rows(rows)]
+
+    def vectors_of_whole_rows(self, rows: Int64s) -> dict[str, Queries] | None:
+        """The vectors of held-out rows as they are, by group; None if there are more rows than were encoded."""
+        originals, vectors = self.held_out.originals, self.held_out.vectors
+        if rows.max(initial=-1) > originals[-1]:
+            return None
+        places = np.searchsorted(originals, rows)  # the first of two is as it is
+        return {name: vectors.of_group(name).take(places) for name in self.completer.given}
 
     def evidence_of_whole_rows(self, calibration: GroupCalibration, rows: Int64s) -> list[Sparse] | None:
         """What the nearest rows say of held-out rows as they are, [rows, candidates] in each way to weigh them.
@@ -154,7 +165,7 @@ class GroupFit:
         originals = self.held_out.originals
         if not calibration.neighbours or calibration.later is not None or rows.max(initial=-1) > originals[-1]:
             return None
-        return self._evidence(calibration, np.searchsorted(originals, rows))  # the first of two is as it is
+        return self._evidence(calibration, np.searchsorted(originals, rows))
 
     def _evidence_by_vectors(self, weights: Mapping[str, float]) -> Evidence:
         """What the rows say whose vectors, with these weights, are nearest to those of held-out rows."""

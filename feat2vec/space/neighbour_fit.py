@@ -22,7 +22,13 @@ SCORES_AT_ONCE = 1 << 17  # which the caches of a core hold
 LEAST_GAIN = 1e-7  # of the loss: a step that gains less is the last one, and is not measured
 
 
-def fitted_powers(of_space: Float32s, evidence: Sequence[Sparse], truth: Sparse, ridge: float = RIDGE) -> Floats:
+def fitted_powers(
+    of_space: Float32s,
+    evidence: Sequence[Sparse],
+    truth: Sparse,
+    ridge: float = RIDGE,
+    start: Sequence[float] = EXPECTED,
+) -> Floats:
     """The powers of the space's probability and of what the nearest rows say.
 
     Args:
@@ -30,6 +36,7 @@ def fitted_powers(of_space: Float32s, evidence: Sequence[Sparse], truth: Sparse,
         evidence: What the nearest rows say in each way, [rows, candidates].
         truth: The share of each candidate in what a row holds, [rows, candidates]; those of a row sum to 1.
         ridge: One over the variance of what is expected.
+        start: Where to begin, such as with those of fewer rows.
 
     Returns:
         The powers, of the space first, none of them negative, that make
@@ -42,7 +49,7 @@ def fitted_powers(of_space: Float32s, evidence: Sequence[Sparse], truth: Sparse,
     loss = PowersLoss(of_space, evidence, truth, ridge)
     lowest = np.zeros(len(EXPECTED))
     lowest[0] = LEAST_OF_SPACE
-    powers = np.array(EXPECTED)
+    powers = np.array(start)
     value, gradient, curvature = loss(powers)
     for _ in range(MOST_STEPS):
         is_free = (powers > lowest) | (gradient < 0)

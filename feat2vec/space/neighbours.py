@@ -48,6 +48,7 @@ FEATURES = 2 + len(WIDTHS)
 # of `tools/bench_tables.py`.
 EXPECTED = (0.6, 0.1, 0.2, 0.2, 0.2)
 SIMILARITIES_IN_MEMORY = 1 << 21  # at a time: 8 MB, which the processor's caches hold
+FREQUENT_SHARE = 0.05  # of the kept rows, which have an item
 PARTS_OF_ROW = 512  # of similarities, whose maxima are compared first
 MOST_SORTED = 4 * NEAREST  # similarities of a row that are as large as the last of these maxima
 
@@ -272,8 +273,21 @@ class Neighbours:
 
     def literal_evidence(self, items: Sparse) -> list[Sparse]:
         """What the rows say whose TF-IDF vectors are nearest, [rows, candidates] in each way to weigh them."""
-        by_item = self.items.T.tocsr()
-        nearest = self._nearest_of(items.shape[0], lambda block: (items[block] @ by_item).toarray())
+        rows_of_item = np.bincount(self.items.indices, minlength=self.items.shape[1])
+        frequent = np.flatnonzero(rows_of_item > FREQUENT_SHARE * len(self.places))
+        of_frequent = items[:, frequent].toarray()  # [rows, frequent], whose products as matrices take less time
+        kept_of_frequent = np.ascontiguousarray(self.items[:, frequent].toarray().T)  # [frequent, kept]
+        rare = self.items.copy()
+        rare.data[np.isin(rare.indices, frequent)] = 0
+        rare.eliminate_zeros()
+        by_item = rare.T.tocsr()  # [items, kept]
+
+        def cosines(block: slice) -> Float32s:
+            products: Float32s = (items[block] @ by_item).toarray()
+            products += of_frequent[block] @ kept_of_frequent
+            return products
+
+        nearest = self._nearest_of(items.shape[0], cosines)
         weights = np.maximum(nearest.similarities, 0)
         return self._shares(items.shape[0], nearest, [weights, weights**3])
 
