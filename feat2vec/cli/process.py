@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -34,6 +35,23 @@ def _without_optional_packages() -> Iterator[None]:
 
 
 @contextmanager
+def without_collection() -> Iterator[None]:
+    """Within it no garbage is looked for, and what is there at its end is not looked at again: modules stay.
+
+    Some 400,000 objects of TensorFlow would be walked through several times while it is imported, and each time that a
+    training frees its graph.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
 def _without_standard_error() -> Iterator[None]:
     """Within it what libraries write to standard error is dropped."""
     sys.stderr.flush()
@@ -52,7 +70,7 @@ def import_tensorflow() -> None:
 
     Their libraries write messages about the processor and about missing devices to standard error; these are dropped.
     """
-    with _without_standard_error():
+    with _without_standard_error(), without_collection():
         with _without_optional_packages():
             import keras  # noqa: F401
             import tensorflow as tf
@@ -80,7 +98,7 @@ class _QuietImports(MetaPathFinder):
         execute = spec.loader.exec_module
 
         def execute_quietly(module: ModuleType) -> None:
-            with _without_standard_error():
+            with _without_standard_error(), without_collection():
                 with _without_optional_packages():
                     execute(module)
                 if fullname == "tensorflow":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from feat2vec.evaluation.queries import query_batches
 from feat2vec.schema.extractor_options import ExtractorSpec, ItemsSpec
 from feat2vec.space.calibration import GroupCalibration
 from feat2vec.space.completer import Completer, RowQueries, groups_beside, has_groups_beside, rows_with_known
+from feat2vec.space.completion_calibration import FittedGroup
 from feat2vec.space.geometry import (
     Candidates,
     Model,
@@ -28,7 +29,8 @@ from feat2vec.space.geometry import (
     similarities,
     sum_of_groups,
 )
-from feat2vec.space.neighbours import KeptRows
+from feat2vec.space.group_fit import GroupFit
+from feat2vec.space.neighbours import KeptRows, Sparse
 from feat2vec.space.search_options import VECTOR_SIMILARITIES, VectorSimilarity
 from feat2vec.table.table import open_table
 from feat2vec.training.run_folder import TrainedRun
@@ -81,6 +83,7 @@ def held_out_worths(
     counts: Mapping[str, Array] | None = None,
     calibrations: Mapping[str, GroupCalibration] | None = None,
     kept_rows: KeptRows | None = None,
+    known: Mapping[str, Worth | None] | None = None,
 ) -> list[Worth]:
     """What a run reaches on rows that it was not trained on, of each lookup group or of its target.
 
@@ -92,6 +95,7 @@ def held_out_worths(
         calibrations: What the probabilities of groups are fitted to; by default they are as the objective learns them.
         kept_rows: Rows that the run was trained on, the nearest of which are asked as `complete` asks them; by default
             none.
+        known: Those of groups that `worth_of_fitted` has measured already, by group.
 
     Returns:
         One for each group that can be ranked, without those of words or of parts of dates, or for the target.
@@ -99,26 +103,49 @@ def held_out_worths(
     """
     if run.schema.target is not None:
         return [] if train is None else _worth_of_target(run, held_out, train)
-    schema, worths = run.schema, []
-    targets = list(schema.noise.targets) or list(schema.groups)
-    groups = [name for name in targets if is_keyed(run.vector_source, name) and has_groups_beside(schema, name)]
-    groups = [name for name in groups if not _has_parts(schema.groups[name].extractor)]
+    worths, groups = [], ranked_groups(run)
     if calibrations and len(groups) > len(calibrations):  # of very many groups those that are completed best
         groups = [name for name in groups if name in calibrations]
     for group in groups:
-        seen = run.fitted.values[group].counts if counts is None else counts[group]
-        worth = _worth_of_group(
-            run,
-            held_out,
-            group,
-            run.fitted.key_counts(group, seen).astype(np.float64),
-            SCORES_AT_MOST // len(groups),
-            (calibrations or {}).get(group),
-            kept_rows,
-        )
+        if known is not None and group in known:
+            worth = known[group]
+        else:
+            numbers = (calibrations or {}).get(group)
+            worth = _worth_of_group(run, held_out, group, counts, SCORES_AT_MOST // len(groups), numbers, kept_rows)
         if worth is not None:
             worths.append(worth)
     return worths
+
+
+def ranked_groups(run: TrainedRun) -> list[str]:
+    """The groups that can be ranked, without those of words or of parts of dates; none of a run with a target."""
+    if run.schema.target is not None:
+        return []
+    schema = run.schema
+    targets = list(schema.noise.targets) or list(schema.groups)
+    groups = [name for name in targets if is_keyed(run.vector_source, name) and has_groups_beside(schema, name)]
+    return [name for name in groups if not _has_parts(schema.groups[name].extractor)]
+
+
+def worth_of_fitted(
+    run: TrainedRun,
+    held_out: pa.Table,
+    counts: Mapping[str, Array] | None,
+    kept_rows: KeptRows | None,
+    fitted: FittedGroup,
+) -> Worth | None:
+    """What `held_out_worths` says of a group, right after its fit, which knows what the nearest rows say.
+
+    Args:
+        run: The run.
+        held_out: The rows that the group was fitted to.
+        counts: Of each group how often training has seen each entry, [values].
+        kept_rows: Rows that the run was trained on, if any are kept.
+        fitted: The group, one of `ranked_groups`.
+
+    """
+    most_scores = SCORES_AT_MOST // len(ranked_groups(run))
+    return _worth_of_group(run, held_out, fitted.group, counts, most_scores, fitted.calibration, kept_rows, fitted.fit)
 
 
 class WeaknessFacts(NamedTuple):
@@ -136,6 +163,7 @@ def measured_weakness(
     counts: Mapping[str, Array] | None,
     calibrations: Mapping[str, GroupCalibration] | None = None,
     kept_rows: KeptRows | None = None,
+    known: Mapping[str, Worth | None] | None = None,
 ) -> WeaknessFacts:
     """Measure a model on held-out rows before its run gets its name.
 
@@ -147,6 +175,7 @@ def measured_weakness(
         calibrations: What the probabilities of groups are fitted to. They may be fitted to the same rows: they have one
             number for each group, which cannot fit two thousand rows by heart.
         kept_rows: Rows that it was trained on, the nearest of which are asked; by default none.
+        known: What `worth_of_fitted` has measured already, by group.
 
     Returns:
         An entry `weak` for metrics.json if the run is worse than popularity or a constant, the same as a line, and the
@@ -154,7 +183,7 @@ def measured_weakness(
 
     """
     train = None if run.schema.target is None else training_rows(ROWS_OF_CONSTANT)
-    worths = held_out_worths(run, held_out, train, counts, calibrations, kept_rows)
+    worths = held_out_worths(run, held_out, train, counts, calibrations, kept_rows, known)
     if not worths:
         return WeaknessFacts({}, {}, ())
     text = weakness_text(run, worths)
@@ -202,24 +231,31 @@ def _worth_of_group(
     run: TrainedRun,
     held_out: pa.Table,
     group: str,
-    counts: Floats,
+    counts_of_values: Mapping[str, Array] | None,
     most_scores: int,
     calibration: GroupCalibration | None,
     kept_rows: KeptRows | None,
+    fit: GroupFit | None = None,
 ) -> Worth | None:
     """The mean reciprocal rank of the true values of a group by its others; None where too few can be ranked."""
+    seen = run.fitted.values[group].counts if counts_of_values is None else counts_of_values[group]
+    counts = run.fitted.key_counts(group, seen).astype(np.float64)  # [candidates]
     total = len(counts)
     if not 1 < total <= MOST_CANDIDATES:
         return None
     rows = min(MOST_ROWS, max(most_scores // total, FEWEST_QUERIES), held_out.num_rows)
     chosen = np.random.default_rng(run.schema.training.seed).choice(held_out.num_rows, rows, replace=False)
-    sample = held_out.take(pa.array(np.sort(chosen)))
+    chosen.sort()
+    sample = held_out.take(pa.array(chosen))
     given = groups_beside(run.schema, group)
     model = run.model_for_rows([*given, group])
     completer = None
     if run.schema.objective.completes_rows:
         completer = Completer(run.fitted, model, group, calibration, given, kept_rows=kept_rows)
-    reciprocals = _reciprocal_ranks(run, model, sample, group, given, counts, completer)
+    known = KnownOfRows()
+    if fit is not None and calibration is not None:
+        known = KnownOfRows(fit.vectors_of_whole_rows(chosen), fit.evidence_of_whole_rows(calibration, chosen))
+    reciprocals = _reciprocal_ranks(run, model, sample, group, given, counts, completer, known)
     n = len(reciprocals["popularity"])
     if n < FEWEST_QUERIES:
         return None
@@ -229,6 +265,23 @@ def _worth_of_group(
     is_weak = tells_nothing and _is_above(reciprocals["popularity"], reciprocals[best_vectors])
     value, popularity = (float(reciprocals[name].mean()) for name in (best, "popularity"))
     return Worth(group, "mrr", n, round(value, DIGITS), "popularity", round(popularity, DIGITS), is_weak)
+
+
+class KnownOfRows(NamedTuple):
+    """What a fit has computed of rows already; None where it has not."""
+
+    vectors: Mapping[str, Queries] | None = None  # of the groups that the rows are found by
+    evidence: Sequence[Sparse] | None = None  # what the nearest rows say, [rows, candidates]
+
+    def vectors_of(self, rows: slice) -> dict[str, Queries] | None:
+        """The vectors of some of the rows."""
+        if self.vectors is None:
+            return None
+        return {name: queries.take(rows) for name, queries in self.vectors.items()}
+
+    def evidence_of(self, rows: slice) -> list[Sparse] | None:
+        """What the nearest rows say of some of the rows."""
+        return None if self.evidence is None else [matrix[rows] for matrix in self.evidence]
 
 
 def _is_above(values: Floats, other_values: Floats) -> bool:
@@ -245,21 +298,26 @@ def _reciprocal_ranks(
     given: list[str],
     counts: Floats,
     completer: Completer | None,
+    known: KnownOfRows,
 ) -> dict[str, Floats]:
     """1 / rank of each true value that training has seen, by each similarity and by popularity: [queries]."""
     is_learnt = counts > 0  # [candidates]
     values = candidates(model, run.fitted, group)
     parts: dict[str, list[Floats]] = {}
+    first = 0  # row of the batch
     for batch in query_batches(run, open_table(rows), group, given):
         is_query = rows_with_known(run.fitted, batch.entries, given)[batch.rows] & is_learnt[batch.true_candidates]
         query_rows, true_candidates = batch.rows[is_query], batch.true_candidates[is_query]
-        vectors = extract_groups(model, batch.entries)
+        of_batch = slice(first, first + len(batch.entries[given[0]]))
+        first = of_batch.stop
+        vectors = known.vectors_of(of_batch) or extract_groups(model, batch.entries)
         queries = sum_of_groups(vectors)
         scores: dict[str, ScoresOfRows] = {"popularity": _popularity_scores(counts)}
         for similarity in VECTOR_SIMILARITIES:
             scores[similarity] = _scores_by(similarity, queries, values, is_learnt)
         if completer is not None:
-            scores["probability"] = _probability_scores(completer, completer.queries(batch.entries, vectors), is_learnt)
+            row_queries = completer.queries(batch.entries, vectors, known.evidence_of(of_batch))
+            scores["probability"] = _probability_scores(completer, row_queries, is_learnt)
         for name, scores_of in scores.items():
             ranks = rank_scores(scores_of, len(counts), query_rows, true_candidates)
             parts.setdefault(name, [np.zeros(0)]).append(1 / (ranks + 1))

@@ -23,8 +23,8 @@ def chosen_functions() -> tuple[OnChosen, ...]:
 
 def _measure_chosen(chosen: ChosenModel) -> Additions:
     """Calibrate what completes rows, and compare the chosen model with popularity or a constant, on held-out rows."""
-    from feat2vec.evaluation.weakness import measured_weakness
-    from feat2vec.space.completion_calibration import files_of_completion, fit_completion, rows_to_keep, with_vectors
+    from feat2vec.evaluation.weakness import measured_weakness, ranked_groups, worth_of_fitted
+    from feat2vec.space.completion_calibration import files_of_completion, fitted_groups, rows_to_keep, with_vectors
     from feat2vec.space.neighbours import NEIGHBOURS_FILE, KeptRows, kept_rows_bytes
     from feat2vec.training.chosen_model import Additions
 
@@ -33,6 +33,11 @@ def _measure_chosen(chosen: ChosenModel) -> Additions:
         fitted_to, kept = rows_to_keep(learnt, schema.training.neighbours)
         kept_rows = with_vectors(KeptRows(learnt.encoder, learnt.rows[fitted_to]), chosen.run.model_for_rows())
         files[NEIGHBOURS_FILE] = kept_rows_bytes(learnt.rows[kept])
-    completion = fit_completion(chosen.run, chosen.held_out, chosen.counts, kept_rows, chosen.later)
-    facts = measured_weakness(chosen.run, chosen.held_out, chosen.training_rows, chosen.counts, completion, kept_rows)
+    run, held_out, counts = chosen.run, chosen.held_out, chosen.counts
+    ranked, completion, worths = ranked_groups(run), {}, {}
+    for fitted in fitted_groups(run, held_out, counts, kept_rows, chosen.later):
+        completion[fitted.group] = fitted.calibration
+        if fitted.group in ranked:
+            worths[fitted.group] = worth_of_fitted(run, held_out, counts, kept_rows, fitted)
+    facts = measured_weakness(run, held_out, chosen.training_rows, counts, completion, kept_rows, worths)
     return Additions(facts.metrics, {**files_of_completion(completion), **files, **facts.files}, facts.lines)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from feat2vec.space.neighbours import EXPECTED, FEATURES, KeptRows, Neighbours, 
 from feat2vec.table.table import Stage
 
 SCORES_IN_MEMORY = 1 << 19  # probabilities that are computed at a time: 4 MB
+LOGITS_AT_ONCE = 1 << 17  # which the caches of a core hold
 ROWS_AT_ONCE = 4096  # rows whose vectors are made at a time
 STAGE_BYTES = 16 << 20  # of rows that are encoded at a time
 
@@ -32,11 +33,14 @@ class RowQueries(NamedTuple):
     sums: Queries  # the weighted sums of the rows' vectors
     items: Sparse | None  # TF-IDF vectors of the rows [rows, items], where the nearest training rows are asked
     are_later: Bools | None = None  # [rows], of a time that training has not seen, where other numbers are for those
+    evidence: Sequence[Sparse] | None = None  # what the nearest rows say [rows, candidates], where it is known already
 
     def take(self, rows: Rows) -> RowQueries:
         """Those of some of the rows."""
         items = None if self.items is None else self.items[rows]
-        return RowQueries(self.sums.take(rows), items, None if self.are_later is None else self.are_later[rows])
+        evidence = None if self.evidence is None else [matrix[rows] for matrix in self.evidence]
+        are_later = None if self.are_later is None else self.are_later[rows]
+        return RowQueries(self.sums.take(rows), items, are_later, evidence)
 
 
 class CompletedRows(NamedTuple):
@@ -123,12 +127,18 @@ class Completer:
         _ = self.neighbours  # which the other one has, too
         return self.with_numbers(later)
 
-    def queries(self, entries: Mapping[str, Array], vectors: Mapping[str, Queries] | None = None) -> RowQueries:
+    def queries(
+        self,
+        entries: Mapping[str, Array],
+        vectors: Mapping[str, Queries] | None = None,
+        evidence: Sequence[Sparse] | None = None,
+    ) -> RowQueries:
         """What candidates are found by in rows.
 
         Args:
             entries: Entries [rows, width] of the groups.
             vectors: The vectors of these entries by group; by default they are made.
+            evidence: What the nearest training rows say of the rows; by default they are looked for.
 
         Returns:
             The weighted sums of the vectors, and TF-IDF vectors where the nearest training rows are asked.
@@ -141,6 +151,8 @@ class Completer:
             are_later = are_of_new_times(self.encoder, time, entries[time])
             rows = np.flatnonzero(are_later)
             self.of_later_rows.weighted({name: vectors[name].take(rows) for name in self.given}).put_into(sums, rows)
+        if evidence is not None:
+            return RowQueries(sums, None, are_later, evidence)
         items = None if self.neighbours is None else self.neighbours.row_items.vectors(entries)
         return RowQueries(sums, items, are_later)
 
@@ -210,8 +222,7 @@ class Completer:
         kept, parts = neighbours.kept, []
         levels = self.encoder.schema.model.levels
         if kept.vectors is not None:
-            sums = side_by_side(kept.vectors.weighted(self.weights), levels)
-            return unit_rows(sums[neighbours.places])
+            return unit_rows(kept.vectors.weighted(self.weights, neighbours.places))
         for block in blocks(len(neighbours.places), ROWS_AT_ONCE):
             entries = {name: kept.entries(name, neighbours.places[block]) for name in self.given}
             parts.append(unit_rows(side_by_side(self.weighted(extract_groups(self.model, entries)), levels)))
@@ -219,17 +230,19 @@ class Completer:
 
     def add_evidence(self, scores: Array, queries: RowQueries) -> None:
         """Multiply probabilities by powers of what the nearest rows say, given their logs [rows, candidates]."""
-        if self.neighbours is None:
-            return
-        assert queries.items is not None
+        evidence = queries.evidence
+        if evidence is None:
+            if self.neighbours is None:
+                return
+            assert queries.items is not None
+            vectors = unit_rows(side_by_side(queries.sums, self.encoder.schema.model.levels))
+            evidence = self.neighbours.evidence(queries.items, vectors, self.kept_vectors)
         of_space, *of_neighbours = self.calibration.neighbours
         with np.errstate(invalid="ignore"):
             scores *= of_space
-        vectors = unit_rows(side_by_side(queries.sums, self.encoder.schema.model.levels))
-        evidence = self.neighbours.evidence(queries.items, vectors, self.kept_vectors)
         for power, matrix in zip(of_neighbours, evidence, strict=True):
             if power:
-                scores += power * matrix.toarray()
+                add_sparse(scores, matrix, power)
 
     def batches(
         self, source: object, kept_columns: Sequence[str] = (), scores_in_memory: int = SCORES_IN_MEMORY
@@ -311,8 +324,19 @@ def rows_with_known(encoder: Encoder, entries: Mapping[str, Array], given: Seque
     return has_known
 
 
-def log_softmax(logits: Floats) -> Floats:
+AnyFloats = TypeVar("AnyFloats", Floats, Float32s)
+
+
+def log_softmax(logits: AnyFloats) -> AnyFloats:
     """Log softmax of each row, [rows, candidates]; the argument is used up."""
-    logits -= logits.max(axis=1, keepdims=True)
-    logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    for block in blocks(len(logits), max(LOGITS_AT_ONCE // max(logits.shape[1], 1), 1)):
+        of_block = logits[block]
+        of_block -= of_block.max(axis=1, keepdims=True)
+        of_block -= np.log(np.exp(of_block).sum(axis=1, keepdims=True))
     return logits
+
+
+def add_sparse(scores: Array, matrix: Sparse, factor: float) -> None:
+    """Add a multiple of a sparse matrix to scores [rows, candidates], which are contiguous."""
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    scores.reshape(-1)[rows * matrix.shape[1] + matrix.indices] += factor * matrix.data

@@ -13,7 +13,7 @@ from feat2vec.arrays import Floats, Integers, Strings
 from feat2vec.encode.codecs.numbers import date_text
 from feat2vec.errors import UserError, listed
 from feat2vec.space.calibration import GroupCalibration, is_list
-from feat2vec.space.completer import Completer
+from feat2vec.space.completer import AnyFloats, Completer
 from feat2vec.space.given_row import is_missing, table_of_row
 from feat2vec.space.hidden_group import NumberColumn
 from feat2vec.writing.files import JsonObject
@@ -108,6 +108,11 @@ def complete(completer: Completer, rows: object, n: int = 5) -> list[Completed]:
     return completed
 
 
+def has_parts(completer: Completer) -> bool:
+    """Whether the candidates are the parts of dates."""
+    return bool(getattr(completer.encoder.schema.groups[completer.group].extractor, "parts", ()))
+
+
 def shares_of_parts(completer: Completer, shares: Floats) -> Floats | None:
     """The probabilities of the parts of dates: a row has one year, one month and so on.
 
@@ -119,7 +124,7 @@ def shares_of_parts(completer: Completer, shares: Floats) -> Floats | None:
         Probabilities that sum to 1 for each part, [rows, candidates]; None for a group of other columns than dates.
 
     """
-    if not getattr(completer.encoder.schema.groups[completer.group].extractor, "parts", ()):
+    if not has_parts(completer):
         return None
     names = completer.hidden.names(range(len(completer.hidden)))  # such as "year=2019"
     parts: Strings = np.array([name.partition("=")[0] for name in names])
@@ -139,7 +144,7 @@ def in_list(probabilities: Floats, calibration: GroupCalibration) -> Floats:
     return np.asarray(-np.expm1(-expected), np.float64)
 
 
-def top_places(scores: Floats, n: int) -> Integers:
+def top_places(scores: AnyFloats, n: int) -> Integers:
     """The places of the n largest of each row, the largest first, the first of equal ones: [rows, n]."""
     n = min(n, scores.shape[1])
     if n == scores.shape[1]:

@@ -8,8 +8,9 @@ half is measured by a fit to the other one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +29,8 @@ from feat2vec.space.completion_fit import (
     sampled_candidates,
     sizes_of_fit,
 )
-from feat2vec.space.geometry import GroupQueries, Model, Queries, blocks, extract_groups
-from feat2vec.space.group_fit import Check, GroupFit, sureness, surer, with_checks
+from feat2vec.space.geometry import Model, blocks, extract_groups
+from feat2vec.space.group_fit import Check, GroupFit, surer, with_checks
 from feat2vec.space.held_out_values import (
     LEAST_ROWS,
     HeldOut,
@@ -38,7 +39,8 @@ from feat2vec.space.held_out_values import (
     read_held_out,
     true_candidates,
 )
-from feat2vec.space.neighbours import KeptRows
+from feat2vec.space.neighbours import KeptRows, ValueVectors, side_by_side
+from feat2vec.space.sureness import sureness
 from feat2vec.training.held_out import held_out_places
 from feat2vec.training.run_folder import TrainedRun
 
@@ -68,9 +70,40 @@ def fit_completion(
         The numbers by group; a group of which there are fewer than 20 rows is left out.
 
     """
+    return {fitted.group: fitted.calibration for fitted in fitted_groups(run, rows, counts, kept_rows, later_rows)}
+
+
+class FittedGroup(NamedTuple):
+    """The numbers of a group and what they were fitted by."""
+
+    group: str
+    calibration: GroupCalibration
+    fit: GroupFit
+
+
+def fitted_groups(
+    run: TrainedRun,
+    rows: pa.Table,
+    counts: Mapping[str, Int64s] | None = None,
+    kept_rows: KeptRows | None = None,
+    later_rows: pa.Table | None = None,
+) -> Iterator[FittedGroup]:
+    """The groups of `fit_completion` one by one, with what measures of the same rows can take from the fit.
+
+    Args:
+        run: As of `fit_completion`.
+        rows: The held-out rows.
+        counts: How often each value occurs in the training rows.
+        kept_rows: Training rows.
+        later_rows: The last rows.
+
+    Yields:
+        The groups whose numbers can be fitted.
+
+    """
     schema, encoder = run.schema, run.fitted
     if not schema.objective.completes_rows:
-        return {}
+        return
     rng = np.random.default_rng(schema.training.seed)
     model = run.model_for_rows()
     held_out = read_held_out(encoder, model, rows, rng)
@@ -78,19 +111,18 @@ def fit_completion(
     later = None if later_rows is None else read_held_out(encoder, model, later_rows, rng, counts)
     if kept_rows is not None and kept_rows.vectors is None:
         kept_rows = with_vectors(kept_rows, model)
-    fitted = {}
     for group in _fitted_groups(schema, held_out):
         if len(schema.groups) < 2 or set(schema.groups) - set(held_out.vectors.groups):
             continue
         counts_of_values = None if counts is None else counts[group]
-        calibration = _fit_group(encoder, model, held_out, group, counts_of_values, rng, kept_rows)
-        if calibration is None:
+        fitted = _fit_group(encoder, model, held_out, group, counts_of_values, rng, kept_rows)
+        if fitted is None:
             continue
         if later is not None and schema.training.time in groups_beside(schema, group):
             of_later = _fit_group(encoder, model, later, group, counts_of_values, rng, kept_rows)
-            calibration = replace(calibration, later=of_later)
-        fitted[group] = calibration
-    return fitted
+            calibration = replace(fitted.calibration, later=None if of_later is None else of_later.calibration)
+            fitted = fitted._replace(calibration=calibration)
+        yield fitted
 
 
 def files_of_completion(completion: Mapping[str, GroupCalibration]) -> dict[str, bytes]:
@@ -125,18 +157,16 @@ def rows_to_keep(learnt: Encoded, most: int) -> tuple[Int64s, Int64s]:
 
 
 def with_vectors(kept_rows: KeptRows, model: Model) -> KeptRows:
-    """The same rows with the vectors of their groups."""
-    places = np.arange(len(kept_rows.value_ids))
-    parts = []
-    for block in blocks(len(places), ROWS_AT_ONCE):
-        entries = {name: kept_rows.entries(name, places[block]) for name in kept_rows.encoder.codecs}
-        parts.append(extract_groups(model, entries))
-    vectors = {}
-    for name in kept_rows.encoder.codecs:
-        free = [np.concatenate(level) for level in zip(*(part[name].free for part in parts), strict=True)]
-        rest = [np.concatenate(level) for level in zip(*(part[name].dependent for part in parts), strict=True)]
-        vectors[name] = Queries(free, rest)
-    return replace(kept_rows, vectors=GroupQueries.stacked(vectors))
+    """The same rows with the vectors of their groups' values."""
+    values, places = {}, {}
+    for i, name in enumerate(kept_rows.encoder.codecs):
+        ids, places[name] = np.unique(kept_rows.value_ids[:, i], return_inverse=True)
+        parts = []
+        for block in blocks(len(ids), ROWS_AT_ONCE):
+            vectors = extract_groups(model, {name: kept_rows.entries_of_values(name, ids[block])})[name]
+            parts.append(side_by_side(vectors, kept_rows.encoder.schema.model.levels))
+        values[name] = np.concatenate(parts)
+    return replace(kept_rows, vectors=ValueVectors(values, places))
 
 
 def _fit_group(
@@ -147,7 +177,7 @@ def _fit_group(
     counts_of_values: Int64s | None,
     rng: np.random.Generator,
     kept_rows: KeptRows | None,
-) -> GroupCalibration | None:
+) -> FittedGroup | None:
     """The numbers of a group; None if there is too little to fit them to."""
     columns = set(encoder.schema.groups[group].columns)
     if all(columns & set(options.columns) for options in encoder.schema.groups.values()):
@@ -169,18 +199,24 @@ def _fit_group(
     originals = np.unique(held_out.originals[rows])
     halves = rng.permutation(len(originals)) % 2 == 0
     in_first = np.isin(held_out.originals[truth.rows], originals[halves])  # [observations]
-    of_first, numbers = fit.calibration(in_first)
-    fits = [(of_first, in_first, fit.unseen(of_first, ~in_first))]  # each with what it says of rows it has not seen
+    every_value = np.ones(len(truth.rows), np.bool_)
+    numbers = fit.numbers(every_value)
+    fitted_parts = [in_first]
     if len(originals) < ROWS_OF_ONE_CHECK:
-        of_second, _ = fit.calibration(~in_first, numbers)
-        fits.append((of_second, ~in_first, fit.unseen(of_second, in_first)))
+        fitted_parts.append(~in_first)
+    else:  # which rows are nearest hardly depends on which of so many rows the weights are fitted to
+        fit.find_nearest_by(numbers)
+    fits = []  # each with what it says of rows that it has not seen
+    for part in fitted_parts:
+        of_part = fit.calibration(part, fit.numbers(part, numbers))
+        fits.append((of_part, part, fit.unseen(of_part, ~part)))
     factor = sureness([part for _, _, unseen in fits for part in unseen])
     checks = []
     for calibration, seen, unseen in fits:
         checks.append(Check(fit, fit.with_list_numbers(surer(calibration, factor), seen), unseen, factor))
-    every_value = np.ones(len(truth.rows), np.bool_)
-    calibration, _ = fit.calibration(every_value, numbers)
-    return with_checks(fit.with_list_numbers(surer(calibration, factor), every_value), checks)
+    calibration = fit.calibration(every_value, numbers)
+    calibration = fit.with_list_numbers(surer(calibration, factor), every_value)
+    return FittedGroup(group, with_checks(calibration, checks), fit)
 
 
 def _fitted_groups(schema: Schema, held_out: HeldOut) -> list[str]:

@@ -27,6 +27,7 @@ RIDGE_OF_POPULARITY = 16.0
 ROWS_PER_BLOCK = 256
 MOST_STEPS = 50
 TOLERANCE = 1e-4  # of the gradient, a nat per unit of a number
+LEAST_GAIN = 1e-8  # of the loss: a step that gains less is the last one, and is not measured
 
 
 def sizes_of_fit(groups: int) -> tuple[int, int]:
@@ -301,6 +302,8 @@ def _minimum(value_and_gradient: ValueAndGradient, numbers: Floats, inverse: Flo
             break
         direction = -inverse @ gradient
         slope = float(gradient @ direction)
+        if -slope / 2 < LEAST_GAIN * (1 + abs(value)):
+            return numbers + direction
         length = 1.0
         new_value, new_gradient = value_and_gradient(numbers + direction)
         while not new_value <= value + 1e-4 * length * slope and length > 1e-6:
@@ -322,16 +325,17 @@ def _minimum(value_and_gradient: ValueAndGradient, numbers: Floats, inverse: Flo
 RIDGE_OF_LISTS = 4.0
 CLASSES_PER_NAT = 128  # of log p, by which sums over candidates are taken
 LEAST_LOG_P = -1000.0  # below it all are one class, of no weight
+SHARES_AT_ONCE = 1 << 17  # log p, which the caches of a core hold
 
 
 def fitted_list_numbers(
-    log_shares: Floats, log_weights: Floats, is_member: Bools, default_size: float
+    log_shares: Array, weights: Floats, is_member: Bools, default_size: float
 ) -> tuple[float, float]:
     """The size a and the slope s in the probability 1 - exp(-exp(a) p^s) that a list holds a candidate.
 
     Args:
         log_shares: log p of each row and candidate, [rows, sample].
-        log_weights: Log of how many candidates each stands for, [sample].
+        weights: How many candidates each stands for, [sample].
         is_member: Which are in the row's list, [rows, sample].
         default_size: The default of a; that of s is 1.
 
@@ -340,8 +344,8 @@ def fitted_list_numbers(
 
     """
     row_of_member, place_of_member = np.nonzero(is_member)
-    log_p_of_members = log_shares[row_of_member, place_of_member]
-    log_p_of_rest, rest = classes_of_rest(log_shares, np.exp(log_weights), is_member)
+    log_p_of_members = log_shares[row_of_member, place_of_member].astype(np.float64)
+    log_p_of_rest, rest = classes_of_rest(log_shares, weights, is_member)
     default = np.array([default_size, 1.0])
 
     def penalised(numbers: Floats) -> tuple[float, Floats]:
@@ -359,7 +363,7 @@ def fitted_list_numbers(
     return size, max(slope, 0.05)
 
 
-def classes_of_rest(log_shares: Floats, weights: Floats, is_member: Bools) -> tuple[Floats, Floats]:
+def classes_of_rest(log_shares: Array, weights: Floats, is_member: Bools) -> tuple[Floats, Floats]:
     """The candidates that are in no list, as classes of nearly the same log p.
 
     A sum of w p^s over a class is W exp(s m) (1 + (s d)^2 / 2) with the mean m and the deviation d of log p, and d is
@@ -377,11 +381,11 @@ def classes_of_rest(log_shares: Floats, weights: Floats, is_member: Bools) -> tu
     lowest = max(float(log_shares.min(initial=0.0)), LEAST_LOG_P)
     size = int(-lowest * CLASSES_PER_NAT) + 1
     totals, sums = np.zeros(size), np.zeros(size)
-    for block in blocks(len(log_shares), ROWS_PER_BLOCK):
+    for block in blocks(len(log_shares), max(SHARES_AT_ONCE // max(log_shares.shape[1], 1), 1)):
         log_p = np.maximum(log_shares[block], lowest)  # [block, sample]
-        classes = np.minimum(log_p * -CLASSES_PER_NAT, size - 1).astype(np.int64).ravel()
-        of_block = (weights * ~is_member[block]).ravel()
-        totals += np.bincount(classes, of_block, size)
-        sums += np.bincount(classes, of_block * log_p.ravel(), size)
+        classes = np.minimum(log_p * -CLASSES_PER_NAT, size - 1).astype(np.int64)
+        of_block = weights * ~is_member[block]
+        totals += np.bincount(classes.ravel(), of_block.ravel(), size)
+        sums += np.bincount(classes.ravel(), (of_block * log_p).ravel(), size)
     is_there = totals > 0
     return sums[is_there] / totals[is_there], totals[is_there]

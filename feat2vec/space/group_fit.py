@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from feat2vec.arrays import Bools, Float32s, Floats, Int64s
+from feat2vec.arrays import Array, Bools, Float32s, Floats, Int64s
 from feat2vec.schema.levels import Levels
 from feat2vec.space.calibration import GroupCalibration, Reliability, is_list
-from feat2vec.space.completer import Completer, log_softmax
-from feat2vec.space.completion import in_list, shares_of_parts, top_places
+from feat2vec.space.completer import Completer, add_sparse, log_softmax
+from feat2vec.space.completion import has_parts, in_list, shares_of_parts, top_places
 from feat2vec.space.completion_fit import (
     CandidateSample,
     Observations,
@@ -20,12 +20,13 @@ from feat2vec.space.completion_fit import (
     log_shares_of_rows,
     sizes_of_fit,
 )
-from feat2vec.space.geometry import Candidates, blocks
+from feat2vec.space.geometry import Candidates, Queries, blocks
 from feat2vec.space.held_out_values import LEAST_ROWS, HeldOut, Truth
 from feat2vec.space.hidden_group import has_quantiles
 from feat2vec.space.neighbour_fit import fitted_powers
-from feat2vec.space.neighbours import FEATURES, Neighbours, Sparse, side_by_side, unit_rows
+from feat2vec.space.neighbours import EXPECTED, FEATURES, Neighbours, Sparse, side_by_side, unit_rows
 from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
+from feat2vec.space.sureness import Unseen
 
 MOST_ROWS_OF_NEIGHBOURS = 1000  # that the nearest rows' numbers are fitted to
 SCORES_CHECKED = 1 << 23  # of the rows whose probabilities are compared with what is true
@@ -33,8 +34,6 @@ SCORES_IN_MEMORY = 1 << 19
 MOST_LISTS = 500  # that the probability of being in a list is fitted to
 FEATURES_IN_MEMORY = 1 << 24  # numbers that say how much the nearest rows know
 MOST_FITTED_CANDIDATES = 200_000  # of more, the nearest rows are not asked
-SURENESS = np.exp(np.linspace(-3, 0.4, 137))  # factors of what a fit says beyond popularity, which are tried
-SPREAD_OF_SURENESS = 1.0  # of its logarithm, before any row is seen
 ANSWERS_OF_LIST = 5  # of each row that are compared
 DIGITS = 6  # that are stored of a number
 
@@ -49,6 +48,8 @@ class GroupFit:
         self.neighbours = _neighbours(completer)
         self.literal: Evidence | None = None  # of the held-out rows, which no number of a fit changes
         self.by_vectors: tuple[dict[str, float], Evidence] | None = None  # of the weights that were asked for last
+        self.weights_of_nearest: dict[str, float] | None = None
+        self.last_powers: tuple[float, ...] = EXPECTED  # with which the next fit of them begins
         if self.neighbours is not None:
             items = self.neighbours.row_items.vectors(held_out.entries)  # [rows, items]
             neighbours = self.neighbours
@@ -73,21 +74,30 @@ class GroupFit:
             log_counts[sample.places],
         )
 
-    def calibration(self, chosen: Bools, start: Floats | None = None) -> tuple[GroupCalibration, Floats]:
-        """The numbers fitted to some of the observations, also as they are to begin another fit with."""
-        default = self.completer.calibration
+    def numbers(self, chosen: Bools, start: Floats | None = None) -> Floats:
+        """The groups' weights and the power of popularity [groups + 1], fitted to some of the observations."""
         of_fit = np.flatnonzero(chosen)
         most, _ = sizes_of_fit(len(self.completer.given))
         of_fit = of_fit[np.unique(np.linspace(0, len(of_fit) - 1, most).astype(np.int64))]
-        numbers = fitted_numbers(self.observations.take(of_fit), default.popularity, start)
-        weights = dict(zip(self.completer.given, map(rounded, numbers[:-1]), strict=True))
+        return fitted_numbers(self.observations.take(of_fit), self.completer.calibration.popularity, start)
+
+    def calibration(self, chosen: Bools, numbers: Floats) -> GroupCalibration:
+        """What is stored of numbers that are fitted to some of the observations, with powers fitted to the same."""
+        default, weights = self.completer.calibration, self._weights(numbers)
         pairs = self.held_out.originals[self.truth.rows[chosen]] * len(self.counts) + self.truth.places[chosen]
         values = len(np.unique(pairs))  # each of which may stand there twice
         calibration = replace(default, popularity=rounded(numbers[-1]), weights=weights, values=values)
         if self.neighbours is not None:
             powers = self._powers(calibration, np.unique(self.truth.rows[chosen]))
             calibration = replace(calibration, neighbours=powers)
-        return calibration, numbers
+        return calibration
+
+    def find_nearest_by(self, numbers: Floats) -> None:
+        """Let these weights find the nearest rows, whatever those of a calibration are: once for several fits."""
+        self.weights_of_nearest = self._weights(numbers)
+
+    def _weights(self, numbers: Floats) -> dict[str, float]:
+        return dict(zip(self.completer.given, map(rounded, numbers[:-1]), strict=True))
 
     def with_list_numbers(self, calibration: GroupCalibration, chosen: Bools) -> GroupCalibration:
         """The numbers with those of lists, fitted to some of the observations; without lists as they are."""
@@ -96,16 +106,16 @@ class GroupFit:
         rows = np.unique(self.truth.rows[chosen])[:MOST_LISTS]
         if calibration.neighbours:
             rows = rows[: self._most_rows()]
-            log_shares, log_weights = self.log_probabilities(calibration, rows), np.zeros(len(self.counts))
             seen = self.counts > 0
-            log_shares, log_weights, is_member = log_shares[:, seen], log_weights[seen], self.is_true(rows)[:, seen]
+            log_shares: Array = np.compress(seen, self.log_probabilities(calibration, rows), axis=1)
+            weights, is_member = np.ones(log_shares.shape[1]), np.compress(seen, self.is_true(rows), axis=1)
         else:
-            log_weights = self.sample.log_weights
+            weights = np.exp(self.sample.log_weights)
             numbers = np.array([*(calibration.weight(name) for name in self.completer.given), calibration.popularity])
-            log_shares = log_shares_of_rows(self.observations, rows, numbers) - log_weights
+            log_shares = log_shares_of_rows(self.observations, rows, numbers) - self.sample.log_weights
             is_member = self._is_true(rows, self.observations.true_places, len(self.sample.places))
         default = self.completer.calibration
-        size, slope = fitted_list_numbers(log_shares, log_weights, is_member, default.list_size)
+        size, slope = fitted_list_numbers(log_shares, weights, is_member, default.list_size)
         return replace(calibration, list_size=rounded(size), list_slope=rounded(slope))
 
     def _most_rows(self) -> int:
@@ -118,21 +128,49 @@ class GroupFit:
         from scipy import sparse
 
         rows = rows[np.unique(np.linspace(0, len(rows) - 1, self._most_rows()).astype(np.int64))]
-        of_space = self.log_probabilities(calibration, rows).astype(np.float32)
+        of_space = self.log_probabilities(calibration, rows)
         is_true = sparse.csr_matrix(self.is_true(rows))
         truth = sparse.diags(1 / is_true.sum(axis=1).A1) @ is_true
-        return tuple(map(rounded, fitted_powers(of_space, self._evidence(calibration, rows), truth.tocsr())))
+        evidence = self._evidence(calibration, rows)
+        self.last_powers = tuple(map(rounded, fitted_powers(of_space, evidence, truth.tocsr(), start=self.last_powers)))
+        return self.last_powers
 
     def _evidence(self, calibration: GroupCalibration, rows: Int64s) -> list[Sparse]:
         """What the rows nearest to some rows say, [rows, candidates] in each way to weigh them."""
         assert self.literal is not None
-        if self.by_vectors is None or self.by_vectors[0] != calibration.weights:
-            self.by_vectors = dict(calibration.weights), self._evidence_by_vectors(calibration)
+        weights = self.weights_of_nearest or dict(calibration.weights)
+        if self.by_vectors is None or self.by_vectors[0] != weights:
+            self.by_vectors = weights, self._evidence_by_vectors(weights)
         return [*self.literal.of_rows(rows), *self.by_vectors[1].of_rows(rows)]
 
-    def _evidence_by_vectors(self, calibration: GroupCalibration) -> Evidence:
+    def vectors_of_whole_rows(self, rows: Int64s) -> dict[str, Queries] | None:
+        """The vectors of held-out rows as they are, by group; None if there are more rows than were encoded."""
+        originals, vectors = self.held_out.originals, self.held_out.vectors
+        if rows.max(initial=-1) > originals[-1]:
+            return None
+        places = np.searchsorted(originals, rows)  # the first of two is as it is
+        return {name: vectors.of_group(name).take(places) for name in self.completer.given}
+
+    def evidence_of_whole_rows(self, calibration: GroupCalibration, rows: Int64s) -> list[Sparse] | None:
+        """What the nearest rows say of held-out rows as they are, [rows, candidates] in each way to weigh them.
+
+        Args:
+            calibration: The fitted numbers.
+            rows: The numbers of the held-out rows.
+
+        Returns:
+            The same as a `Completer` of these numbers finds; None where it would have to look for more.
+
+        """
+        originals = self.held_out.originals
+        if not calibration.neighbours or calibration.later is not None or rows.max(initial=-1) > originals[-1]:
+            return None
+        return self._evidence(calibration, np.searchsorted(originals, rows))
+
+    def _evidence_by_vectors(self, weights: Mapping[str, float]) -> Evidence:
         """What the rows say whose vectors, with these weights, are nearest to those of held-out rows."""
-        completer, neighbours = self.completer.with_numbers(calibration), self.neighbours
+        calibration, neighbours = replace(self.completer.calibration, weights=weights), self.neighbours
+        completer = self.completer.with_numbers(calibration)
         assert neighbours is not None
         kept_vectors = completer.vectors_of_kept(neighbours)
         levels = completer.encoder.schema.model.levels
@@ -151,22 +189,23 @@ class GroupFit:
             self._evidence(calibration, rows)  # of all blocks at once
         says = []
         for block in blocks(len(rows), max(SCORES_IN_MEMORY // len(self.counts), 1)):
-            log_p = self.log_probabilities(calibration, rows[block]).astype(np.float32)
+            log_p = self.log_probabilities(calibration, rows[block])
             says.append(Unseen(log_p, self.is_true(rows[block]), np.log(self.counts + 1).astype(np.float32)))
         return says
 
-    def log_probabilities(self, calibration: GroupCalibration, rows: Int64s) -> Floats:
+    def log_probabilities(self, calibration: GroupCalibration, rows: Int64s) -> Float32s:
         """Log p of rows and all candidates that training has seen; -inf for others: [rows, candidates]."""
         completer = self.completer.with_numbers(calibration)
         total = self.held_out.vectors.weighted(completer.weights, rows)
         with np.errstate(divide="ignore"):
             prior = completer.scale * completer.hidden.linear + np.where(self.counts > 0, 0, -np.inf)
         prior = prior + calibration.popularity * np.log(self.counts + 1.0)
-        scores: Floats = completer.products(total).astype(np.float64) + prior
+        scores = completer.products(total)
+        scores += prior.astype(np.float32)
         if calibration.neighbours:
-            scores *= calibration.neighbours[0]
+            scores *= np.float32(calibration.neighbours[0])
             for power, matrix in zip(calibration.neighbours[1:], self._evidence(calibration, rows), strict=True):
-                scores += power * matrix.toarray()
+                add_sparse(scores, matrix, power)
         return log_softmax(scores)
 
     def is_true(self, rows: Int64s) -> Bools:
@@ -217,62 +256,6 @@ def _neighbours(completer: Completer) -> Neighbours | None:
     return neighbours if len(neighbours.places) else None
 
 
-@dataclass(frozen=True)
-class Unseen:
-    """What a fit says of some rows that it has not seen.
-
-    Args:
-        log_p: Log p of the candidates, [rows, candidates].
-        is_true: Which candidates each row has, [rows, candidates].
-        log_counts: log(count + 1) of the candidates, [candidates].
-
-    """
-
-    log_p: Float32s
-    is_true: Bools
-    log_counts: Float32s
-
-    def tilted(self, factor: float) -> Float32s:
-        """Log p and a number for each row, where what it says beyond popularity is multiplied by a factor."""
-        popular = np.float32(1 - factor) * self.log_counts
-        tilted: Float32s = np.float32(factor) * self.log_p + popular
-        return tilted
-
-    def loss(self, factor: float) -> float:
-        """The sum of the rows' -log p of true values, `tilted` by a factor."""
-        values = self.is_true.sum(axis=1)
-        log_p = self.tilted(factor)
-        of_true = np.where(self.is_true, log_p, 0).sum(axis=1, dtype=np.float64) / values  # [rows]
-        top = log_p.max(axis=1)
-        sums = np.exp(log_p - top[:, None]).sum(axis=1, dtype=np.float64)
-        return float((top - of_true + np.log(sums)).sum())
-
-
-def sureness(unseen: Sequence[Unseen]) -> float:
-    """The factor of what fits say beyond popularity that makes values which they have not seen most probable.
-
-    Numbers that are fitted to few rows say of these more than they may say of others. With a factor of 0 only
-    popularity would be left.
-    """
-    losses: dict[int, float] = {}
-
-    def loss(place: int) -> float:
-        if place not in losses:
-            factor = SURENESS[place]
-            losses[place] = sum(part.loss(factor) for part in unseen) + (np.log(factor) / SPREAD_OF_SURENESS) ** 2 / 2
-        return losses[place]
-
-    place = int(np.abs(np.log(SURENESS)).argmin())  # where nothing is changed
-    for step in (16, 8, 4, 2, 1):  # the loss is convex in the factor, so that no other valley is missed
-        while True:
-            beside = [near for near in (place - step, place + step) if 0 <= near < len(SURENESS)]
-            best = min(beside, key=loss)
-            if loss(best) >= loss(place):
-                break
-            place = best
-    return float(SURENESS[place])
-
-
 class Check:
     """What a fit says of rows that it has not seen, against what is true.
 
@@ -291,16 +274,19 @@ class Check:
         log_shares = np.log(np.maximum(fit.counts, 1e-12) / fit.counts.sum())
         losses, popularity_losses, said, true, ranks = [], [], [], [], []
         for part in unseen:
-            log_p, is_true = log_softmax(part.tilted(factor).astype(np.float64)), part.is_true  # [rows, candidates]
-            values = is_true.sum(axis=1)
-            losses.append(-np.where(is_true, log_p, 0).sum(axis=1) / values)
-            popularity_losses.append(-(is_true @ log_shares) / values)
-            of_parts = shares_of_parts(completer, np.exp(log_p))
-            places = top_places(log_p if of_parts is None else of_parts, ANSWERS_OF_LIST if self.is_list else 1)
+            log_p, is_true = part.log_p(factor), part.is_true  # [rows, candidates]
+            rows, true_places = np.nonzero(is_true)
+            values = np.bincount(rows)
+            losses.append(-np.bincount(rows, log_p[rows, true_places]) / values)
+            popularity_losses.append(-np.bincount(rows, log_shares[true_places]) / values)
+            of_parts = shares_of_parts(completer, np.exp(log_p)) if has_parts(completer) else None
+            n = ANSWERS_OF_LIST if self.is_list else 1
             if of_parts is None:
+                places = top_places(log_p, n)
                 answers = np.exp(np.take_along_axis(log_p, places, axis=1))
                 said.append((in_list(answers, calibration) if self.is_list else answers).ravel())
             else:
+                places = top_places(of_parts, n)
                 said.append(np.take_along_axis(of_parts, places, axis=1).ravel())
             true.append(np.take_along_axis(is_true, places, axis=1).ravel())
             if self.has_ranks:

@@ -11,16 +11,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from feat2vec.arrays import Float32s, Floats, Int64s
+from feat2vec.space.geometry import blocks
 from feat2vec.space.neighbours import EXPECTED, Sparse
 
 RIDGE = 4.0
 LEAST_OF_SPACE = 0.02  # of the power of the space's own probability
 IMPOSSIBLE = np.float32(-1e4)  # log p of what cannot be; its least power is a probability of 0 all the same
 MOST_STEPS = 30
-TOLERANCE = 1e-4
+SCORES_AT_ONCE = 1 << 17  # which the caches of a core hold
+LEAST_GAIN = 1e-7  # of the loss: a step that gains less is the last one, and is not measured
 
 
-def fitted_powers(of_space: Float32s, evidence: Sequence[Sparse], truth: Sparse, ridge: float = RIDGE) -> Floats:
+def fitted_powers(
+    of_space: Float32s,
+    evidence: Sequence[Sparse],
+    truth: Sparse,
+    ridge: float = RIDGE,
+    start: Sequence[float] = EXPECTED,
+) -> Floats:
     """The powers of the space's probability and of what the nearest rows say.
 
     Args:
@@ -28,6 +36,7 @@ def fitted_powers(of_space: Float32s, evidence: Sequence[Sparse], truth: Sparse,
         evidence: What the nearest rows say in each way, [rows, candidates].
         truth: The share of each candidate in what a row holds, [rows, candidates]; those of a row sum to 1.
         ridge: One over the variance of what is expected.
+        start: Where to begin, such as with those of fewer rows.
 
     Returns:
         The powers, of the space first, none of them negative, that make
@@ -40,14 +49,14 @@ def fitted_powers(of_space: Float32s, evidence: Sequence[Sparse], truth: Sparse,
     loss = PowersLoss(of_space, evidence, truth, ridge)
     lowest = np.zeros(len(EXPECTED))
     lowest[0] = LEAST_OF_SPACE
-    powers = np.array(EXPECTED)
+    powers = np.array(start)
     value, gradient, curvature = loss(powers)
     for _ in range(MOST_STEPS):
         is_free = (powers > lowest) | (gradient < 0)
-        if np.abs(gradient[is_free]).max(initial=0) < TOLERANCE:
-            break
         step = np.zeros(len(powers))
         step[is_free] = np.linalg.solve(curvature[np.ix_(is_free, is_free)], gradient[is_free])
+        if gradient @ step / 2 < LEAST_GAIN * (1 + abs(value)):
+            return np.asarray(np.maximum(powers - step, lowest))
         length = 1.0
         while length > 1e-6:
             moved = np.maximum(powers - length * step, lowest)
@@ -74,13 +83,12 @@ class PowersLoss:
         true_keys = _keys(truth)
         keys = np.unique(np.concatenate([true_keys, *keys_of_ways]))
         self.rows, places = np.divmod(keys, candidates)
-        can_be = np.isfinite(of_space)
+        self.untouched = np.maximum(of_space, IMPOSSIBLE)
         self.features = np.zeros((1 + len(evidence), len(keys)))  # [numbers, touched]
-        self.features[0] = np.where(can_be, of_space, IMPOSSIBLE)[self.rows, places]
+        self.features[0] = self.untouched[self.rows, places]
         for of_way, of_keys, matrix in zip(self.features[1:], keys_of_ways, evidence, strict=True):
             of_way[np.searchsorted(keys, of_keys)] = matrix.data
         self.of_truth = self.features[:, np.searchsorted(keys, true_keys)] @ truth.data.astype(np.float64)  # [numbers]
-        self.untouched = np.where(can_be, of_space, IMPOSSIBLE)
         self.untouched[self.rows, places] = IMPOSSIBLE
         self.highest = self.untouched.max(axis=1).astype(np.float64)  # [rows]
         self.rows_with_touched, self.starts = np.unique(self.rows, return_index=True)
@@ -92,13 +100,7 @@ class PowersLoss:
         top = powers[0] * self.highest  # [rows]
         highest = np.maximum.reduceat(logits, self.starts) if len(logits) else logits
         top[self.rows_with_touched] = np.maximum(top[self.rows_with_touched], highest)
-        of_untouched = np.float32(powers[0]) * self.untouched
-        of_untouched -= top[:, None].astype(np.float32)
-        np.exp(of_untouched, out=of_untouched)
-        totals = of_untouched.sum(axis=1).astype(np.float64)
-        of_untouched *= self.untouched
-        first = of_untouched.sum(axis=1).astype(np.float64)  # [rows], of log p
-        second = np.einsum("rv,rv->r", of_untouched, self.untouched).astype(np.float64)  # [rows], of its square
+        totals, first, second = self._sums_of_untouched(powers[0], top)
         probabilities = np.exp(logits - top[self.rows])
         totals += self._sums(probabilities)
         probabilities /= totals[self.rows]
@@ -112,6 +114,20 @@ class PowersLoss:
         value += self.ridge / 2 * float(distance @ distance)
         gradient = means.sum(axis=1) - self.of_truth + self.ridge * distance
         return value, gradient, curvature + self.ridge * np.eye(len(powers))
+
+    def _sums_of_untouched(self, power: float, top: Floats) -> Floats:
+        """The sums of p^power / exp(top) of the untouched candidates, with log p, and with its square: [3, rows]."""
+        sums = np.empty((3, self.total_rows))
+        for block in blocks(self.total_rows, max(SCORES_AT_ONCE // max(self.untouched.shape[1], 1), 1)):
+            log_p = self.untouched[block]
+            of_each = log_p * np.float32(power)
+            of_each -= top[block, None].astype(np.float32)
+            np.exp(of_each, out=of_each)
+            sums[0, block] = of_each.sum(axis=1)
+            of_each *= log_p
+            sums[1, block] = of_each.sum(axis=1)
+            sums[2, block] = np.einsum("rv,rv->r", of_each, log_p)
+        return sums
 
     def _sums(self, of_touched: Floats) -> Floats:
         """The sums of each row, [rows]."""

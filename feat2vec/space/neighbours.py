@@ -15,10 +15,10 @@ et al., 2020); here probabilities are multiplied instead of added, which ranked 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from feat2vec.encode.encoder import Encoder
 from feat2vec.encode.vocabulary import FIRST
 from feat2vec.errors import RESTORE, UserError, in_a_line
 from feat2vec.schema.levels import Levels
-from feat2vec.space.geometry import GroupQueries, Queries, blocks
+from feat2vec.space.geometry import Queries, blocks
 from feat2vec.writing.digests import check_parts
 from feat2vec.writing.files import JsonObject
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 Sparse: TypeAlias = "csr_matrix"
-Places: TypeAlias = "tuple[Integers, Integers]"  # of the nearest: the rows that ask, and the kept rows
 
 NEIGHBOURS_FILE = "neighbours.npy"
 NEAREST = 50
@@ -49,6 +48,32 @@ FEATURES = 2 + len(WIDTHS)
 # of `tools/bench_tables.py`.
 EXPECTED = (0.6, 0.1, 0.2, 0.2, 0.2)
 SIMILARITIES_IN_MEMORY = 1 << 21  # at a time: 8 MB, which the processor's caches hold
+FREQUENT_SHARE = 0.05  # of the kept rows, which have an item
+PARTS_OF_ROW = 512  # of similarities, whose maxima are compared first
+MOST_SORTED = 4 * NEAREST  # similarities of a row that are as large as the last of these maxima
+
+
+@dataclass(frozen=True)
+class ValueVectors:
+    """The vectors of rows as those of the distinct values of their groups.
+
+    Args:
+        values: The vectors of the distinct values of each group, `side_by_side`: [values, E].
+        places: The value of each row, by group: [rows].
+
+    """
+
+    values: Mapping[str, Float32s]
+    places: Mapping[str, Int64s]
+
+    def weighted(self, weights: Mapping[str, float], rows: Integers) -> Float32s:
+        """The weighted sums of the vectors of some rows, [rows, E]."""
+        total: Float32s | None = None
+        for name, weight in weights.items():
+            of_rows = (self.values[name] * np.float32(weight))[self.places[name][rows]]
+            total = of_rows if total is None else np.add(total, of_rows, out=total)
+        assert total is not None
+        return total
 
 
 @dataclass(frozen=True)
@@ -58,13 +83,13 @@ class KeptRows:
     Args:
         encoder: The encoder, which has their values.
         value_ids: [rows, groups], -1 where a group is missing.
-        vectors: Their vectors, where many groups are asked for; otherwise they are made when needed.
+        vectors: Those of their values, where many groups are asked for; otherwise they are made when needed.
 
     """
 
     encoder: Encoder
     value_ids: Ints
-    vectors: GroupQueries | None = None
+    vectors: ValueVectors | None = None
 
     def having(self, group: str) -> Int64s:
         """The places of the rows that have a group."""
@@ -72,7 +97,10 @@ class KeptRows:
 
     def entries(self, group: str, places: Integers) -> Array:
         """The entries of a group in some of the rows, [places, width]."""
-        ids = self.value_ids[places, list(self.encoder.codecs).index(group)]
+        return self.entries_of_values(group, self.value_ids[places, list(self.encoder.codecs).index(group)])
+
+    def entries_of_values(self, group: str, ids: Integers) -> Array:
+        """The entries of some values of a group, [ids, width]; -1 is a missing one."""
         values = self.encoder.values[group].entries
         taken = np.array(values[np.maximum(ids, 0)]) if len(values) else np.zeros((len(ids), values.shape[1]), "f4")
         taken[ids < 0] = np.nan if taken.dtype == np.float32 else 0
@@ -245,55 +273,109 @@ class Neighbours:
 
     def literal_evidence(self, items: Sparse) -> list[Sparse]:
         """What the rows say whose TF-IDF vectors are nearest, [rows, candidates] in each way to weigh them."""
-        parts = []
-        by_item = self.items.T.tocsr()
-        for block in self._blocks(items.shape[0]):
-            cosines = np.asarray((items[block] @ by_item).toarray(), np.float32)  # [block, kept]
-            nearest = _nearest(cosines)
-            weights = np.maximum(cosines[nearest], 0)
-            parts.append([self._shares(len(cosines), nearest, power) for power in (weights, weights**3)])
-        return _below_each_other(parts)
+        rows_of_item = np.bincount(self.items.indices, minlength=self.items.shape[1])
+        frequent = np.flatnonzero(rows_of_item > FREQUENT_SHARE * len(self.places))
+        of_frequent = items[:, frequent].toarray()  # [rows, frequent], whose products as matrices take less time
+        kept_of_frequent = np.ascontiguousarray(self.items[:, frequent].toarray().T)  # [frequent, kept]
+        rare = self.items.copy()
+        rare.data[np.isin(rare.indices, frequent)] = 0
+        rare.eliminate_zeros()
+        by_item = rare.T.tocsr()  # [items, kept]
+
+        def cosines(block: slice) -> Float32s:
+            products: Float32s = (items[block] @ by_item).toarray()
+            products += of_frequent[block] @ kept_of_frequent
+            return products
+
+        nearest = self._nearest_of(items.shape[0], cosines)
+        weights = np.maximum(nearest.similarities, 0)
+        return self._shares(items.shape[0], nearest, [weights, weights**3])
 
     def vector_evidence(self, vectors: Float32s, kept_vectors: Float32s) -> list[Sparse]:
         """What the rows say whose vectors are nearest, [rows, candidates] in each way to weigh them."""
-        parts = []
-        for block in self._blocks(len(vectors)):
-            cosines = vectors[block] @ kept_vectors.T  # [block, kept]
-            nearest = _nearest(cosines)
-            distances = cosines[nearest] - cosines.max(axis=1, initial=-1)[nearest[0]]
-            parts.append([self._shares(len(cosines), nearest, np.exp(distances / width)) for width in WIDTHS])
-        return _below_each_other(parts)
+        nearest = self._nearest_of(len(vectors), lambda block: vectors[block] @ kept_vectors.T)
+        starts = np.flatnonzero(np.diff(nearest.rows, prepend=-1))
+        largest = np.maximum.reduceat(nearest.similarities, starts) if len(starts) else nearest.similarities
+        distances = nearest.similarities - largest[nearest.rows]
+        return self._shares(len(vectors), nearest, [np.exp(distances / width) for width in WIDTHS])
 
-    def _blocks(self, rows: int) -> Iterator[slice]:
-        return blocks(rows, max(SIMILARITIES_IN_MEMORY // max(len(self.places), 1), 1))
+    def _nearest_of(self, rows: int, similarities_of: Callable[[slice], Array]) -> Nearest:
+        """The kept rows nearest to each of so many rows, whose similarities are computed a block of rows at a time."""
+        no_places = np.zeros(0, np.int64)
+        parts = [Nearest(no_places, no_places, np.zeros(0, np.float32))]
+        for block in blocks(rows, max(SIMILARITIES_IN_MEMORY // max(len(self.places), 1), 1)):
+            of_block = nearest_columns(np.asarray(similarities_of(block), np.float32))
+            parts.append(of_block._replace(rows=of_block.rows + block.start))
+        nearest_rows, columns, similarities = (np.concatenate(of_parts) for of_parts in zip(*parts, strict=True))
+        return Nearest(nearest_rows, columns, similarities)
 
-    def _shares(self, rows: int, nearest: Places, weights: Array) -> Sparse:
-        """log(1 + s / e) of the candidates [rows, candidates], given the weights of the nearest rows, [nearest]."""
+    def _shares(self, rows: int, nearest: Nearest, weighings: Sequence[Array]) -> list[Sparse]:
+        """log(1 + s / e) of the candidates [rows, candidates], for each way to weigh the nearest rows, [nearest]."""
         from scipy import sparse
 
-        of_rows, _ = nearest
-        totals = np.maximum(np.bincount(of_rows, weights, minlength=rows), 1e-12)
-        weights = np.asarray(weights / totals[of_rows], np.float32)
-        shares = sparse.csr_matrix((weights, nearest), shape=(rows, len(self.places))) @ self.values
-        shares.data = np.log1p(shares.data / np.float32(SMALLEST_SHARE))
-        return shares
+        matrices = []
+        for weights in weighings:
+            totals = np.maximum(np.bincount(nearest.rows, weights, minlength=rows), 1e-12)
+            of_kept = np.asarray(weights / totals[nearest.rows], np.float32)
+            shape = (rows, len(self.places))
+            shares = sparse.csr_matrix((of_kept, (nearest.rows, nearest.columns)), shape=shape) @ self.values
+            shares.data = np.log1p(shares.data / np.float32(SMALLEST_SHARE))
+            matrices.append(shares)
+        return matrices
 
 
-def _below_each_other(parts: Sequence[Sequence[Sparse]]) -> list[Sparse]:
-    """The matrices of blocks of rows as one, for each way to weigh what they say."""
-    from scipy import sparse
+class Nearest(NamedTuple):
+    """The kept rows that are nearest to rows: row by row, each in the order of the kept ones.
 
-    return [sparse.vstack(of_way, format="csr") for of_way in zip(*parts, strict=True)]
+    Args:
+        rows: The row that each is near to, [nearest].
+        columns: The kept row, [nearest].
+        similarities: How near it is, [nearest].
+
+    """
+
+    rows: Integers
+    columns: Integers
+    similarities: Float32s
 
 
-def _nearest(similarities: Float32s) -> Places:
-    """The rows and the columns of the largest of each row; all that are as large as the last of these count, too."""
-    if similarities.shape[1] > NEAREST:
-        bounds = np.partition(similarities, -NEAREST, axis=1)[:, -NEAREST, None]
-        nearest = np.flatnonzero(similarities >= bounds - np.float32(TIES))
+def nearest_columns(similarities: Float32s, count: int = NEAREST) -> Nearest:
+    """The largest of each row [rows, columns]; all that are as large as the last of so many count, too."""
+    columns = similarities.shape[1]
+    if columns > count:
+        bounds = nth_largest(similarities, count)[:, None] - np.float32(TIES)
+        places = np.flatnonzero(similarities >= bounds)
     else:
-        nearest = np.arange(similarities.size)
-    return np.divmod(nearest, max(similarities.shape[1], 1))
+        places = np.arange(similarities.size)
+    rows = places // max(columns, 1)
+    return Nearest(rows, places - rows * columns, similarities.ravel()[places])
+
+
+def nth_largest(numbers: Float32s, n: int) -> Float32s:
+    """The n-th largest number of each row [rows, columns]: [rows].
+
+    It is no less than the n-th largest among the maxima of parts of the row, which are quickly made. The few numbers
+    that are as large as that are sorted.
+    """
+    columns = numbers.shape[1]
+    if columns < 2 * PARTS_OF_ROW or n > PARTS_OF_ROW:
+        return np.asarray(np.partition(numbers, -n, axis=1)[:, -n])
+    in_parts = columns - columns % PARTS_OF_ROW
+    maxima = numbers[:, :in_parts].reshape(len(numbers), -1, PARTS_OF_ROW).max(axis=1)  # [rows, parts]
+    rest = maxima[:, : columns - in_parts]
+    np.maximum(rest, numbers[:, in_parts:], out=rest)
+    bounds = np.partition(maxima, -n, axis=1)[:, -n]
+    places = np.flatnonzero(numbers >= bounds[:, None])
+    rows = places // columns
+    counts = np.bincount(rows, minlength=len(numbers))
+    place_in_row = np.arange(len(places)) - (np.cumsum(counts) - counts)[rows]
+    large = np.full((len(numbers), MOST_SORTED), -np.inf, np.float32)
+    is_sorted = (counts <= MOST_SORTED)[rows]
+    large[rows[is_sorted], place_in_row[is_sorted]] = numbers.ravel()[places[is_sorted]]
+    nth: Float32s = np.partition(large, -n, axis=1)[:, -n]
+    with_ties = np.flatnonzero(counts > MOST_SORTED)  # such as zeros of rows that share hardly any item
+    nth[with_ties] = np.partition(numbers[with_ties], -n, axis=1)[:, -n]
+    return nth
 
 
 def stacked(parts: Sequence[Sparse | None]) -> Sparse | None:

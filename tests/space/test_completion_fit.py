@@ -40,10 +40,11 @@ from feat2vec.space.completion_fit import (
     score_blocks,
 )
 from feat2vec.space.geometry import Candidates, Queries, similarities
-from feat2vec.space.group_fit import Unseen, sureness, surer, vectors_of_candidates
+from feat2vec.space.group_fit import surer, vectors_of_candidates
 from feat2vec.space.neighbours import side_by_side
 from feat2vec.space.reliability import reliability_of_answers, reliability_of_ranks
 from feat2vec.space.run_completion import completion_of_run
+from feat2vec.space.sureness import SURENESS, Unseen, sureness
 from tests import reference, short_trainings
 from tests.space.completed_films import SCHEMA, films
 
@@ -160,7 +161,7 @@ def test_probability_of_being_in_a_list() -> None:
     is_member = rng.random(shares.shape) < probability
     with np.errstate(divide="ignore"):
         log_shares = np.maximum(np.log(shares), -700)
-    size, slope = fitted_list_numbers(log_shares, np.zeros(40), is_member, 0.0)
+    size, slope = fitted_list_numbers(log_shares, np.ones(40), is_member, 0.0)
     np.testing.assert_allclose([np.exp(size), slope], [3.0, 0.8], rtol=0.1)
 
 
@@ -273,8 +274,34 @@ def test_the_sureness_is_how_much_of_what_is_said_is_true(said: float, least: fl
             Unseen(log_softmax(log_counts + evidence).astype(np.float32), is_true, log_counts.astype(np.float32))
         )
     assert least < sureness(unseen) < most
-    beside = [sum(part.loss(sureness(unseen) + step) for part in unseen) for step in (-0.2, 0, 0.2)]
-    assert min(beside) == beside[1]
+    losses = [sum(part.slopes(factor).loss for part in unseen) + np.log(factor) ** 2 / 2 for factor in SURENESS]
+    assert sureness(unseen) == SURENESS[np.argmin(losses)]
+
+
+def test_the_loss_of_a_sureness_is_that_of_a_loop() -> None:
+    rng = np.random.default_rng(1)
+    log_counts = np.log(np.array([0, 400, 30, 2]) + 1.0)
+    log_p = log_softmax(np.append(np.full((6, 1), -np.inf), rng.normal(size=(6, 3)), axis=1)).astype(np.float32)
+    is_true = np.array([[False, True, False, False], [False, False, True, True]] * 3)
+    unseen = Unseen(log_p, is_true, log_counts.astype(np.float32))
+
+    def loss_loop(factor: float) -> float:
+        total = 0.0
+        for of_row, true in zip(log_p.astype(float).tolist(), is_true.tolist(), strict=True):
+            tilted = [factor * p + (1 - factor) * count for p, count in zip(of_row, log_counts.tolist(), strict=True)]
+            log_sum = float(np.log(np.exp(tilted).sum()))
+            total -= sum(t - log_sum for t, is_one in zip(tilted, true, strict=True) if is_one) / sum(true)
+        return total
+
+    for factor in (0.3, 1.0, 1.4):
+        loss, first, second = unseen.slopes(factor)
+        below, at, above = (loss_loop(factor + step) for step in (-1e-3, 0, 1e-3))
+        assert loss == pytest.approx(at, rel=1e-6)
+        assert first == pytest.approx((above - below) / 2e-3, rel=1e-4, abs=1e-5)
+        assert second == pytest.approx((above - 2 * at + below) / 1e-6, rel=1e-3)
+        by_loop = [t - np.log(np.exp(factor * log_p[0, 1:] + (1 - factor) * log_counts[1:]).sum()) for t in (
+            factor * log_p[0, 1:] + (1 - factor) * log_counts[1:])]  # fmt: skip
+        np.testing.assert_allclose(unseen.log_p(factor)[0, 1:], np.array(by_loop).ravel(), atol=1e-5)
 
 
 def test_what_is_expected_of_the_numbers_has_a_mean_in_common() -> None:
