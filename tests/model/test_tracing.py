@@ -18,7 +18,7 @@ from tests.short_trainings import functions_without_graphs, train
 
 @pytest.fixture
 def warnings() -> Iterator[list[str]]:
-    """What TensorFlow logs."""
+    """What TensorFlow logs, also where another test has told it to be quieter."""
     messages: list[str] = []
 
     class Kept(logging.Handler):
@@ -26,9 +26,12 @@ def warnings() -> Iterator[list[str]]:
             messages.append(record.getMessage())
 
     handler, logger = Kept(), tf.get_logger()
+    level = logger.level
+    logger.setLevel(logging.WARNING)
     logger.addHandler(handler)
     yield messages
     logger.removeHandler(handler)
+    logger.setLevel(level)
 
 
 def test_a_graph_is_made_once_for_any_number_of_rows() -> None:
