@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 
 from feat2vec.arrays import Array, Floats, Int64s, Integers
 from feat2vec.encode.codecs import Codec, ItemsCodec, NumbersCodec
-from feat2vec.encode.codecs.numbers import ColumnScale
+from feat2vec.encode.codecs.numbers import ColumnScale, numbers_checked
 from feat2vec.encode.vocabulary import FIRST, PADDING, UNSEEN
-from feat2vec.schema.extractor_options import TokensSpec
+from feat2vec.schema.extractor_options import NumbersSpec, TokensSpec
 from feat2vec.schema.options import Group
 from feat2vec.table.spelling import spell_floats
+from feat2vec.table.table import Stage
 
 NOT_SEEN = "<unseen>"  # no token: it has signs that separate words
 SHOWN_NUMBERS = 4  # of a vector
@@ -126,6 +127,31 @@ def _spell_dates(days: Floats) -> pa.StringArray:
     micros = pa.array(np.round(days * 86_400e6).astype(np.int64)).cast(pa.timestamp("us"))
     whole_seconds = pc.replace_substring_regex(micros.cast(pa.string()), r"\.000000$", "")
     return pc.replace_substring_regex(whole_seconds, r" 00:00:00$", "")
+
+
+def text_beyond_range(codec: NumbersCodec, group: Group, stage: Stage, row: int) -> str | None:
+    """A row's own numbers as text, where one of them lies beyond those of training, of which it counts as the nearest.
+
+    Args:
+        codec: The group's codec.
+        group: The group.
+        stage: Holds the row.
+        row: Which of its rows.
+
+    Returns:
+        The text; None if the row has no such number.
+
+    """
+    assert isinstance(group.extractor, NumbersSpec)
+    texts, is_beyond = [], False
+    for column in codec.columns:
+        number = numbers_checked(stage, column.column, group.extractor, column.kind)[0][row : row + 1]  # [1]
+        if column.scale == "quantile" and not np.isnan(number[0]):
+            is_beyond |= not column.knots[0] <= number[0] <= column.knots[-1]
+        spelled = _spell_dates(number) if column.kind == "date" else spell_floats(pa.array(number))
+        text = "missing" if np.isnan(number[0]) else str(spelled[0].as_py())
+        texts.append(text if len(codec.columns) == 1 else f"{column.column}={text}")
+    return ", ".join(texts) if is_beyond else None
 
 
 def _spell_vectors(entries: Array, value_ids: Integers) -> pa.StringArray:

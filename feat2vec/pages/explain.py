@@ -11,8 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from feat2vec.arrays import Array, Float32s, Floats, as_numbers
+from feat2vec.encode.codecs import Entries, NumbersCodec
 from feat2vec.encode.encoder import Encoder
-from feat2vec.encode.entry_text import spell
+from feat2vec.encode.entry_text import spell, text_beyond_range
 from feat2vec.errors import UserError, listed, suggest
 from feat2vec.model.answer_scale import AnswerScale
 from feat2vec.model.extractors import Extracted
@@ -21,9 +22,33 @@ from feat2vec.pages.explanation_views import Contribution, Explanation
 from feat2vec.space.geometry import dense
 from feat2vec.space.given_row import table_of_row
 from feat2vec.space.groups_and_levels import level_and_dim, vectors_at_level
-from feat2vec.table.table import STAGE_BYTES, open_table
+from feat2vec.table.table import STAGE_BYTES, Stage, open_table
 
 Row = Mapping[str, Array]  # each group's entry [1, width]
+
+
+class GivenRow(NamedTuple):
+    """A row as it is given.
+
+    Args:
+        entries: The entry of each group, [1, width].
+        beyond_range: What it holds of groups of numbers, as text, where its entry stands for the nearest number.
+
+    """
+
+    entries: Row
+    beyond_range: Mapping[str, str]
+
+    @classmethod
+    def of_stage(cls, encoder: Encoder, stage: Stage, entries: Mapping[str, Entries], row: int) -> GivenRow:
+        """A row of a stage, given the entries of all of them."""
+        beyond_range = {}
+        for name, codec in encoder.codecs.items():
+            if isinstance(codec, NumbersCodec):
+                text = text_beyond_range(codec, encoder.schema.groups[name], stage, row)
+                if text is not None:
+                    beyond_range[name] = text
+        return cls({name: dense(of_group)[row:][:1] for name, of_group in entries.items()}, beyond_range)
 
 
 def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) -> Row:
@@ -47,6 +72,11 @@ def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) 
         {'director': (1, 1), 'genre': (1, 1), 'year': (1, 1)}
 
     """
+    return given_row(encoder, rows, index, to=to).entries
+
+
+def given_row(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) -> GivenRow:
+    """The same row with its own numbers, where entries hold the nearest ones; arguments and errors are those."""
     row_option, index_option = ("--to", "--to-index") if to else ("--row", "--index")
     if isinstance(rows, Mapping):
         rows = table_of_row(encoder, rows, row_option)
@@ -55,9 +85,7 @@ def row_of(encoder: Encoder, rows: object, index: int = 1, *, to: bool = False) 
     table, rows_before = open_table(rows), 0
     for stage, entries in encoder.staged(table, max_bytes=STAGE_BYTES // 8):
         if index <= rows_before + stage.rows:
-            return {
-                name: dense(group_entries)[index - rows_before - 1 :][:1] for name, group_entries in entries.items()
-            }
+            return GivenRow.of_stage(encoder, stage, entries, index - rows_before - 1)
         rows_before += stage.rows
     raise UserError(f"{index_option}: {table.name} has {rows_before:,} rows; received {index}")
 
@@ -206,15 +234,18 @@ def explain(
         ('similarity', 9)
 
     """
-    row = row_of(encoder, rows, index)
+    given = [given_row(encoder, rows, index)]
     if to is None and to_index is None:
         if level is not None:
             raise UserError("--level: is for the similarity of two rows; a score has every level")
-        return explain_score(model, encoder, row, class_name)
-    if class_name is not None:
-        raise UserError("--class: is for a row's score; two rows' similarity has no class")
-    other_row = row_of(encoder, rows if to is None else to, 1 if to_index is None else to_index, to=True)
-    return explain_similarity(model, encoder, row, other_row, level)
+        explanation = explain_score(model, encoder, given[0].entries, class_name)
+    else:
+        if class_name is not None:
+            raise UserError("--class: is for a row's score; two rows' similarity has no class")
+        given.append(given_row(encoder, rows if to is None else to, 1 if to_index is None else to_index, to=True))
+        explanation = explain_similarity(model, encoder, given[0].entries, given[1].entries, level)
+    texts = [{**texts, **row.beyond_range} for texts, row in zip(explanation.rows, given, strict=True)]
+    return replace(explanation, rows=texts)
 
 
 def explain_score(model: Feat2Vec, encoder: Encoder, row: Row, class_name: str | None = None) -> Explanation:

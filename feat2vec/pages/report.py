@@ -96,6 +96,7 @@ def facts_of(
         "name": run.schema.name,
         "objective": run.schema.objective.type,
         "seed": run.manifest["seed"],
+        "time": run.schema.training.time,
         "metrics": dict(run.metrics),
         "history": run.history,
         "groups": {name: _group_facts(run, name) for name in groups_once(run.schema) if run.schema.model.pairs},
@@ -176,7 +177,7 @@ def page(facts: JsonObject) -> str:
     if "ranked" in facts:
         parts += ["<h2>On the rows given</h2>", charts.table("ranked", *table_rows(facts["ranked"]))]
     if "completion" in facts:
-        parts += completion_parts(facts["completion"])
+        parts += completion_parts(facts["completion"], facts["time"])
     if "beside" in facts:
         parts += _beside(facts["beside"])
     if "bounds" in facts:
@@ -203,7 +204,21 @@ def _training(facts: JsonObject) -> list[str]:
         "<h2>Training</h2>", charts.lines("loss by epoch", series, "epoch"),
         _pairs("metrics", {**facts["metrics"], "seed": facts["seed"]}),
         f"<details><summary>Epochs</summary>{charts.table('history', columns, epochs)}</details>",
+        *_later_answers(facts["time"], facts["metrics"]),
     ]  # fmt: skip
+
+
+def _later_answers(time: str | None, metrics: Facts) -> list[str]:
+    """How sure predictions of later rows are beside others, in a sentence; nothing if no last rows were held out."""
+    if time is None or "temperature_later" not in metrics:
+        return []
+    later, of_any_time = metrics["temperature_later"], metrics["temperature"]
+    return [
+        charts.note(
+            f"By {time}, the last rows were held out, too: in rows of a time that training has not seen, scores count "
+            f"{later:.3g} times, in others {of_any_time:.3g} times. The less they count, the less sure predictions are."
+        )
+    ]
 
 
 def _held_out(worths: list[Facts], weak: str | None) -> list[str]:

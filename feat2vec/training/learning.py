@@ -190,6 +190,8 @@ class Learning:
         if split is not None:
             held_out = len(split.places)
             learnt.metrics |= {"held_out": held_out, "held_out_loss": fitting.kept_loss}
+            if len(split.later):
+                learnt.metrics["held_out_last"] = len(split.later)
             say(
                 f"kept epoch {fitting.kept_epoch} of {fitting.options.epochs}, "
                 f"loss {fitting.kept_loss:.4g} on {held_out:,} held-out rows"

@@ -180,6 +180,32 @@ class Tags(HTMLParser):
         self.text += data
 
 
+def test_numbers_beyond_those_of_training_are_shown_as_they_are() -> None:
+    rows = pa.table(
+        {
+            "who": [f"w{i % 5}" for i in range(40)],
+            "score": [float(i) for i in range(40)],
+            "day": pa.array([1000 + i for i in range(40)], pa.date32()),
+        }
+    )
+    numeric = {"type": "numeric", "scale": "quantile"}
+    groups = {
+        "who": {"column": "who"},
+        "score": {"column": "score", "extractor": numeric},
+        "when": {"columns": ["day", "score"], "extractor": {**numeric, "nan": "missing"}},
+    }
+    run = train({"version": 1, "model": {"dim": 2}, "groups": groups, "training": {"epochs": 1}}, rows, quiet=True)
+    given = pa.table({"who": ["w1", "w2"], "score": [41.5, 3.0], "day": pa.array([1000, 999], pa.date32())})
+    above, below = run.explain(given, index=1, to_index=2).rows
+    assert above == {"who": "w1", "score": "41.5", "when": "day=1972-09-27, score=41.5"}
+    assert below == {"who": "w2", "score": "3", "when": "day=1972-09-26, score=3"}
+    assert run.explain({"who": "w1", "day": "1972-09-26"}).rows[0]["score"] is None
+    facts = run.explain(given, index=1).facts()
+    assert facts["rows"][0]["score"] == "41.5"
+    nearest = run.explain({"who": "w1", "score": 39.0, "day": "1972-09-27"})
+    assert nearest.total == pytest.approx(facts["total"])
+
+
 def test_charts_can_be_read_and_text_is_escaped(runs: Any) -> None:
     from feat2vec.pages.charts import alone
 

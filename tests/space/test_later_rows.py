@@ -10,10 +10,12 @@ import pyarrow as pa
 import pytest
 
 import feat2vec
+from feat2vec.pages.report import report
 from feat2vec.space.calibration import GroupCalibration, completion_text, read_completion
 from feat2vec.space.completer import Completer
 from feat2vec.space.held_out_values import as_new_rows
 from feat2vec.space.run_completion import completion_of_run, kept_rows_of_run
+from tests.pages.test_report import Page
 from tests.short_trainings import train
 
 YEARS, ITEMS = 20, 12
@@ -54,7 +56,7 @@ def log_loss(run: feat2vec.Run, rows: pa.Table, calibration: GroupCalibration) -
 
 def test_what_does_not_last_is_not_believed_of_later_rows(run: feat2vec.Run) -> None:
     """Shops tell the items of the years that training has seen, and mislead in later ones."""
-    assert (run.metrics["rows"], run.metrics["held_out"]) == (3000, 256)  # a tenth of those before the last 439
+    assert (run.metrics["rows"], run.metrics["held_out"], run.metrics["held_out_last"]) == (3000, 256, 439)
     calibration = completion_of_run(run)["item"]
     assert calibration.later is not None
     later, known = sales(400, YEARS, YEARS + 3, seed=1), sales(400, 0, YEARS - 1, seed=2)
@@ -102,6 +104,20 @@ def test_numbers_of_later_rows_are_read_back(run: feat2vec.Run, tmp_path: Any) -
     (tmp_path / "completion.json").write_text(completion_text(completion))
     manifest = {name: value for name, value in run.manifest.items() if name != "sha256"}
     assert read_completion(tmp_path, manifest) == completion
+
+
+def test_a_report_says_how_the_last_rows_are_completed(run: feat2vec.Run, tmp_path: Any) -> None:
+    facts = report(run, tmp_path / "report.html")
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    head, *rows = page.tables["completion of later rows"]
+    assert (facts["time"], [row[0] for row in rows]) == ("year", ["item", "brand", "shop"])
+    calibration = completion_of_run(run)["item"]
+    assert calibration.later is not None
+    assert head[2:4] == ["log loss", "of any time"]
+    assert float(rows[0][2]) == pytest.approx(calibration.later.log_loss, rel=1e-3)
+    assert float(rows[0][3]) == pytest.approx(calibration.log_loss, rel=1e-3)
+    assert "By year, the last rows were held out of training, too" in page.text
+    assert page.text.count("true of the last rows") == 3
 
 
 def test_keys_that_are_not_learnt_are_as_in_new_rows(run: feat2vec.Run) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from feat2vec.pages.report import page
 from feat2vec.space.predict import Predictor
 from tests.short_trainings import finetune, train
 
@@ -43,6 +44,9 @@ CASES = {
 }
 
 
+FACTS = {"name": "sales", "objective": "logistic", "seed": 0, "history": [], "groups": {}}  # of a report
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_answers_of_new_times_have_a_temperature_of_their_own(case: str) -> None:
     year, objective, head = CASES[case]
@@ -69,6 +73,9 @@ def test_answers_of_new_times_have_a_temperature_of_their_own(case: str) -> None
     is_inside = (answers(model) > scale.low) & (answers(model) < scale.high)  # where no range has cut the score off
     np.testing.assert_allclose(from_file[is_inside], expected[is_inside], atol=1e-4)
     assert is_inside.sum() > 20
+    facts = {**FACTS, "time": "year", "metrics": run.metrics}
+    assert f"scores count {of_later.temperature:.3g} times, in others {scale.temperature:.3g} times" in page(facts)
+    assert "scores count" not in page({**facts, "time": None})
 
 
 @pytest.mark.slow
