@@ -19,7 +19,7 @@ import click
 from feat2vec.cli.console import say, say_problems
 from feat2vec.errors import RESTART_STATUS, FailedError, RestartError, UserError
 
-OPTIONAL_PACKAGES = ("sklearn", "pandas")  # what Keras and TensorFlow import if they can: 86 MB, 0.7 seconds
+OPTIONAL_PACKAGES = ("sklearn", "pandas", "scipy")  # what Keras and TensorFlow import if they can: 90 MB, 0.9 seconds
 
 
 @contextmanager

@@ -328,13 +328,16 @@ def _queries_of(free: list[Float32s], dependent: list[Float32s], *, truncate: bo
 def similarities(queries: Queries, values: Candidates, similarity: VectorSimilarity) -> Float32s:
     """The similarity of each query with each candidate, [queries, candidates]."""
     sizes = values.sizes()
-    scores = np.zeros((len(queries.free[0]), sizes[0]), np.float32)
-    for p, (free, dependent, table) in enumerate(zip(*queries, values.tables, strict=True)):
-        size_above, size = sizes[p + 1], sizes[p]
-        if size_above:
-            scores[:, :size_above] += free @ table[:size_above].T
-        if size > size_above:
-            scores[:, size_above:size] += (free + dependent) @ table[size_above:].T
+    if len(values.tables) == 1:
+        scores = np.asarray((queries.free[0] + queries.dependent[0]) @ values.tables[0][0:].T, np.float32)
+    else:
+        scores = np.zeros((len(queries.free[0]), sizes[0]), np.float32)
+        for p, (free, dependent, table) in enumerate(zip(*queries, values.tables, strict=True)):
+            size_above, size = sizes[p + 1], sizes[p]
+            if size_above:
+                scores[:, :size_above] += free @ table[:size_above].T
+            if size > size_above:
+                scores[:, size_above:size] += (free + dependent) @ table[size_above:].T
     if similarity == "cosine":
         scores *= _inverse_roots(_candidate_squares(queries, values))
         for p in range(len(values.tables)):

@@ -29,7 +29,7 @@ from feat2vec.space.reliability import reliability_of_answers, reliability_of_ra
 from feat2vec.space.sureness import Unseen
 
 MOST_ROWS_OF_NEIGHBOURS = 1000  # that the nearest rows' numbers are fitted to
-SCORES_CHECKED = 1 << 23  # of the rows whose probabilities are compared with what is true
+SCORES_CHECKED = 1 << 22  # of the rows whose probabilities are compared with what is true
 SCORES_IN_MEMORY = 1 << 19
 MOST_LISTS = 500  # that the probability of being in a list is fitted to
 FEATURES_IN_MEMORY = 1 << 24  # numbers that say how much the nearest rows know

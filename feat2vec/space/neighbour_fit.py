@@ -79,16 +79,20 @@ class PowersLoss:
 
     def __init__(self, of_space: Float32s, evidence: Sequence[Sparse], truth: Sparse, ridge: float = RIDGE) -> None:
         total_rows, candidates = of_space.shape
-        keys_of_ways = [_keys(matrix) for matrix in evidence]
-        true_keys = _keys(truth)
-        keys = np.unique(np.concatenate([true_keys, *keys_of_ways]))
+        keys_of_ways, true_keys = [_keys(matrix) for matrix in evidence], _keys(truth)
+        is_touched = np.zeros(total_rows * candidates, np.bool_)
+        for of_matrix in (true_keys, *keys_of_ways):
+            is_touched[of_matrix] = True
+        keys = np.flatnonzero(is_touched)
+        place_of_key = np.zeros(len(is_touched), np.int32)
+        place_of_key[keys] = np.arange(len(keys))
         self.rows, places = np.divmod(keys, candidates)
         self.untouched = np.maximum(of_space, IMPOSSIBLE)
         self.features = np.zeros((1 + len(evidence), len(keys)))  # [numbers, touched]
         self.features[0] = self.untouched[self.rows, places]
         for of_way, of_keys, matrix in zip(self.features[1:], keys_of_ways, evidence, strict=True):
-            of_way[np.searchsorted(keys, of_keys)] = matrix.data
-        self.of_truth = self.features[:, np.searchsorted(keys, true_keys)] @ truth.data.astype(np.float64)  # [numbers]
+            of_way[place_of_key[of_keys]] = matrix.data
+        self.of_truth = self.features[:, place_of_key[true_keys]] @ truth.data.astype(np.float64)  # [numbers]
         self.untouched[self.rows, places] = IMPOSSIBLE
         self.highest = self.untouched.max(axis=1).astype(np.float64)  # [rows]
         self.rows_with_touched, self.starts = np.unique(self.rows, return_index=True)

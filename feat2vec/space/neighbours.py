@@ -17,6 +17,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -273,23 +274,28 @@ class Neighbours:
 
     def literal_evidence(self, items: Sparse) -> list[Sparse]:
         """What the rows say whose TF-IDF vectors are nearest, [rows, candidates] in each way to weigh them."""
-        rows_of_item = np.bincount(self.items.indices, minlength=self.items.shape[1])
-        frequent = np.flatnonzero(rows_of_item > FREQUENT_SHARE * len(self.places))
-        of_frequent = items[:, frequent].toarray()  # [rows, frequent], whose products as matrices take less time
-        kept_of_frequent = np.ascontiguousarray(self.items[:, frequent].toarray().T)  # [frequent, kept]
-        rare = self.items.copy()
-        rare.data[np.isin(rare.indices, frequent)] = 0
-        rare.eliminate_zeros()
-        by_item = rare.T.tocsr()  # [items, kept]
+        kept = self.items_of_kept
+        of_frequent = items[:, kept.frequent].toarray()  # [rows, frequent]
 
         def cosines(block: slice) -> Float32s:
-            products: Float32s = (items[block] @ by_item).toarray()
-            products += of_frequent[block] @ kept_of_frequent
+            products: Float32s = (items[block] @ kept.rare).toarray()
+            products += of_frequent[block] @ kept.of_frequent
             return products
 
         nearest = self._nearest_of(items.shape[0], cosines)
         weights = np.maximum(nearest.similarities, 0)
         return self._shares(items.shape[0], nearest, [weights, weights**3])
+
+    @cached_property
+    def items_of_kept(self) -> ItemsOfKept:
+        """The TF-IDF vectors of the kept rows, item by item."""
+        rows_of_item = np.bincount(self.items.indices, minlength=self.items.shape[1])
+        frequent = np.flatnonzero(rows_of_item > FREQUENT_SHARE * len(self.places))
+        rare = self.items.copy()
+        rare.data[np.isin(rare.indices, frequent)] = 0
+        rare.eliminate_zeros()
+        of_frequent = np.ascontiguousarray(self.items[:, frequent].toarray().T)
+        return ItemsOfKept(rare.T.tocsr(), frequent, of_frequent)
 
     def vector_evidence(self, vectors: Float32s, kept_vectors: Float32s) -> list[Sparse]:
         """What the rows say whose vectors are nearest, [rows, candidates] in each way to weigh them."""
@@ -322,6 +328,23 @@ class Neighbours:
             shares.data = np.log1p(shares.data / np.float32(SMALLEST_SHARE))
             matrices.append(shares)
         return matrices
+
+
+class ItemsOfKept(NamedTuple):
+    """TF-IDF vectors of kept rows, item by item.
+
+    Products with the few items that many rows have take less time as matrices that are not sparse.
+
+    Args:
+        rare: The other items, [items, kept].
+        frequent: The items that many rows have, [frequent].
+        of_frequent: Those, [frequent, kept].
+
+    """
+
+    rare: Sparse
+    frequent: Int64s
+    of_frequent: Float32s
 
 
 class Nearest(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import shlex
 import signal
@@ -187,6 +188,19 @@ import pandas, sklearn.linear_model
 assert pandas.DataFrame({"a": [1]}).a[0] == 1
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_modules_are_no_garbage() -> None:
+    frozen = gc.get_freeze_count()
+    collections = gc.get_stats()[0]["collections"]
+    try:
+        with process.without_collection():
+            kept = [[i] for i in range(50_000)]
+            assert gc.get_stats()[0]["collections"] == collections
+        assert gc.isenabled()
+        assert gc.get_freeze_count() >= frozen + len(kept)
+    finally:
+        gc.unfreeze()
 
 
 def test_imports_of_tensorflow_are_quiet_wherever_they_stand(tmp_path: Path) -> None:

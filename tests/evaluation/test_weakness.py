@@ -17,11 +17,19 @@ from feat2vec.errors import UserError
 from feat2vec.evaluation import weakness
 from feat2vec.evaluation.baselines import BASELINES, BaselineRequest
 from feat2vec.evaluation.ranking import rank, ranked
-from feat2vec.evaluation.weakness import Worth, held_out_worths, measured_weakness, stored_worths
+from feat2vec.evaluation.weakness import (
+    Worth,
+    held_out_worths,
+    measured_weakness,
+    ranked_groups,
+    stored_worths,
+    worth_of_fitted,
+)
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.pages.report import facts_of, page
 from feat2vec.run import Run
 from feat2vec.space.calibration import default_calibration
+from feat2vec.space.completion_calibration import fitted_groups
 from feat2vec.space.neighbours import KeptRows
 from feat2vec.table.table import open_table
 from feat2vec.training.run_folder import TrainedRun
@@ -142,6 +150,30 @@ def test_the_nearest_rows_are_asked_as_complete_asks_them() -> None:
     )
     assert alone.target == beside_rows.target == "kind"
     assert beside_rows.value > 0.9 > alone.value
+
+
+@pytest.mark.parametrize("rows", [200, 520])
+def test_what_a_fit_knows_of_rows_is_not_looked_for_again(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of few rows each half is fitted; of many the nearest are found once. `complete` finds the same."""
+    learnt = feat2vec.fit({"version": 1, "groups": GROUPS, **CONTRASTIVE}, things(400, 0))
+    run, held_out = Run.of_model(Feat2Vec.from_encoder(learnt.encoder)), things(rows, 1)
+    kept_rows = KeptRows(learnt.encoder, np.asarray(learnt.rows))
+    calibrations, known = {}, {}
+    for fitted in fitted_groups(run, held_out, kept_rows=kept_rows):
+        calibrations[fitted.group] = fitted.calibration
+        if fitted.group in ranked_groups(run):
+            with monkeypatch.context() as patch:
+                patch.setattr("feat2vec.space.completer.Neighbours", None)
+                known[fitted.group] = worth_of_fitted(run, held_out, None, kept_rows, fitted)
+    worths = held_out_worths(run, held_out, None, None, calibrations, kept_rows)
+    assert [worth.target for worth in worths] == ["tags", "kind"]
+    assert calibrations["kind"].neighbours
+    for worth in worths:
+        at_once = known[worth.target]
+        assert at_once is not None
+        assert replace(at_once, value=0.0) == replace(worth, value=0.0)
+        assert at_once.value == pytest.approx(worth.value, abs=2e-3)  # sums of other blocks are rounded otherwise
+    assert held_out_worths(run, held_out, known={**known, "kind": None}) == [known["tags"]]
 
 
 def test_words_and_parts_of_dates_are_not_compared() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from scipy import sparse
 import feat2vec
 from feat2vec.errors import UserError
 from feat2vec.run import train
-from feat2vec.space.completion_calibration import fit_completion, rows_to_keep
+from feat2vec.space.completion_calibration import fit_completion, rows_to_keep, with_vectors
 from feat2vec.space.geometry import dense, extract_groups
 from feat2vec.space.neighbour_fit import PowersLoss, fitted_powers
 from feat2vec.space.neighbours import (
@@ -23,10 +24,13 @@ from feat2vec.space.neighbours import (
     NEAREST,
     NEIGHBOURS_FILE,
     SMALLEST_SHARE,
+    TIES,
     WIDTHS,
     Neighbours,
     RowItems,
     kept_rows_bytes,
+    nearest_columns,
+    nth_largest,
     read_kept_rows,
     side_by_side,
     unit_rows,
@@ -96,6 +100,35 @@ def test_evidence_is_that_of_loops(numbered_run: feat2vec.Run) -> None:
             for i in nearest:
                 shares[held[i]] += weights[i] / sum(weights[j] for j in nearest)
             np.testing.assert_allclose(said, [math.log1p(s / SMALLEST_SHARE) for s in shares], rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("columns", [3, 60, 1023, 1024, 1500, 5000])
+def test_the_nearest_are_those_of_sorted_rows(columns: int) -> None:
+    """Of short rows and of rows in parts; rows of zeros, and with few numbers above the ties."""
+    rng = np.random.default_rng(columns)
+    similarities = rng.normal(size=(7, columns)).astype(np.float32)
+    similarities[1] = 0
+    similarities[2, 4:] = 0.25
+    similarities[3] = np.sort(similarities[3])
+    nearest = nearest_columns(similarities)
+    for row, of_row in enumerate(similarities):
+        bound = sorted(of_row.tolist())[-min(NEAREST, columns)]
+        expected = [i for i, s in enumerate(of_row.tolist()) if s >= bound - TIES]
+        is_of_row = nearest.rows == row
+        assert nearest.columns[is_of_row].tolist() == expected
+        np.testing.assert_array_equal(nearest.similarities[is_of_row], of_row[expected])
+    for n in (1, 2, columns):
+        np.testing.assert_array_equal(nth_largest(similarities, n), np.sort(similarities, axis=1)[:, -n])
+
+
+def test_vectors_of_rows_are_sums_of_those_of_their_values(numbered_run: feat2vec.Run) -> None:
+    kept, completer = kept_rows_of_run(numbered_run), completer_of_run(numbered_run, "director")
+    assert kept is not None
+    kept.value_ids[::5, 1] = -1  # actors that are missing
+    completer = completer.with_numbers(replace(completer.calibration, weights={"actors": 0.3, "year": -1.7}))
+    row_by_row = completer.vectors_of_kept(Neighbours(kept, "director", completer.given))
+    by_values = completer.vectors_of_kept(Neighbours(with_vectors(kept, completer.model), "director", completer.given))
+    np.testing.assert_allclose(by_values, row_by_row, atol=1e-6)
 
 
 def test_a_row_says_each_item_of_its_list(numbered_run: feat2vec.Run) -> None:
@@ -191,6 +224,12 @@ def test_powers_are_fitted_by_maximum_likelihood() -> None:
         moved = powers + np.eye(len(powers))[i] * 1e-2
         assert min(loss(p)[0] for p in (moved, np.maximum(2 * powers - moved, 0))) > best - 1e-3  # no better
         assert abs(gradient[i]) < 0.02 or (powers[i] < 1e-6 and gradient[i] > 0)
+
+
+def test_powers_do_not_depend_on_where_the_fit_begins() -> None:
+    rows = drawn_evidence()
+    elsewhere = fitted_powers(*rows, ridge=1.0, start=(1.5, 0.0, 1.0, 1.0, 0.0))
+    np.testing.assert_allclose(elsewhere, fitted_powers(*rows, ridge=1.0), atol=2e-3)
 
 
 def test_few_rows_hardly_move_the_powers() -> None:
