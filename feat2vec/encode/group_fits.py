@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -23,6 +24,8 @@ from feat2vec.errors import UserError
 from feat2vec.schema.options import Schema
 from feat2vec.writing.files import JsonObject
 
+WORK_AT_ONCE = 10_000_000  # staged numbers of a group that is fitted beside others
+
 
 @dataclass(frozen=True)
 class FittedGroup:
@@ -36,14 +39,17 @@ class FittedGroup:
 def fit_groups(
     workspace: Workspace, schema: Schema, codec_fits: Mapping[str, CodecFit], rows: int
 ) -> tuple[dict[str, FittedGroup], dict[str, Sequence[str]]]:
-    """Finish the codecs and number their entries, in threads: the groups that can be fitted, and others' problems."""
+    """Finish the codecs and number their entries: the groups that can be fitted, and others' problems.
 
-    def fit_sharing(names: Sequence[str]) -> Mapping[str, FittedGroup] | UserError:
+    Groups of few numbers are fitted at once, in threads; larger ones one by one, as each may need what memory there is.
+    """
+
+    def fit_sharing(names: Sequence[str], *, is_large: bool = False) -> Mapping[str, FittedGroup] | UserError:
         """Fit groups that share a codec, the first of which owns it."""
         fitted_groups = {}
         if workspace.steps is not None:
             try:
-                facts = _fit_kept_groups(workspace, schema, {name: codec_fits[name] for name in names}, rows)
+                facts = _fit_kept_groups(workspace, schema, {name: codec_fits[name] for name in names}, rows, is_large)
             except UserError as error:
                 return error
             return {name: _kept_group(workspace, schema, name, codec_fits[name], facts, rows) for name in names}
@@ -61,11 +67,16 @@ def fit_groups(
         return fitted_groups
 
     sharing = [[owner, *(name for name in schema.sharing(owner) if name != owner)] for owner in schema.owners]
-    sharing.sort(key=lambda names: sum(codec_fits[name].work for name in names))  # the large sorts last
+    work = {tuple(names): sum(codec_fits[name].work for name in names) for names in sharing}
+    small = [names for names in sharing if work[tuple(names)] <= WORK_AT_ONCE]
+    small.sort(key=lambda names: work[tuple(names)])  # the large sorts last
+    large = [names for names in sharing if names not in small]
     results: dict[str, Mapping[str, FittedGroup] | UserError] = {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for names, fitted_or_error in zip(sharing, pool.map(fit_sharing, sharing), strict=True):
+        for names, fitted_or_error in zip(small, pool.map(fit_sharing, small), strict=True):
             results.update(dict.fromkeys(names, fitted_or_error))
+    for names in large:
+        results.update(dict.fromkeys(names, fit_sharing(names, is_large=True)))
     fitted: dict[str, FittedGroup] = {}
     problems: dict[str, Sequence[str]] = {}
     for name in schema.groups:
@@ -77,7 +88,9 @@ def fit_groups(
     return fitted, problems
 
 
-def _fit_kept_groups(workspace: Workspace, schema: Schema, codec_fits: Mapping[str, CodecFit], rows: int) -> JsonObject:
+def _fit_kept_groups(
+    workspace: Workspace, schema: Schema, codec_fits: Mapping[str, CodecFit], rows: int, is_large: bool
+) -> JsonObject:
     """Fit groups that share a codec, the first of which owns it, and record them; those of a killed process are read.
 
     Args:
@@ -85,6 +98,7 @@ def _fit_kept_groups(workspace: Workspace, schema: Schema, codec_fits: Mapping[s
         schema: The schema.
         codec_fits: The fits of the groups.
         rows: How many rows the table has.
+        is_large: Whether they are fitted alone, as they may have many keys.
 
     Returns:
         Their facts: of each group what its fit and its numbering have left, and the tally.
@@ -102,11 +116,12 @@ def _fit_kept_groups(workspace: Workspace, schema: Schema, codec_fits: Mapping[s
             codec = of_owner if name == owner else of_owner.of_columns(schema.groups[name].columns)
             codec_fit_of_group.restore_fitted(codec, facts["groups"][name]["fit"])
         return facts
-    codecs = {name: codec_fits[name].finish() for name in codec_fits}
-    facts, files = {"codec": codecs[owner].facts(), "groups": {}}, []
-    if (vocabulary := codecs[owner].vocabulary) is not None:
-        write_parquet(vocabulary.table(schema.model.levels), vocabulary_path)
-        files.append(vocabulary_path)
+    with workspace.less_in_database() if is_large else nullcontext():
+        codecs = {name: codec_fits[name].finish() for name in codec_fits}
+        facts, files = {"codec": codecs[owner].facts(), "groups": {}}, []
+        if (vocabulary := codecs[owner].vocabulary) is not None:
+            write_parquet(vocabulary.table(schema.model.levels), vocabulary_path)
+            files.append(vocabulary_path)
     for name, codec in codecs.items():
         tally, group_place = Tally(), list(schema.groups).index(name)
         fit_record = codec_fits[name].record_fitted()

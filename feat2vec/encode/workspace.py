@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,11 +46,25 @@ class Workspace:
     connection: duckdb.DuckDBPyConnection
     sizes: PieceSizes
     steps: FinishedSteps | None = None  # None if a process that is killed leaves nothing to go on with
+    database_bytes: int = 0  # that DuckDB may hold; 0 is what it takes by itself
 
     @property
     def staging(self) -> Path:
         """The folder of temporary files, or of those that are kept for a process that goes on."""
         return self.folder / STAGING if self.steps is None else self.steps.folder
+
+    @contextmanager
+    def less_in_database(self) -> Iterator[None]:
+        """Within it DuckDB may hold half of the bytes: what it selects, such as all keys of a group, is held beside."""
+        if not self.database_bytes:
+            yield
+            return
+        with suppress(duckdb.OutOfMemoryException):  # what is in use cannot be written to disk at once
+            self.connection.execute(f"set memory_limit = '{self.database_bytes // 2}B'")
+        try:
+            yield
+        finally:
+            self.connection.execute(f"set memory_limit = '{self.database_bytes}B'")
 
     def spill(self, array: Array, name: str) -> SpilledArray:
         """Write an array into the folder of temporary files.
@@ -88,13 +102,14 @@ def new_workspace(
         scratch_folder(folder, STAGING) as staging,
     ):
         try:
-            database = connect(staging / "spill", memory=f"{memory_of_database(memory)}B")
+            database_bytes = memory_of_database(memory)
+            database = connect(staging / "spill", memory=f"{database_bytes}B")
         except duckdb.Error:
             raise UserError(f"memory must be a size such as 1GB; received {memory!r}") from None
         with database as connection:
             finished_steps = None if steps is None else FinishedSteps(steps)
             try:
-                yield Workspace(folder, connection, sizes, finished_steps)
+                yield Workspace(folder, connection, sizes, finished_steps, database_bytes)
             except duckdb.OutOfMemoryException as error:
                 raise UserError(f"{memory} of memory is too little to encode this table; raise it") from error
             finally:
