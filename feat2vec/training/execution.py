@@ -26,8 +26,6 @@ class ExecutionLimits:
     Args:
         short_training_rows: Up to so many rows in all epochs, making a graph for each group takes longer than the
             steps. Graphs of such trainings are not optimized either.
-        unoptimized_rows: Up to so many rows in all epochs, optimizing a graph of labelled rows takes longer than it
-            saves, where all operations are short: steps of frappe.yaml are no faster for it.
         eager_steps: Up to so many steps in all epochs, of many groups, take less time than making a graph.
         separate_groups: From so many groups on, a graph with operations for each of them is slower to make and to run.
         compiled_coordinates: From so many coordinates of groups' vectors on, in the rows of all epochs, compiling a
@@ -36,21 +34,9 @@ class ExecutionLimits:
     """
 
     short_training_rows: int = 500_000
-    unoptimized_rows: int = 5_000_000
     eager_steps: int = 16
     separate_groups: int = 32
     compiled_coordinates: int = 2_000_000_000
-
-    def runs_graph_as_made(self, schema: Schema, rows: int) -> bool:
-        """Return whether the graph of a step that reads all groups at once is not optimized.
-
-        Args:
-            schema: The model's.
-            rows: Those of all epochs.
-
-        """
-        is_labelled = schema.target is not None and has_short_operations(schema)
-        return rows <= (self.unoptimized_rows if is_labelled else self.short_training_rows)
 
     def compiles(self, schema: Schema, rows: int) -> bool:
         """Return whether a step of labelled rows is to be compiled.
@@ -91,15 +77,13 @@ def refuse_dtype_policy() -> None:
         )
 
 
-def has_short_operations(schema: Schema) -> bool:
-    """Whether a step is many short operations: all groups are lookups and numbers, and no network stands on them."""
-    are_short = all(isinstance(group.extractor, (ItemsSpec, NumbersSpec)) for group in schema.groups.values())
-    return are_short and not isinstance(schema.head, Mlp)
-
-
 def share_cores(schema: Schema) -> None:
-    """Let each operation use one core, if all are short: to run several side by side is faster than to split each."""
-    if has_short_operations(schema):
+    """Let each operation use one core, if all groups are lookups and numbers, and no network stands on them.
+
+    Such a step is many short operations. To run several side by side is faster than to split each of them.
+    """
+    are_short = all(isinstance(group.extractor, (ItemsSpec, NumbersSpec)) for group in schema.groups.values())
+    if are_short and not isinstance(schema.head, Mlp):
         with suppress(RuntimeError):  # TensorFlow has started already, and its threads cannot be changed
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(os.cpu_count() or 1)

@@ -88,13 +88,11 @@ class Fitting:
         self.model = self._new_model(rows, start)
         self.starts_elsewhere = start is not None and goes_on_from is None
         self.epochs_of_rate = self.options.epochs if goes_on_from is None else self.epochs
-        total_rows = rows.learnt_rows * self.epochs
+        self.is_short = rows.learnt_rows * self.epochs <= limits.short_training_rows
         has_labels = self.model.schema.target is not None
-        is_short = total_rows <= limits.short_training_rows
-        groups_at_once = is_short or has_labels or len(self.model.groups) >= limits.separate_groups
+        groups_at_once = self.is_short or has_labels or len(self.model.groups) >= limits.separate_groups
         self.model.learn_from(rows)
-        compiled = limits.compiles(self.model.schema, total_rows)
-        self.runs_graph_as_made = not compiled and limits.runs_graph_as_made(self.model.schema, total_rows)
+        compiled = limits.compiles(self.model.schema, rows.learnt_rows * self.epochs)
         self.batches = self.model.batches(rows, groups_at_once=groups_at_once, compiled=compiled)
         self.validation_batches: Batches | None = None
         if validation_rows is not None:
@@ -250,7 +248,7 @@ class Fitting:
         first_epoch, first_step = self.progress.epoch, self.progress.step
         self.batches.start_at(first_epoch, first_step)
         graph_options: AbstractContextManager[None] = nullcontext()
-        if self.runs_graph_as_made and self.reads_groups_at_once:
+        if self.is_short and self.reads_groups_at_once:
             graph_options = without_graph_optimization()
         with graph_options:
             self.model.fit(

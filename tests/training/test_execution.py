@@ -103,23 +103,6 @@ def test_a_compiled_training_that_is_interrupted_ends_with_the_bytes_of_one_that
     assert (tmp_path / "whole" / "model.keras").read_bytes() == (tmp_path / "killed" / "model.keras").read_bytes()
 
 
-def test_what_takes_longer_to_optimize_than_it_saves_is_not_optimized() -> None:
-    limits = ExecutionLimits(short_training_rows=10, unoptimized_rows=20)
-
-    def as_made(rows: int, **more: Any) -> bool:
-        schema = {"version": 1, "groups": {name: {"column": name} for name in "xy"}, **more}
-        return limits.runs_graph_as_made(read_schema(schema), rows)
-
-    labels = {"objective": {"type": "logistic", "target": "hit"}}
-    assert as_made(10)
-    assert not as_made(11)
-    assert as_made(20, **labels)
-    assert not as_made(21, **labels)
-    assert not as_made(20, **labels, head={"type": "mlp"})
-    words = {"column": "z", "extractor": {"type": "text_cnn"}}
-    assert not as_made(20, **labels, groups={"x": {"column": "x"}, "z": words})
-
-
 def test_what_takes_longer_to_compile_than_it_saves_is_not_compiled() -> None:
     def compiles(model: dict[str, Any], rows: int) -> bool:
         groups = {name: {"column": name} for name in "xy"}
