@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
@@ -22,6 +22,7 @@ from feat2vec.writing import folder_place, new_folder, scratch_folder
 MEMORY = "1GB"
 MEMORY_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *([KMGT]i?B|B|bytes?)", re.IGNORECASE | re.ASCII)
 DATABASE_SHARE = 0.55  # of the memory for encoding that DuckDB has
+STAGE_SHARE = 1 / 16  # of what DuckDB has, for a stage of the table: three are in memory, with what is made of them
 STAGING = ".staging"  # the folder of temporary files, below the one that is written
 
 
@@ -103,6 +104,7 @@ def new_workspace(
     ):
         try:
             database_bytes = memory_of_database(memory)
+            sizes = replace(sizes, stage_bytes=min(sizes.stage_bytes, int(STAGE_SHARE * database_bytes)))
             database = connect(staging / "spill", memory=f"{database_bytes}B")
         except duckdb.Error:
             raise UserError(f"memory must be a size such as 1GB; received {memory!r}") from None
