@@ -160,7 +160,7 @@ class Encoder:
         Args:
             source: The rows: a file, a folder, a frame or anything else that `open_table` takes.
             out: The folder, which must be new; None for one that is removed with the encoded rows.
-            memory: What encoding may hold, about; DuckDB has 55 % of it, and spills into the folder.
+            memory: What encoding may hold, about; DuckDB has half of it, and spills into the folder.
             sizes: How much of the table is in memory at once.
 
         Returns:
@@ -298,7 +298,7 @@ def fit(
         schema: A schema, the path of its YAML, or its content.
         source: The rows: a file, a folder, a frame or anything else that `open_table` takes.
         out: The folder, which must be new; None for one that is removed with the encoded rows.
-        memory: What encoding may hold, about; DuckDB has 55 % of it, and spills into the folder.
+        memory: What encoding may hold, about; DuckDB has half of it, and spills into the folder.
         sizes: How much of the table is in memory at once.
         steps: A folder in which finished steps are kept, if they are. If it has some, those of the same schema and
             table that a killed process has left, the fit goes on with them.

@@ -39,6 +39,20 @@ def times_of_values(encoder: Encoder, group: str, entries: Array | None = None) 
     return np.where(tells_nothing, np.nan, np.nansum(times, axis=1))
 
 
+def tells_time(encoder: Encoder, group: str) -> bool:
+    """Whether any key of a group is a number or a part of a date; numbers are.
+
+    Args:
+        encoder: The encoder.
+        group: A group of one column.
+
+    """
+    vocabulary = encoder.codecs[group].vocabulary
+    if isinstance(encoder.codecs[group], NumbersCodec) or vocabulary is None or not len(vocabulary.keys):
+        return True
+    return not np.isnan(times_of_keys(vocabulary)).all()
+
+
 def times_of_keys(vocabulary: Vocabulary) -> Floats:
     """What each key adds to the time that its row tells.
 

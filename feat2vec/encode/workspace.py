@@ -21,7 +21,7 @@ from feat2vec.writing import folder_place, new_folder, scratch_folder
 
 MEMORY = "1GB"
 MEMORY_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *([KMGT]i?B|B|bytes?)", re.IGNORECASE | re.ASCII)
-DATABASE_SHARE = 0.55  # of the memory for encoding that DuckDB has
+DATABASE_SHARE = 0.5  # of the memory for encoding that DuckDB has
 STAGE_SHARE = 1 / 16  # of what DuckDB has, for a stage of the table: three are in memory, with what is made of them
 STAGING = ".staging"  # the folder of temporary files, below the one that is written
 
@@ -123,7 +123,7 @@ def memory_of_database(memory: str) -> int:
     """The bytes that DuckDB may hold of the memory for encoding: the rest of the work needs some, too.
 
     >>> memory_of_database("2GB"), memory_of_database("1 KiB")
-    (1100000000, 563)
+    (1000000000, 512)
     """
     size = MEMORY_SIZE.fullmatch(memory.strip())
     assert size is not None, "`check_memory` was called"

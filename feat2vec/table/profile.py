@@ -33,6 +33,7 @@ NO_DATE = np.iinfo(np.int64).min
 NUMBER = r"[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?"
 VECTOR = re.compile(rf"\s*[\[(]?\s*(?=\S*\.){NUMBER}(?:[,;\s]+{NUMBER})+\s*[\])]?\s*")
 UNCUT_BAG = Lookup(multi=True, max_items=2**31 - 1)
+INDEX = re.compile(r"__index_level_\d+__")  # the name that pandas gives an index without one, in Parquet and Arrow
 UNREADABLE = (UserError, pa.ArrowInvalid)
 
 
@@ -62,6 +63,7 @@ class ColumnProfile:
     low: float = np.inf
     high: float = -np.inf
     quantiles: Floats | None = None  # at QUANTILES, of the numbers of the first stage's rows
+    first_numbers: Floats | None = None  # of the first rows, as many as `codes` are of; NaN for none
     are_integers: bool = True  # whether all numbers are, so far
     date_parts: dict[str, None] | None = field(default_factory=dict)  # `month=5` and so on; None: cannot be told
     written_dates: DateForms = field(init=False)  # in other ways than 2024-01-31
@@ -110,18 +112,24 @@ class ColumnProfile:
         codes = pc.fill_null(encoded.indices, -1).to_numpy()  # [rows], which of the keys
         counts = np.bincount(codes[codes >= 0], minlength=len(keys))  # [keys]
         self.fingerprint.update(codes)
+        is_value = np.ones(len(keys), np.bool_)
         if self.is_string:
             not_empty = pc.not_equal(keys, "")
             is_value = not_empty.to_numpy(zero_copy_only=False)
             codes = np.where(np.append(is_value, False)[codes], codes, -1)
             keys, counts = keys.filter(not_empty), counts[is_value]
             self._add_vectors_in_text(stage, keys)
+        is_first = self.codes is None
         if self.codes is None:
             self.codes = codes[: self.coded_rows].astype(np.int32)
             self.coded_keys = encoded.dictionary[: int(self.codes.max(initial=-1)) + 1]
         self.missing += stage.rows - int(counts.sum())
         if self.kind != "text" and not pa.types.is_boolean(self.type):
-            self._add_numbers(_stage_of(stage, self.name, keys), keys, counts)
+            numbers = self._add_numbers(_stage_of(stage, self.name, keys), keys, counts)
+            if is_first and self.kind == "number":
+                number_of_code = np.full(len(is_value) + 1, np.nan)  # the last is that of rows without a value
+                number_of_code[:-1][is_value] = numbers
+                self.first_numbers = number_of_code[self.codes]
         self._add_written_forms(_stage_of(stage, self.name, keys), keys, counts)
         if self.kind != "date" and self.written_dates.best is None:
             self.coded_keys = None
@@ -141,24 +149,25 @@ class ColumnProfile:
         self.instants = np.append(micros, NO_DATE)[self.codes]
         self.coded_keys = None
 
-    def _add_numbers(self, keys_stage: Stage, keys: pa.Array, counts: Int64s) -> None:
-        """Read distinct values as numbers or dates; if one is neither, the column is text."""
+    def _add_numbers(self, keys_stage: Stage, keys: pa.Array, counts: Int64s) -> Floats:
+        """Read distinct values as numbers or dates, [keys]; if one is neither, the column is text."""
         try:
             numbers, kind = numbers_of(keys_stage, self.name, self.kind, "missing")
         except UNREADABLE as error:
             self.kind = "text"
             if pa.types.is_floating(self.type) or pa.types.is_temporal(self.type):
                 self.refusal = _reason_of(error)
-            return
+            return np.zeros(len(keys))
         is_absent = np.isnan(numbers)
         self.absent += int(counts[is_absent].sum())
         self.absent_keys = max(self.absent_keys, int(is_absent.sum()))
+        number_of_key = numbers
         numbers, counts = numbers[~is_absent], counts[~is_absent]
         if not len(numbers):
-            return
+            return number_of_key
         if kind == "boolean" or (kind == "number" and self._are_codes(keys, numbers)):
             self.kind = "text"
-            return
+            return number_of_key
         self.kind = kind
         if self.low > self.high:  # the first numbers
             self.quantiles = _quantiles(numbers, counts)
@@ -170,6 +179,7 @@ class ColumnProfile:
                 self.date_parts |= dict.fromkeys(parts.keys.to_pylist())
             except UNREADABLE:
                 self.date_parts = None
+        return number_of_key
 
     def _add_written_forms(self, keys_stage: Stage, keys: pa.Array, counts: Int64s) -> None:
         """See whether distinct values that are none to the type of the column are dates or numbers that are written."""
@@ -258,7 +268,7 @@ def profile_table(table: Table, stage_bytes: int = PROFILE_STAGE_BYTES) -> Table
     [('year', 'number', 2, 1), ('title', 'text', 2, 1)]
 
     """
-    left_out: dict[str, str] = {}
+    left_out = {name: "the index that pandas wrote beside the rows" for name in table.columns if INDEX.fullmatch(name)}
     while names := [name for name in table.columns if name not in left_out]:
         try:
             columns = _profile_columns(table, names, stage_bytes)

@@ -15,7 +15,8 @@ from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.hashing import row_order
 from feat2vec.encode.left_out import LeftOut
-from feat2vec.encode.time_order import times_of_values
+from feat2vec.encode.time_order import tells_time, times_of_values
+from feat2vec.errors import UserError
 
 LEAST_ROWS = 200  # of a table that rows are split off: the loss of a tenth of fewer says little
 MOST_HELD_OUT = 20_000
@@ -92,11 +93,19 @@ def later_places(rows: Encoded, most: int = MOST_HELD_OUT, rows_per_piece: int =
         most: The largest number of rows that is aimed at.
         rows_per_piece: How many rows are in memory at once.
 
+    Raises:
+        UserError: If no value of the group tells a time.
+
     """
     training, no_rows = rows.encoder.schema.training, np.zeros(0, np.int64)
     if training.time is None:
         return no_rows
     times = times_of_values(rows.encoder, training.time, rows.values[training.time].entries)
+    if not tells_time(rows.encoder, training.time):
+        raise UserError(
+            f"training.time: no value of {training.time!r} is a number, a year or a date, which would tell when a row"
+            " came; name another group, or remove it"
+        )
     group = list(rows.values).index(training.time)
     counts = _counts_of_values(rows, group, len(times), rows_per_piece)
     wanted = min(round(training.validation * rows.learnt_rows), most)

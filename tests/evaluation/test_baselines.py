@@ -325,6 +325,19 @@ def test_boosting_reads_numbers_and_dates_from_text_as_the_run_does(csv: bool, t
     assert facts["rmse"] < 0.2 * of_constant["rmse"]
 
 
+def test_boosting_learns_classes_of_one_row() -> None:
+    """None can be held out to say how many trees there should be."""
+    table = things(300, 0)
+    shops = table["shop"].to_pylist()
+    table = table.set_column(table.column_names.index("shop"), "shop", pa.array(["rare", *shops[1:]]))
+    groups = {"size": {"column": "size", "extractor": "numeric"}, "sold": {"column": "sold"}}
+    schema = {"version": 1, "groups": groups, "objective": {"type": "softmax", "target": "shop"}}
+    run = Run.of_model(Feat2Vec.from_encoder(feat2vec.fit(schema, table).encoder))
+    facts = BASELINES["boosting"].measure(BaselineRequest(run, open_table(table), open_table(things(50, 1))))
+    assert facts["trees"] == 100
+    assert np.isfinite(facts["log_loss"])
+
+
 def test_boosting_needs_a_column_that_is_no_text() -> None:
     schema = {
         "version": 1,

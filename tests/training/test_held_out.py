@@ -13,6 +13,7 @@ import pytest
 import feat2vec
 from feat2vec.encode.encoder import Encoded
 from feat2vec.encode.hashing import mixed, row_order
+from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.schema.reading import read_schema
 from feat2vec.training.held_out import MOST_HELD_OUT, held_out_places, later_places, split_off, why_none_is_held_out
@@ -166,6 +167,15 @@ def test_the_last_times_are_held_out_whole(rows_of_year: list[int], last: list[i
     np.testing.assert_array_equal(split.learnt.left_out.all_of(rows.rows), rows.rows[learnt])
     counts = np.bincount(rows.rows[learnt, 0], minlength=7)
     np.testing.assert_array_equal(split.learnt.values["who"].counts, counts)
+
+
+def test_a_group_of_names_tells_no_time() -> None:
+    names, years = ["Eve", "Ann"] * 100, [1990] * 200
+    groups = {name: {"column": name} for name in ("who", "year")}
+    schema = {"version": 1, "groups": groups, "model": {"dim": 2}, "training": {"time": "who"}}
+    rows = feat2vec.fit(schema, pa.table({"who": names, "year": years}))
+    with pytest.raises(UserError, match="no value of 'who' is a number, a year or a date"):
+        later_places(rows)
 
 
 def test_no_more_rows_are_held_out_than_twice_the_most() -> None:

@@ -31,6 +31,8 @@ from feat2vec.table.types import is_list, is_text
 from feat2vec.table.written_dates import written_dates
 
 CATEGORIES = 254  # that scikit-learn's trees can tell apart, with one for all others
+HELD_OUT = 0.1  # of the rows, which say when more trees do not help
+TREES_WITHOUT_STOP = 100  # where none can be held out: scikit-learn's default
 SEED = 0
 
 
@@ -61,10 +63,11 @@ def boosting(request: BaselineRequest) -> Metrics:
     train, test = (_read(encoder, table, columns) for table in (request.training_rows, request.test))
     features = _features(train.columns, test.columns, columns)
     method = HistGradientBoostingRegressor if is_regression else HistGradientBoostingClassifier
+    can_stop_early = is_regression or _can_be_split(train.targets)
     model = method(
-        max_iter=1000,
-        early_stopping=True,
-        validation_fraction=0.1,
+        max_iter=1000 if can_stop_early else TREES_WITHOUT_STOP,
+        early_stopping=can_stop_early,
+        validation_fraction=HELD_OUT,
         categorical_features=features.categorical,
         random_state=SEED,
     )
@@ -76,6 +79,12 @@ def boosting(request: BaselineRequest) -> Metrics:
     probabilities = probabilities_of_all_classes(model.predict_proba(features.test), model.classes_, classes)
     of_target = probabilities[:, 1] if objective.is_binary else probabilities
     return metrics_of_probabilities(objective, of_target, test.targets) | metrics
+
+
+def _can_be_split(classes: Array) -> bool:
+    """Whether a tenth of the rows can be held out with as many of each class as it has: scikit-learn refuses others."""
+    counts = np.unique(classes, return_counts=True)[1]
+    return bool(counts.min() >= 2 and HELD_OUT * len(classes) >= len(counts))
 
 
 def _feature_columns(schema: Schema, train: Table) -> list[str]:

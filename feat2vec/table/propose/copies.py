@@ -20,6 +20,7 @@ FEWEST_REPEATS = 20  # rows whose pair has come before
 MOST_COMPARISONS = 20_000  # of pairs of columns: a table of 200 columns of keys has as many
 LONGEST_NAME = 80
 HARDLY_MISSING = 0.01
+ROUNDING = 1e-9  # of numbers between 0 and 1
 
 
 def find_copies(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choice]) -> dict[str, str]:
@@ -51,7 +52,39 @@ def find_copies(columns: Mapping[str, ColumnProfile], groups: Mapping[str, Choic
     copies |= _copies_of_dates(
         {group: columns[choice.columns[0]] for group, choice in groups.items() if _are_dates(columns, choice)}
     )
+    numbers = {name: columns[choice.columns[0]] for name, choice in groups.items() if len(choice.columns) == 1}
+    copies |= _copies_of_numbers({group: column for group, column in numbers.items() if group not in copies})
     return copies if len(groups) - len(copies) > 1 else {}
+
+
+def _copies_of_numbers(columns: Mapping[str, ColumnProfile]) -> dict[str, str]:
+    """The groups of numbers that an earlier group has in the same or in another unit, and the reason."""
+    first_of_rows: dict[tuple[bytes, int], list[ColumnProfile]] = {}
+    copies: dict[str, str] = {}
+    for group, column in columns.items():
+        if column.kind != "number" or column.first_numbers is None:
+            continue
+        earlier = first_of_rows.setdefault(_rows_told(column), [])
+        original = next((kept for kept in earlier if _are_the_same_numbers(kept, column)), None)
+        if original is None:
+            earlier.append(column)
+        else:
+            copies[group] = f"the numbers of {quote_short(original.name)}, maybe in another unit"
+    return copies
+
+
+def _are_the_same_numbers(left: ColumnProfile, right: ColumnProfile) -> bool:
+    """Whether a line leads from the numbers of the first rows of a column to those of another one."""
+    if left.first_numbers is None or right.first_numbers is None or left.distinct < 3:
+        return False
+    has_both = ~np.isnan(left.first_numbers) & ~np.isnan(right.first_numbers)  # [rows]
+    if np.count_nonzero(has_both) < FEWEST_ROWS:
+        return False
+    ours, theirs = left.first_numbers[has_both], right.first_numbers[has_both]
+    if not all(0 < np.ptp(numbers) < np.inf for numbers in (ours, theirs)):
+        return False
+    ours, theirs = ((numbers - numbers.min()) / np.ptp(numbers) for numbers in (ours, theirs))
+    return bool(np.abs(ours - theirs).max() < ROUNDING or np.abs(ours + theirs - 1).max() < ROUNDING)
 
 
 def _originals(columns: Mapping[str, ColumnProfile], keys: Sequence[str]) -> dict[str, str]:
@@ -131,7 +164,12 @@ def find_copies_of(target: ColumnProfile, columns: Sequence[ColumnProfile]) -> l
     """
     candidates = [column for column in columns if not column.is_list and not column.refusal]
     if target.rows < FEWEST_ROWS or target.distinct_share > 0.9:
-        return [column.name for column in candidates if _are_the_same_days(target, column)]
+        return [
+            column.name
+            for column in candidates
+            if _are_the_same_days(target, column)
+            or (_rows_told(column) == _rows_told(target) and _are_the_same_numbers(target, column))
+        ]
     rows_of_target = _rows_told(target)
     return [
         column.name

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as arrow_csv
 import pytest
 
+from feat2vec.table.propose import propose
 from tests.table.propose.columns import PAIR, ROWS, WORDS, fitted, proposed
 
 
@@ -29,6 +31,33 @@ def test_recodings_are_commented_out(tmp_path: Path) -> None:
     assert list(schema.groups) == ["kind", "size"]  # what reads best, and then the first
     assert "  # code:   {column: code, extractor: lookup}  # tells what kind tells, one to one" in text
     assert list(proposed(table.select(["code", "kind"]))[1].groups) == ["code", "kind"]  # better than no schema
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+def test_numbers_in_another_unit_are_commented_out(is_text: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    metres = np.where(rng.random(ROWS) < 0.1, np.nan, rng.gamma(3, 2, ROWS))
+    columns = {"metres": metres, "feet": metres / 0.3048, "below": 9 - metres, "square": metres**2, **PAIR}
+    source: object = pa.table({name: pa.array(column, from_pandas=True) for name, column in columns.items()})
+    if is_text:
+        source = str(tmp_path / "lengths.csv")
+        arrow_csv.write_csv(pa.table({name: pa.array(c, from_pandas=True) for name, c in columns.items()}), source)
+    text, schema = proposed(source)
+    assert list(schema.groups) == ["metres", "square", "kind", "size"]
+    assert text.count("# the numbers of metres, maybe in another unit") == 2
+    text = propose(source, target="feet")
+    assert {"#   metres: tells what feet tells, one to one", "#   below: tells what feet tells, one to one"} <= set(
+        text.splitlines()
+    )
+    assert "#   square" not in text
+
+
+def test_an_index_of_pandas_is_left_out() -> None:
+    table = pa.table({"__index_level_0__": np.random.default_rng(0).permutation(ROWS), **PAIR})
+    text, schema = proposed(table)
+    assert schema.id is None
+    assert list(schema.groups) == ["kind", "size"]
+    assert "#   __index_level_0__: the index that pandas wrote beside the rows" in text
 
 
 def test_keys_that_are_nearly_one_to_one_are_one() -> None:
