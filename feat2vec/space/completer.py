@@ -94,6 +94,7 @@ class Completer:
     ) -> None:
         check_completed_group(encoder.schema, group)
         self.encoder, self.model, self.group = encoder, model, group
+        self.is_calibrated = calibration is not None  # to held-out rows
         if calibration is None:  # the rows that the run has kept are asked all the same
             calibration = replace(default_calibration(encoder, group), neighbours=() if kept_rows is None else EXPECTED)
         self.calibration = calibration

@@ -45,18 +45,22 @@ class Completed:
         values: The most probable values and their probabilities, in descending order. Those of a list are the
             probabilities that it holds the value. None if nothing is known of the row.
         numbers: For a group of numbers what is said of each column.
+        is_calibrated: Whether held-out rows have said how far the probabilities may be believed. Where training held
+            out fewer than 20 rows with a value, they may be too sure.
 
     """
 
     group: str
     values: tuple[tuple[str, float], ...]
     numbers: Mapping[str, NumberGuess]
+    is_calibrated: bool = True
 
     def facts(self) -> JsonObject:
         """The same as plain data, as `feat2vec complete --json` prints it."""
         facts: JsonObject = {
             "group": self.group,
             "values": [{"value": value, "probability": probability} for value, probability in self.values],
+            "calibrated": self.is_calibrated,
         }
         if self.numbers:
             facts["numbers"] = {
@@ -96,7 +100,7 @@ def complete(completer: Completer, rows: object, n: int = 5) -> list[Completed]:
                 known = listed(column for column, value in rows.items() if value is not None)
                 raise UserError(f"row: training has seen none of its values, of {known}")
             if not is_findable:
-                completed.append(Completed(completer.group, (), {}))
+                completed.append(Completed(completer.group, (), {}, completer.is_calibrated))
                 continue
             of_row = (probabilities if of_parts is None else of_parts)[i, places[i]]
             if of_parts is None and is_list(completer.encoder, completer.group):
@@ -104,7 +108,7 @@ def complete(completer: Completer, rows: object, n: int = 5) -> list[Completed]:
             values = tuple(zip(completer.hidden.names(places[i]), of_row.tolist(), strict=True))
             columns = zip(completer.hidden.columns, guesses, strict=True)
             numbers = {column.column: _guess_of_row(column, means, i) for column, means in columns}
-            completed.append(Completed(completer.group, values, numbers))
+            completed.append(Completed(completer.group, values, numbers, completer.is_calibrated))
     return completed
 
 

@@ -207,6 +207,16 @@ def test_probability_of_lists_and_places() -> None:
         np.testing.assert_array_equal(top_places(scores, n), expected_places)
 
 
+def test_what_is_not_calibrated_is_said(completed_run: feat2vec.Run, vectors_run: feat2vec.Run) -> None:
+    """A run that held out too few rows with a value of the group, and one that held out enough."""
+    (fitted,) = completed_run.complete({"genre": "drama"}, "director", 1)
+    assert fitted.is_calibrated
+    assert fitted.facts()["calibrated"]
+    (unsure,) = vectors_run.complete({"tags": ["t1"]}, "who", 1)
+    assert not unsure.is_calibrated
+    assert not unsure.facts()["calibrated"]
+
+
 def test_lookups_are_completed_without_tensorflow(completed_run: feat2vec.Run) -> None:
     import subprocess
 
