@@ -122,9 +122,9 @@ def _fit_kept_groups(
         if (vocabulary := codecs[owner].vocabulary) is not None:
             write_parquet(vocabulary.table(schema.model.levels), vocabulary_path)
             files.append(vocabulary_path)
+        fit_records = {name: codec_fits[name].record_fitted() for name in codecs}
     for name, codec in codecs.items():
-        tally, group_place = Tally(), list(schema.groups).index(name)
-        fit_record = codec_fits[name].record_fitted()
+        tally, group_place, fit_record = Tally(), list(schema.groups).index(name), fit_records[name]
         of_group = {"fit": fit_record.facts, "tally": None, "numbered": None}
         entries = _added_up(codec_fits[name].entries(), tally)
         group_entries = GroupEntries(name, schema.groups[name], codec, entries, codec.training_width)
