@@ -116,7 +116,7 @@ def _complete_row(run: Run, row: dict[str, object], groups: tuple[str, ...], cou
             told = (
                 f"the probabilities of {name!r} may be too sure: training held out too few of its values to check them"
             )
-            say(told, error=True)
+            say(warning, error=True)
 
 
 def _say_completed(completed: Completed, *, with_name: bool) -> None:
