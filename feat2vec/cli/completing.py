@@ -113,10 +113,8 @@ def _complete_row(run: Run, row: dict[str, object], groups: tuple[str, ...], cou
         else:
             _say_completed(completed, with_name=len(names) > 1)
         if not completed.is_calibrated:
-            told = (
-                f"the probabilities of {name!r} may be too sure: training held out too few of its values to check them"
-            )
-            say(warning, error=True)
+            reason = "training held out too few of its values to check them"
+            say(f"the probabilities of {name!r} may be too sure: {reason}", error=True)
 
 
 def _say_completed(completed: Completed, *, with_name: bool) -> None:
