@@ -104,7 +104,7 @@ def new_workspace(
     ):
         try:
             database_bytes = memory_of_database(memory)
-            sizes = replace(sizes, stage_bytes=min(sizes.stage_bytes, int(STAGE_SHARE * database_bytes)))
+            sizes = replace(sizes, stage_bytes=min(sizes.stage_bytes, max(int(STAGE_SHARE * database_bytes), 1)))
             database = connect(staging / "spill", memory=f"{database_bytes}B")
         except duckdb.Error:
             raise UserError(f"memory must be a size such as 1GB; received {memory!r}") from None

@@ -22,9 +22,7 @@ from feat2vec.space.predict import Predictor, ScoresOfRows
 from feat2vec.training.chosen_model import Additions, ChosenModel
 from feat2vec.training.run_folder import TrainedRun
 
-HELD_OUT_SCORES = (
-    "held_out_scores.npy"  # a file of a run: float64 [rows, 2 + outputs], the rows' numbers and targets first
-)
+HELD_OUT_SCORES = "held_out_scores.npy"  # a file of a run: float64 [rows, 2 + outputs]; first the row, then its target
 SHARE_FROM_SCRATCH, LOSS_OF_BOTH = "share_from_scratch", "loss_of_both"  # in metrics.json
 EVEN, ALL_FROM_SCRATCH = 0.5, 1.0
 PRIOR = 3.0  # how sure it is before held-out rows are seen that both count about as much

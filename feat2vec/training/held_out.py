@@ -100,12 +100,12 @@ def later_places(rows: Encoded, most: int = MOST_HELD_OUT, rows_per_piece: int =
     training, no_rows = rows.encoder.schema.training, np.zeros(0, np.int64)
     if training.time is None:
         return no_rows
-    times = times_of_values(rows.encoder, training.time, rows.values[training.time].entries)
     if not tells_time(rows.encoder, training.time):
         raise UserError(
             f"training.time: no value of {training.time!r} is a number, a year or a date, which would tell when a row"
             " came; name another group, or remove it"
         )
+    times = times_of_values(rows.encoder, training.time, rows.values[training.time].entries)
     group = list(rows.values).index(training.time)
     counts = _counts_of_values(rows, group, len(times), rows_per_piece)
     wanted = min(round(training.validation * rows.learnt_rows), most)

@@ -81,8 +81,9 @@ def _are_the_same_numbers(left: ColumnProfile, right: ColumnProfile) -> bool:
     if np.count_nonzero(has_both) < FEWEST_ROWS:
         return False
     ours, theirs = left.first_numbers[has_both], right.first_numbers[has_both]
-    if not all(0 < np.ptp(numbers) < np.inf for numbers in (ours, theirs)):
-        return False
+    with np.errstate(over="ignore"):  # of numbers such as 1e308, which are then none in another unit
+        if not all(0 < np.ptp(numbers) < np.inf for numbers in (ours, theirs)):
+            return False
     ours, theirs = ((numbers - numbers.min()) / np.ptp(numbers) for numbers in (ours, theirs))
     return bool(np.abs(ours - theirs).max() < ROUNDING or np.abs(ours + theirs - 1).max() < ROUNDING)
 
