@@ -272,6 +272,47 @@ def test_a_larger_table_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ]  # fmt: skip
 
 
+def test_fine_tuning_and_few_labels_are_asked_of_the_first_random_split() -> None:
+    running = module("running")
+    wanted = running.Wanted(["planted"], [3, 4], module("spec").Places())
+    full = running.candidates_of("predict", wanted, "random", 3)
+    fewer = running.candidates_of("predict", wanted, "random", 4)
+    assert {"finetune@200", "scratch@10%", "init --target", "boosting", "boosting@200"} <= set(full)
+    assert fewer == [name for name in full if "@" not in name and name not in ("finetune", "scratch")]
+    assert running.candidates_of("predict", wanted, "time", 3) == fewer
+    assert running.candidates_of("predict", replace(wanted, every_question=True), "time", 4) == full
+    named = replace(wanted, candidates=["finetune@200", "tfidf"])
+    assert running.candidates_of("predict", named, "random", 4) == ["finetune@200"]
+    assert running.splits_of(planted(), wanted, 3) == ["random", "time"]
+    assert running.splits_of(planted(), wanted, 4) == ["random"]
+    assert running.splits_of(replace(planted(), time=None), wanted, 3) == ["random"]
+
+
+def test_processes_append_the_same_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes side by side answer as one does, and what they have answered is not run again."""
+    running, spec = module("running"), module("spec")
+    monkeypatch.setenv("PYTHONPATH", str(TOOLS))
+    for variable in running.THREADS_OF_LIBRARIES:
+        monkeypatch.setenv(variable, "1")
+    wanted = running.Wanted(
+        ["artworks"], [0, 1], spec.Places(), ours=False, candidates=["popularity", "constant"], most_rows=300
+    )
+    running.run_all(wanted, tmp_path / "one.jsonl")
+    for _ in range(2):
+        running.run_all(wanted, tmp_path / "two.jsonl", processes=2)
+    records = {}
+    for name in ("one", "two"):
+        lines = (tmp_path / f"{name}.jsonl").read_text().splitlines()
+        assert len(lines) == 4
+        records[name] = {running.key_of(answer): answer for answer in map(json.loads, lines)}
+    assert records["one"].keys() == records["two"].keys()
+    for key, answer in records["one"].items():
+        beside = records["two"][key]
+        for result in (*answer["results"], *beside["results"]):
+            result.pop("seconds")
+        assert answer["results"] == beside["results"]
+
+
 def absent(error: type[Exception]) -> Any:
     def load(_: object) -> Any:
         raise error("not here")

@@ -79,6 +79,21 @@ def test_medians_of_seeds_and_the_split_in_time_are_named() -> None:
     assert "name **0.200** / 0.200 TF-IDF" in text
 
 
+def test_each_split_with_answers_is_written_and_cut_tables_are_told() -> None:
+    cut = [
+        {**answers(table, candidate, split=split, name=0.1), "most_rows": 4000}
+        for table in ("storms", "penguins")
+        for candidate in ("ours", "tfidf")
+        for split in ("random", "time")
+    ]
+    text = module().markdown_of_splits(cut, ["random", "time", "neither"], None)
+    assert " ".join(text.split()).count("Larger tables are cut to 4,000 rows.") == 2
+    assert text.count("| storms, 4,000 of 19,537 | name **0.100** / 0.100 TF-IDF |") == 2
+    assert text.count("| penguins, 344 |") == 2
+    assert text.index("80 / 20 at random") < text.index("the last 20 % in time")
+    assert module().markdown_of_splits(RECORDS, ["random", "time"], None) == module().markdown(RECORDS, "random", None)
+
+
 def test_only_what_is_between_the_marks_is_replaced(tmp_path: Path) -> None:
     markdown = module()
     path = tmp_path / "README.md"
@@ -114,7 +129,19 @@ def test_the_script_writes_both_files(tmp_path: Path) -> None:
     readme, results, bounds = (tmp_path / name for name in ("README.md", "results.jsonl", "bounds.json"))
     readme.write_text(f"{markdown.BEGIN}\n{markdown.END}\n")
     results.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    words = ["--out", results, "--report-only", "--seeds", "0", "--markdown", readme, "--bounds", bounds]
+    words = [
+        "--out",
+        results,
+        "--rows",
+        "all",
+        "--report-only",
+        "--seeds",
+        "0",
+        "--markdown",
+        readme,
+        "--bounds",
+        bounds,
+    ]
     script = [sys.executable, str(ROOT / "tools" / "bench_tables.py")]
     subprocess.run([*script, *map(str, words)], check=True, capture_output=True)
     assert "| penguins, 344 | sex **1.00** / 1.00 TF-IDF |  |" in readme.read_text()

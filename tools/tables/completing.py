@@ -6,6 +6,7 @@ A peer is made from the encoded rows and a seed; `scores_of(question)` gives a f
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -24,7 +25,7 @@ GENSIM_WORDS = 30  # of a text
 SKIPGRAM_PAIRS = 120_000_000  # that are learnt at most, in all epochs
 CBOW_SUMS = 600_000_000  # vectors that are added up or multiplied at most, in all epochs
 LIGHTFM_ITEMS = 60_000_000  # interactions times features that are learnt at most, in all epochs
-THREADS = 2
+THREADS = int(os.environ.get("OMP_NUM_THREADS", "2"))  # of two processes side by side each has one
 
 
 class CompletePeer(Protocol):

@@ -22,18 +22,24 @@ Scores: TypeAlias = dict[str, float]  # of a question, by candidate
 Questions: TypeAlias = dict[tuple[str, str, str], Scores]  # of table, task, question: ours and one peer at least
 
 
+def markdown_of_splits(records: Sequence[Record], splits: Sequence[str], commit: str | None) -> str:
+    """What `markdown` says of each split in which ours and a peer have answered."""
+    answered = [split for split in splits if _questions([record for record in records if record["split"] == split])]
+    return "\n\n".join(markdown(records, split, commit) for split in answered)
+
+
 def markdown(records: Sequence[Record], split: str, commit: str | None) -> str:
     """A sentence on what was measured and how often ours is as good, and the table."""
     of_split = [record for record in records if record["split"] == split and "@" not in record["candidate"]]
     questions = _questions(of_split)
     tables = [name for name in EVERY_TABLE if any(table == name for table, _, _ in questions)]
     lines = [
-        _caption(questions, sorted({record["seed"] for record in of_split}), split, commit), "",
+        _caption(questions, of_split, split, commit), "",
         "| table, rows | a hidden value, by the rest of its row: MRR | a label: RMSE or log loss |", "|---|---|---|",
     ]  # fmt: skip
     for table in tables:
         cells = [_cell(questions, table, task) for task in OURS]
-        lines.append(f"| {table}, {EVERY_TABLE[table].rows:,} | {' | '.join(cells)} |")
+        lines.append(f"| {table}, {_size(table, of_split)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -89,6 +95,13 @@ def _cell(questions: Questions, table: str, task: str) -> str:
     return "; ".join(parts)
 
 
+def _size(table: str, records: Sequence[Record]) -> str:
+    """A table's rows, or how many of them were taken."""
+    rows = EVERY_TABLE[table].rows
+    taken = next(record.get("most_rows") for record in records if record["table"] == table)
+    return f"{rows:,}" if taken is None or taken >= rows else f"{taken:,} of {rows:,}"
+
+
 def _number(score: float) -> str:
     """Three digits; of less than a thousandth one."""
     if score < 0.001:
@@ -104,12 +117,16 @@ def _number(score: float) -> str:
     )
 
 
-def _caption(questions: Questions, seeds: Sequence[int], split: str, commit: str | None) -> str:
+def _caption(questions: Questions, records: Sequence[Record], split: str, commit: str | None) -> str:
+    seeds = sorted({record["seed"] for record in records})
+    most_rows = {record.get("most_rows") for record in records} - {None}
+    cut = [f"Larger tables are cut to {rows:,} rows." for rows in most_rows]
     how = "80 / 20 at random" if split == "random" else "the last 20 % in time"
     of_seeds = f"seed {seeds[0]}" if len(seeds) == 1 else f"medians of seeds {', '.join(map(str, seeds))}"
     sentences = [
         f"Ours / the best peer; **bold**: ours is at least as good. Split {how}, {of_seeds}"
-        f"{f', commit {commit}' if commit else ''}."
+        f"{f', commit {commit}' if commit else ''}.",
+        *cut,
     ]
     for task, what in (("complete", "hidden groups"), ("predict", "labels")):
         of_task = [scores for (_, asked, _), scores in questions.items() if asked == task]

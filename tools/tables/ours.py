@@ -18,6 +18,11 @@ from tables.questions import CompleteQuestion, PredictQuestion, ScoresOfRows, Sp
 from tables.spec import Frame, Table
 
 
+def load_libraries() -> None:
+    """Import what is imported once in a process, before the first clock runs."""
+    import feat2vec.keras  # noqa: F401
+
+
 def write_rows(frame: Frame, folder: Path, name: str, file_format: str) -> str:
     """The path of a new file with the rows, as a user would have it."""
     path = folder / f"{name}.{file_format}"

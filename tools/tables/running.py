@@ -1,13 +1,19 @@
-"""The loop over tables, splits and candidates: a record for each, appended to a file as soon as it is there."""
+"""The loop over tables, splits and candidates: a record for each, appended to a file as soon as it is there.
+
+`run_all` makes a `Job` of each table and seed, and works on them one after the other or in processes of their own.
+"""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,6 +39,8 @@ from tables.spec import Places, Table, UnavailableError
 
 Record: TypeAlias = dict[str, Any]
 KEY = ("table", "split", "seed", "task", "candidate", "most_rows")
+# Libraries read these when they are loaded: of two processes on two cores each has one.
+THREADS_OF_LIBRARIES = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,8 @@ class Wanted:
         tasks: "complete", "predict" or both.
         splits: "random", "time" or both.
         most_rows: A larger table is cut to as many rows, drawn at random; None takes all.
+        every_question: Whether fine-tuning and few labels are asked about in all splits, not only in the random split
+            of the first seed. Candidates that are named are asked everywhere.
 
     """
 
@@ -61,16 +71,29 @@ class Wanted:
     tasks: Sequence[str] = ("complete", "predict")
     splits: Sequence[str] = ("random", "time")
     most_rows: int | None = None
+    every_question: bool = False
 
 
-def candidates_of(task: str, wanted: Wanted) -> list[str]:
-    """The names of who is asked."""
+@dataclass(frozen=True)
+class Job:
+    """A table and a seed: what a process works on at a time."""
+
+    table: str
+    seed: int
+
+
+def candidates_of(task: str, wanted: Wanted, split: str, seed: int) -> list[str]:
+    """The names of who is asked about a split."""
     if task == "complete":
         names = [*(COMPLETE_PEERS if wanted.peers else []), *(["ours"] if wanted.ours else [])]
-    else:
-        ways = [*(PREDICT_PEERS if wanted.peers else []), *(ours.WAYS if wanted.ours else [])]
-        names = [way + labels for labels in LABELS for way in ways]
-    return [name for name in names if not wanted.candidates or name in wanted.candidates]
+        return [name for name in names if not wanted.candidates or name in wanted.candidates]
+    ways = [*(PREDICT_PEERS if wanted.peers else []), *(ours.WAYS if wanted.ours else [])]
+    names = [way + labels for labels in LABELS for way in ways]
+    if wanted.candidates:
+        return [name for name in names if name in wanted.candidates]
+    if wanted.every_question or (split == "random" and seed == wanted.seeds[0]):
+        return names
+    return [way for way in ways if way not in ours.FROM_UNLABELLED]
 
 
 def read_records(path: Path) -> list[Record]:
@@ -87,34 +110,61 @@ def key_of(record: Record) -> tuple[Any, ...]:
     return tuple(record.get(name) for name in KEY)
 
 
-def run_all(wanted: Wanted, out: Path) -> None:
-    """Ask everybody about all tables, but for what `out` has an answer to; failed candidates are asked again."""
+def run_all(wanted: Wanted, out: Path, processes: int = 1) -> None:
+    """Ask everybody about all tables, but for what `out` has an answer to; failed candidates are asked again.
+
+    Args:
+        wanted: What is run.
+        out: The file that records are appended to.
+        processes: How many tables are worked on side by side, each with its share of the cores.
+
+    """
+    jobs = [Job(table, seed) for table in wanted.tables for seed in wanted.seeds]
+    if processes == 1:
+        for job in jobs:
+            run_job(job, wanted, out)
+        return
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    os.environ.update(dict.fromkeys(THREADS_OF_LIBRARIES, str(threads)))  # of the processes that begin now
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        for asked in [pool.submit(run_job, job, wanted, out) for job in jobs]:
+            asked.result()
+
+
+def run_job(job: Job, wanted: Wanted, out: Path) -> None:
+    """Ask everybody about the splits of a table that are a seed's."""
+    try:
+        table = EVERY_TABLE[job.table].load(wanted.places)
+    except UnavailableError as error:
+        say(f"{job.table}: left out: {error}")
+        return
+    if wanted.ours:
+        ours.load_libraries()
+    table = cut(table, wanted.most_rows)
+    size = f"{len(table.frame)} rows, {len(table.frame.columns)} columns"
+    say(f"{job.table}: {size}, {len(table.complete)} groups to complete, {len(table.targets)} targets")
     done = {key_of(record) for record in read_records(out) if "results" in record}
-    for name in wanted.tables:
-        try:
-            table = EVERY_TABLE[name].load(wanted.places)
-        except UnavailableError as error:
-            say(f"{name}: left out: {error}")
-            continue
-        table = cut(table, wanted.most_rows)
-        size = f"{len(table.frame)} rows, {len(table.frame.columns)} columns"
-        say(f"{name}: {size}, {len(table.complete)} groups to complete, {len(table.targets)} targets")
-        for split_name, seed in splits_of(table, wanted):
-            for task in wanted.tasks:
-                about = {"table": name, "split": split_name, "seed": seed, "task": task, "most_rows": wanted.most_rows}
-                candidates = candidates_of(task, wanted)
-                missing = [one for one in candidates if key_of({**about, "candidate": one}) not in done]
-                asked = table.complete if task == "complete" else table.targets
-                if not missing or not asked:
-                    continue
-                rows = COMPLETED_ROWS if task == "complete" else PREDICTED_ROWS
-                split = split_rows(table, split_name, seed, rows)
-                for record in TASKS[task](table, split, missing):
-                    record = {**about, **record}
-                    with out.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(record) + "\n")
-                    outcome = record.get("error") or f"{record['seconds']:.1f} s"
-                    say(f"  {split_name} {seed} {task} {record['candidate']}: {outcome}")
+    for split_name in splits_of(table, wanted, job.seed):
+        for task in wanted.tasks:
+            about = {"table": job.table, "split": split_name, "seed": job.seed, "task": task}
+            about |= {"most_rows": wanted.most_rows}
+            candidates = candidates_of(task, wanted, split_name, job.seed)
+            missing = [one for one in candidates if key_of({**about, "candidate": one}) not in done]
+            asked = table.complete if task == "complete" else table.targets
+            if not missing or not asked:
+                continue
+            rows = COMPLETED_ROWS if task == "complete" else PREDICTED_ROWS
+            split = split_rows(table, split_name, job.seed, rows)
+            for record in TASKS[task](table, split, missing):
+                append(out, {**about, **record})
+                outcome = record.get("error") or f"{record['seconds']:.1f} s"
+                say(f"  {job.table} {split_name} {job.seed} {task} {record['candidate']}: {outcome}")
+
+
+def append(out: Path, record: Record) -> None:
+    """Append a record in one write, so that those of processes do not mix."""
+    with out.open("ab", buffering=0) as file:
+        file.write((json.dumps(record) + "\n").encode())
 
 
 def cut(table: Table, most_rows: int | None) -> Table:
@@ -125,12 +175,12 @@ def cut(table: Table, most_rows: int | None) -> Table:
     return replace(table, frame=frame)
 
 
-def splits_of(table: Table, wanted: Wanted) -> list[tuple[str, int]]:
-    """A random split for each seed, and one in time if there is a date."""
-    splits = [("random", seed) for seed in wanted.seeds]
-    if table.time is not None:
-        splits.append(("time", wanted.seeds[0]))
-    return [split for split in splits if split[0] in wanted.splits]
+def splits_of(table: Table, wanted: Wanted, seed: int) -> list[str]:
+    """A random split for each seed, and for the first one that in time, if there is a date."""
+    splits = ["random"]
+    if table.time is not None and seed == wanted.seeds[0]:
+        splits.append("time")
+    return [split for split in splits if split in wanted.splits]
 
 
 def complete(table: Table, split: Split, candidates: Sequence[str]) -> Iterator[Record]:
