@@ -68,7 +68,7 @@ def evaluate_beside(
 
     Returns:
         What `evaluate` returns, with `beside`, the metrics of each baseline, and `better`, a sentence for each baseline
-        that is better; of all groups, `groups` with this for each.
+        that is better; of all groups, `groups` with this for each. `not_measured` names baselines of other tasks.
 
     Raises:
         UserError: Something is wrong with an option or a table.
@@ -80,14 +80,15 @@ def evaluate_beside(
     baselines = _baselines(task, names)
     _check_matrix(run, baselines, matrix)
     train_table = _training_rows(baselines, table, train)
+    not_measured = [name for name in dict.fromkeys(names) if BASELINES[name].task != task]
+    of_other_tasks: JsonObject = {"not_measured": not_measured} if not_measured else {}
     if target is not None or task != "rank":
-        return _measured(run, table, task, target, baselines, train_table, options, matrix)
+        return {**_measured(run, table, task, target, baselines, train_table, options, matrix), **of_other_tasks}
     groups: dict[str, JsonObject] = {}
     for group in _lookup_groups(run, table, options):
         group_options = options if options.given is None else options._replace(given=_without(options.given, group))
         groups[group] = _measured(run, table, task, group, baselines, train_table, group_options)
-    not_measured = [name for name in dict.fromkeys(names) if BASELINES[name].task != task]
-    return {"task": task, "groups": groups, **({"not_measured": not_measured} if not_measured else {})}
+    return {"task": task, "groups": groups, **of_other_tasks}
 
 
 def _measured(

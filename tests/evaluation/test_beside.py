@@ -70,7 +70,9 @@ def test_a_run_that_predicts_has_other_baselines(folder: Path) -> None:
     )
     assert (facts["task"], list(facts["beside"])) == ("predict", ["constant", "linear"])
     assert facts["better"][-1].startswith("linear is better for price: rmse")
-    assert [line.split()[0] for line in lines_beside(facts)][:3] == ["target", "price", "price"]
+    lines = list(lines_beside(facts))
+    assert [line.split()[0] for line in lines][:3] == ["target", "price", "price"]
+    assert "popularity is for the task rank and was not measured" in lines
 
 
 def test_nothing_beside_is_what_evaluate_says(folder: Path) -> None:
