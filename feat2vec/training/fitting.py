@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,13 +15,14 @@ from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import discard
 from feat2vec.model.remaining import leave_out_vectors
+from feat2vec.model.sizes import BYTES_OF_WEIGHT
 from feat2vec.model.vector_model import vector_weights
 from feat2vec.sampling.batches import Batches
 from feat2vec.training.averaging import EpochAveraging, WeightsAside, WeightsInFile
 from feat2vec.training.checkpointing import Checkpointing, Resumable
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits, without_graph_optimization
 from feat2vec.training.loss_check import LossCheck
-from feat2vec.training.memory_estimate import release_memory
+from feat2vec.training.memory_estimate import free_cycles, release_memory
 from feat2vec.training.patience import Patience
 from feat2vec.training.reporting import Progress, Reporter, Reporting
 from feat2vec.training.warm_start import WarmStart
@@ -235,8 +235,7 @@ class Fitting:
                 discard(variable)
         self.model.compile(without_slots, steps_per_execution=self.batches.steps_at_once)
         del optimizer
-        gc.collect()  # the step's function and its graph refer to each other
-        release_memory()
+        free_cycles(BYTES_OF_WEIGHT * (_weights_of_groups(self.model) + _weights_outside_groups(self.model)))
 
     def _fit_epochs(
         self, callbacks: Sequence[keras.callbacks.Callback], validation_data: tf.data.Dataset | None

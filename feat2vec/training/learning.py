@@ -8,7 +8,6 @@ stays until the run is whole, so that a training which is resumed in the second 
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from feat2vec.encode.workspace import MEMORY
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.remaining import leaves_weights_out, remaining
+from feat2vec.model.sizes import BYTES_OF_WEIGHT
 from feat2vec.schema.options import Schema
 from feat2vec.table.table import Table
 from feat2vec.training.calibration import fitted_temperature, take_temperatures, temperature_of_new_times
@@ -28,7 +28,7 @@ from feat2vec.training.chosen_model import Additions, OnChosen, chosen_model
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
 from feat2vec.training.fitting import Fitting, rows_of_validation
 from feat2vec.training.held_out import Split, is_learnt_again, split_off, why_none_is_held_out
-from feat2vec.training.memory_estimate import release_memory, reused_memory
+from feat2vec.training.memory_estimate import free_cycles, reused_memory
 from feat2vec.training.reporting import Reporter
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.training.trained_rows import TRAINED_ROWS, groups_without_values, hashes_of_encoded, trained_rows
@@ -252,8 +252,7 @@ class Learning:
         if goes_on:
             epochs = max(1, round(epochs * CONTINUED_SHARE))
         del learnt.model  # whose memory the second one needs
-        gc.collect()
-        release_memory()
+        free_cycles(BYTES_OF_WEIGHT * int(learnt.metrics["parameters"]))
         origin = {**self.origin, "refit": {"epochs": epochs}}
         fitting = self._fitting(self.rows, None, REFIT_CHECKPOINT, origin, time.perf_counter(), epochs, goes_on=goes_on)
         plural = "" if epochs == 1 else "s"
