@@ -23,6 +23,7 @@ from feat2vec.table.types import KINDS_WITH_MISSING_WORDS, MISSING_NUMBERS, Kind
 PADDING, UNSEEN, FIRST = 0, 1, 2  # ids; FIRST is that of the most frequent key
 FEW_KEYS = 16  # keys are few if the vocabulary has more than this many times as many
 SCANS_BEFORE_INDEX = 10  # searches for a few keys before an index of the vocabulary is worth its memory
+KEYS_AT_ONCE = 1 << 20  # of the vocabulary that are compared with others at a time
 COLUMNS = pa.schema({"key": pa.string(), "id": pa.int32(), "count": pa.int64(), "level": pa.int8()})
 KEY_COUNTS = pa.schema({"key": pa.string(), "n": pa.int64()})
 
@@ -152,12 +153,15 @@ class Vocabulary:
         return as_int32
 
     def _ids_by_scan(self, keys: pa.StringArray) -> Ints:
-        """Search the vocabulary once for these keys: of its size, only one number a key is allocated."""
+        """Search the vocabulary once for these keys, in pieces: of its size nothing is allocated."""
         encoded = keys.dictionary_encode()
-        places = pc.index_in(self.keys, encoded.dictionary)  # of each of the vocabulary's keys among `keys`
-        is_searched = pc.is_valid(places).to_numpy(zero_copy_only=False)
         id_of = np.full(len(encoded.dictionary) + 1, UNSEEN, np.int32)  # the last is that of null
-        id_of[places.drop_null().to_numpy()] = np.flatnonzero(is_searched) + FIRST
+        at_once = max(KEYS_AT_ONCE, len(encoded.dictionary))  # each piece hashes the keys that are searched for
+        for start in range(0, len(self.keys), at_once):
+            # The place of each of the vocabulary's keys among those that are searched for.
+            places = pc.index_in(self.keys.slice(start, at_once), encoded.dictionary)
+            is_searched = pc.is_valid(places).to_numpy(zero_copy_only=False)
+            id_of[places.drop_null().to_numpy()] = np.flatnonzero(is_searched) + (start + FIRST)
         id_of[-1] = PADDING
         ids: Ints = id_of[pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy()]
         return ids

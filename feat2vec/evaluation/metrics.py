@@ -72,6 +72,7 @@ def rank_scores(
             for row in range(block.start, block.stop):
                 of_row = slice(first_query[row], end_query[row])
                 ranks[of_row] = _ranks_in_row(scores[row - block.start], true_candidates[of_row])
+            del scores  # before the next are made
             continue
         for part in blocks(end - begin, block.stop - block.start):
             queries = np.arange(part.start, part.stop) + begin

@@ -25,6 +25,7 @@ SCORES_IN_MEMORY = 1 << 19  # probabilities that are computed at a time: 4 MB
 LOGITS_AT_ONCE = 1 << 17  # which the caches of a core hold
 ROWS_AT_ONCE = 4096  # rows whose vectors are made at a time
 STAGE_BYTES = 16 << 20  # of rows that are encoded at a time
+CANDIDATES_AT_ONCE = 1 << 16  # whose priors are computed at a time
 
 
 class RowQueries(NamedTuple):
@@ -106,16 +107,29 @@ class Completer:
     @cached_property
     def prior(self) -> Floats:
         """What the candidates' scores have beside products, [candidates]."""
-        prior: Floats = self.scale * self.hidden.linear + self.calibration.popularity * np.log(self.hidden.counts + 1.0)
-        if len(self.encoder.schema.sharing(self.group)) > 1:  # keys that stand in the columns of other groups alone
-            prior = np.where(self.hidden.counts > 0, prior, -np.inf)
+        return self._prior_of(np.float64)
+
+    @cached_property
+    def short_prior(self) -> Float32s:
+        """The same as `scores` adds it, [candidates]; of millions of candidates no other array is made."""
+        return self._prior_of(np.float32)
+
+    def _prior_of(self, dtype: type[np.floating[Any]]) -> Array:
+        hidden, prior = self.hidden, np.empty(len(self.hidden), dtype)
+        is_shared = len(self.encoder.schema.sharing(self.group)) > 1
+        for block in blocks(len(prior), CANDIDATES_AT_ONCE):  # in float64, rounded once
+            counts = hidden.counts[block]
+            of_linear_terms = self.scale * hidden.linear[block].astype(np.float64)
+            prior[block] = of_linear_terms + self.calibration.popularity * np.log(counts + 1.0)
+            if is_shared:  # keys that stand in the columns of other groups alone
+                prior[block][counts == 0] = -np.inf
         return prior
 
     def with_numbers(self, calibration: GroupCalibration) -> Completer:
         """The completer with other numbers; what it has read of the model and of the kept rows is shared."""
         completer = copy(self)
         completer.calibration = calibration
-        for name in ("prior", "kept_vectors", "of_later_rows"):  # these follow from the numbers
+        for name in ("prior", "short_prior", "kept_vectors", "of_later_rows"):  # these follow from the numbers
             completer.__dict__.pop(name, None)
         return completer
 
@@ -197,7 +211,7 @@ class Completer:
     def _scores_of_time(self, queries: RowQueries, dtype: type[np.floating[Any]]) -> Array:
         """The same by the numbers of this completer, whatever the rows' time."""
         scores: Array = self.products(queries.sums).astype(dtype, copy=False)
-        scores += self.prior.astype(dtype)
+        scores += self.short_prior if scores.dtype == np.float32 else self.prior
         self.add_evidence(scores, queries)
         return scores
 

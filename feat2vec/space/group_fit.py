@@ -57,7 +57,7 @@ class GroupFit:
         levels = completer.encoder.schema.model.levels
         vectors = [side_by_side(held_out.vectors.of_group(name), levels) * completer.scale for name in completer.given]
         _, rows_per_value = np.unique(truth.rows, return_inverse=True)
-        prior = completer.scale * completer.hidden.linear
+        prior = completer.scale * completer.hidden.linear.astype(np.float64)
         place_in_sample = np.full(len(counts), -1, np.int64)
         place_in_sample[sample.places] = np.arange(len(sample.places))
         log_counts = np.log(counts + 1.0)
@@ -198,7 +198,7 @@ class GroupFit:
         completer = self.completer.with_numbers(calibration)
         total = self.held_out.vectors.weighted(completer.weights, rows)
         with np.errstate(divide="ignore"):
-            prior = completer.scale * completer.hidden.linear + np.where(self.counts > 0, 0, -np.inf)
+            prior = completer.scale * completer.hidden.linear.astype(np.float64) + np.where(self.counts > 0, 0, -np.inf)
         prior = prior + calibration.popularity * np.log(self.counts + 1.0)
         scores = completer.products(total)
         scores += prior.astype(np.float32)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from feat2vec.arrays import Array, Floats, Int64s, Integers, as_numbers
+from feat2vec.arrays import Array, Float32s, Floats, Int64s, Integers, as_numbers
 from feat2vec.encode.codecs import Codec, ItemsCodec, NumbersCodec
 from feat2vec.encode.codecs.bins import bin_names
 from feat2vec.encode.encoder import Encoder
@@ -59,7 +59,7 @@ class HiddenGroup:
     name: str
     candidates: Candidates
     counts: Int64s
-    linear: Floats
+    linear: Float32s
     entries: Array | None = None
 
     def __len__(self) -> int:
@@ -123,8 +123,7 @@ def read_hidden_group(
     """
     if model.is_lookup(group):
         vectors = _as_scored(model, candidates(model, encoder, group))
-        linear = linear_terms(model, encoder, group).astype(np.float64)
-        return HiddenGroup(encoder, group, vectors, encoder.key_counts(group), linear)
+        return HiddenGroup(encoder, group, vectors, encoder.key_counts(group), linear_terms(model, encoder, group))
     values, codec = encoder.values[group], encoder.codecs[group]
     entries, counts = values.entries, np.asarray(values.counts, np.int64)
     if isinstance(codec, NumbersCodec) and most_numbers is not None and len(entries) > most_numbers:
@@ -199,10 +198,10 @@ def _as_scored(model: Model, values: Candidates) -> Candidates:
     return Candidates(tables)
 
 
-def _linear_of_entries(model: Model, group: str, entries: Array) -> Floats:
+def _linear_of_entries(model: Model, group: str, entries: Array) -> Float32s:
     if not model.schema.model.bias:
-        return np.zeros(len(entries))
+        return np.zeros(len(entries), np.float32)
     import tensorflow as tf
 
     terms = model.model_of_group(group).vectors(group, tf.convert_to_tensor(np.asarray(entries))).linear
-    return np.asarray(as_numbers(terms), np.float64)
+    return np.asarray(as_numbers(terms), np.float32)

@@ -83,6 +83,15 @@ def test_too_frequent_keys_have_no_id() -> None:
     assert ids == [[0, 0, 1], [0, 0, 1]]
 
 
+def test_a_few_keys_are_searched_for_in_pieces_of_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feat2vec.encode.vocabulary.KEYS_AT_ONCE", 3)
+    vocabulary, _ = fitted([[f"k{i}" for i in range(20) for _ in range(20 - i)]])
+    scans = vocabulary.scans
+    searched = ["k7", None, "k19", "none of them", "k0", "k7"]
+    assert vocabulary.ids(strings(searched)).tolist() == [FIRST + 7, 0, FIRST + 19, UNSEEN, FIRST, FIRST + 7]
+    assert vocabulary.scans == scans + 1
+
+
 def test_left_out_keys_are_counted() -> None:
     keys = ["a"] * 3 + ["b"] * 2 + ["c"] * 2 + ["d"]
     for min_count, max_size, kept, unseen in (

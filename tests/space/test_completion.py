@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,21 @@ def test_unit_candidates_and_temperature(completed_run: feat2vec.Run) -> None:
         products = [[float(vectors[name][row] @ v / np.linalg.norm(v)) for name in completer.given] for v in candidates]
         expected = reference.completion_probabilities(products, [0.0] * len(counts), counts, [1] * 3, 0.75, 0.3)
         np.testing.assert_allclose(probabilities[row], expected, rtol=1e-4)
+
+
+def test_the_prior_of_many_candidates_is_that_of_all_at_once(
+    vectors_run: feat2vec.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is computed in pieces, and rounded once."""
+    completer = Completer(vectors_run.fitted, vectors_run.model, "who", CALIBRATION, ["tags"])
+    hidden, popularity = completer.hidden, CALIBRATION.popularity
+    expected = completer.scale * hidden.linear.astype(np.float64) + popularity * np.log(hidden.counts + 1.0)
+    monkeypatch.setattr("feat2vec.space.completer.CANDIDATES_AT_ONCE", 3)
+    assert len(expected) > 6
+    np.testing.assert_array_equal(completer.prior, expected)
+    np.testing.assert_array_equal(completer.short_prior, expected.astype(np.float32))
+    other = completer.with_numbers(replace(CALIBRATION, popularity=popularity + 1))
+    np.testing.assert_allclose(other.short_prior, expected + np.log(hidden.counts + 1.0), rtol=1e-5)
 
 
 def test_likely_values_of_rows(completed_run: feat2vec.Run) -> None:
