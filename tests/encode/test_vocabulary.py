@@ -88,7 +88,14 @@ def test_a_few_keys_are_searched_for_in_pieces_of_the_vocabulary(monkeypatch: py
     vocabulary, _ = fitted([[f"k{i}" for i in range(20) for _ in range(20 - i)]])
     scans = vocabulary.scans
     searched = ["k7", None, "k19", "none of them", "k0", "k7"]
-    assert vocabulary.ids(strings(searched)).tolist() == [FIRST + 7, 0, FIRST + 19, UNSEEN, FIRST, FIRST + 7]
+    assert vocabulary.ids(pa.array(searched, pa.string())).tolist() == [
+        FIRST + 7,
+        0,
+        FIRST + 19,
+        UNSEEN,
+        FIRST,
+        FIRST + 7,
+    ]
     assert vocabulary.scans == scans + 1
 
 
