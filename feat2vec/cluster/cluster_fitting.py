@@ -199,17 +199,10 @@ def refuse_what_is_local(schema: Schema) -> None:
         UserError: It does.
 
     """
-    training, reasons = schema.training, []
     if schema.model.posterior == "gaussian":
-        reasons.append(
-            "model.posterior: takes the variances of all weights in one process, which a cluster does without"
+        raise UserError(
+            "model.posterior: the variances of weights are in one process; remove it, or train without a cluster"
         )
-    if training.l2 and training.l2_over == "tables":
-        reasons.append(
-            "training.l2_over: tables: each step would read and write every row of all tables on the servers"
-        )
-    if reasons:
-        raise UserError(*(f"{reason}; remove it" for reason in reasons))
 
 
 __all__ = ["ClusterFitting", "refuse_what_is_local"]

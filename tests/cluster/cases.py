@@ -49,6 +49,12 @@ CASES: dict[str, dict[str, Any]] = {
         model={"ranks": [2, 6], "bias": True, "levels": {"counts": [12]}},
         training={"dependent_rate": 0.05, "interaction_dropout": 0.1, "l2": 1e-4, "l2_linear": 1e-4},
     ),
+    "decayed": schema(
+        {**LOOKUPS, **LISTS},
+        GOOD,
+        model={"ranks": [2, 6], "bias": True},
+        training={"l2": 0.01, "l2_over": "tables", "l2_linear": 1e-3, "dependent_rate": 0.05, "optimizer": "adam"},
+    ),
     "rafm_noise": schema(LOOKUPS, {"type": "nce"}, model={"ranks": [2, 4], "bias": True}),
     "whole_models": schema(LOOKUPS, GOOD, model={"ranks": [2, 3], "level_sharing": "all", "bias": True}),
     "linear": schema(LOOKUPS, GOOD, model={"pairs": False}),

@@ -97,7 +97,7 @@ def test_a_fine_tuning_on_a_cluster_is_that_of_one_process(tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["--encoded", "--async"])
 def test_workers_side_by_side_come_to_the_same_loss(tmp_path: Path, option: str) -> None:
-    results = trained(tmp_path, ["rafm", "contrastive", "nce"], "--async", option, seconds=400)
+    results = trained(tmp_path, ["rafm", "contrastive", "nce", "decayed"], "--async", option, seconds=400)
     for result in results.values():
         local, cluster = (losses[-1] for losses in result["losses"])
         assert cluster == pytest.approx(local, rel=0.1)
@@ -119,10 +119,11 @@ def test_a_model_is_measured_in_a_copy_if_it_is_not_too_large() -> None:
     assert ClusterFitting.model_to_measure(fitting) is not None  # type: ignore[arg-type]
 
 
-def test_what_takes_all_weights_is_refused() -> None:
-    keys: dict[str, Any] = {"training": {"l2": 0.1, "l2_over": "tables"}}
-    document = schema(LOOKUPS, {"type": "regression", "target": "stars"}, **keys)
-    with pytest.raises(UserError, match=r"^training.l2_over: tables: each step would read and .*; remove it$"):
+def test_normal_weights_are_refused() -> None:
+    model = {"dim": 4, "bias": True, "posterior": "gaussian"}
+    training = {"l2": 0.1, "optimizer": "adam"}
+    document = schema(LOOKUPS, {"type": "regression", "target": "stars"}, model=model, training=training)
+    with pytest.raises(UserError, match=r"^model.posterior: .*; remove it, or train without a cluster$"):
         refuse_what_is_local(read_schema(document))
-    for case in (FAST, "averaged"):
+    for case in (FAST, "decayed"):
         refuse_what_is_local(read_schema(CASES[case]))
