@@ -234,7 +234,7 @@ class Feat2Vec(LossModel):
         """Update the weights; True, as the branches of a `tf.cond` return something."""
         self.optimizer.apply_gradients(gradients)
         if posterior_step is not None:
-            require(self.posterior).update(posterior_step, self.distinct_extractors())
+            require(self.posterior).update(posterior_step, self.distinct_extractors(), self.optimizer)
         return True
 
     def test_step(self, data: tuple[object, ...]) -> dict[str, Tensor]:

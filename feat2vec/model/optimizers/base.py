@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -301,6 +301,28 @@ class RowSparse(keras.optimizers.Optimizer):
         if self.clipvalue and self.clipvalue > 0:
             return [tf.clip_by_value(value, -self.clipvalue, self.clipvalue) for value in values]
         return values
+
+
+@contextmanager
+def exclusive(
+    optimizer: keras.optimizers.Optimizer, variable: Variable, used: Sequence[tf.Tensor], *, is_beside: bool = False
+) -> Iterator[None]:
+    """Update a variable beside the optimizer's own, while no other step does.
+
+    Args:
+        optimizer: The optimizer, any of Keras.
+        variable: The variable.
+        used: What its update uses that comes from elsewhere.
+        is_beside: Whether the update is computed on the variable's device, if the optimizer's updates are.
+
+    """
+    device: AbstractContextManager[object] = nullcontext()
+    lock: AbstractContextManager[object] = nullcontext()
+    if isinstance(optimizer, RowSparse):
+        device = optimizer._place_of_update(variable) if is_beside else device
+        lock = lock if optimizer.locks is None else optimizer.locks([variable], used)
+    with device, lock:
+        yield
 
 
 def _beside(numbers: tf.Tensor, rows: tf.Tensor | tf.Variable) -> tf.Tensor:
