@@ -34,7 +34,7 @@ import yaml
 from simulation.arithmetic import Group, step_bytes
 from simulation.calibration import clicks, schema
 from simulation.cluster import Plan, calls_of, saturation, simulate
-from simulation.costs import read_costs
+from simulation.costs import REMEDY, Costs, read_costs
 from simulation.loopback import loopback_bytes, processor_seconds, resident_bytes
 
 PROGRAM = (sys.executable, "-m", "feat2vec")
@@ -170,6 +170,34 @@ def groups_of(table: pa.Table, rank: int, batch: int) -> tuple[Group, ...]:
     return tuple(groups)
 
 
+def read_calibration(path: str, shape: dict[str, int]) -> tuple[Costs, dict[str, Any]]:
+    """The costs in a calibration's file, and what was measured.
+
+    Args:
+        path: The file.
+        shape: Groups, rank and batch of the training that it is to be of.
+
+    Raises:
+        ValueError: If it is not there, is no calibration, or one of another training.
+
+    """
+    words = " ".join(f"--{name} {value}" for name, value in shape.items())
+    remedy = f"write one with `python tools/simulate_cluster.py --calibrate {path} {words}`"
+    try:
+        costs = read_costs(path)
+        calibrated = json.loads(Path(path).read_text(encoding="utf-8"))["measured"]
+        received = {name: calibrated[name] for name in shape}
+        if received == shape:
+            local_prediction(calibrated)
+    except (KeyError, TypeError) as problem:
+        raise ValueError(f"{path}: has no measurement {problem}\n{remedy}") from problem
+    except ValueError as problem:
+        raise ValueError(f"{str(problem).removesuffix(f'; {REMEDY}')}\n{remedy}") from problem
+    if received != shape:
+        raise ValueError(f"{path}: is of {received}, not of {shape}\n{remedy.replace(path, 'ANOTHER_FILE')}")
+    return costs, calibrated
+
+
 def main() -> None:
     """Print the measurements as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -182,11 +210,12 @@ def main() -> None:
     parser.add_argument("--clusters", nargs="*", default=["1x1", "2x1"], help="workers x servers")
     parser.add_argument("--cores", type=float, help="by default those that are free before and after each training")
     options = parser.parse_args()
-    costs = read_costs(options.calibration)
-    calibrated = json.loads(Path(options.calibration).read_text())["measured"]
     shape = {name: getattr(options, name) for name in ("groups", "rank", "batch")}
-    if any(calibrated[name] != value for name, value in shape.items()):
-        parser.error(f"{options.calibration} is of { ({name: calibrated[name] for name in shape}) }, not of {shape}")
+    try:
+        costs, calibrated = read_calibration(options.calibration, shape)
+    except ValueError as problem:
+        sys.stderr.write(f"{problem}\n")
+        sys.exit(2)
     facts: dict[str, Any] = {**shape, "values": options.values, "load": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as folder:
         data, yaml_file, encoded = (Path(folder) / name for name in ("clicks.parquet", "fm.yaml", "encoded"))

@@ -18,13 +18,13 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from simulation.arithmetic import NUMBER_BYTES, Group, distinct_ids, memory, step_bytes
 from simulation.cluster import Plan, saturation, simulate
-from simulation.costs import read_costs
+from simulation.costs import REMEDY, Costs, read_costs
 
 COUNTS_OF_PLAN = ("batch", "workers", "servers", "steps_a_dispatch", "workers_a_machine")  # options of a plan
 OPTIONS_OF_PLAN = (*COUNTS_OF_PLAN, "cores", "latency", "one_machine", "contiguous", "variation", "seed")
@@ -128,6 +128,24 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def refuse(message: str) -> NoReturn:
+    """End with a message, and the status of a user's mistake."""
+    sys.stderr.write(f"{message}\n")
+    sys.exit(2)
+
+
+def read_calibration(path: str | Path) -> tuple[Costs, dict[str, Any]]:
+    """The costs in a calibration's file, and all that it holds; end with a message if it is none."""
+    try:
+        costs = read_costs(path)
+    except ValueError as problem:
+        refuse(str(problem))
+    facts = json.loads(Path(path).read_text(encoding="utf-8"))
+    if not isinstance(facts.get("measured"), dict):
+        refuse(f"{path}: has no 'measured'; {REMEDY}")
+    return costs, facts
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Print the simulation, or the calibration, as JSON."""
     options = parse(words)
@@ -136,20 +154,16 @@ def main(words: Sequence[str] | None = None) -> None:
 
         path, earlier = Path(options.calibration), None
         if path.exists():
-            read_costs(path)
-            earlier = json.loads(path.read_text(encoding="utf-8"))
+            earlier = read_calibration(path)[1]
             shape = {name: getattr(options, name) for name in ("groups", "rank", "batch")}
             if any(earlier["measured"].get(name) != value for name, value in shape.items()):
-                sys.exit(f"{path}: is of another training than {shape}; give another name")
+                refuse(f"{path}: is of another training than {shape}; give another name")
         facts = calibrate(options.groups, options.rank, options.batch, earlier)
         Path(options.calibration).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
         print(json.dumps(facts, indent=1))
         return
-    try:
-        costs = read_costs(options.calibration)
-        sizes = json.loads(Path(options.calibration).read_text(encoding="utf-8"))["measured"].get("process_bytes", {})
-    except ValueError as problem:
-        sys.exit(str(problem))
+    costs, facts = read_calibration(options.calibration)
+    sizes = facts["measured"].get("process_bytes", {})
     of_plan = {name: getattr(options, name) for name in OPTIONS_OF_PLAN}
     plan = Plan(groups=tuple(options.tables), costs=costs, bytes_per_second=options.bandwidth, **of_plan)
     steps = options.steps or max(200, 40 * options.workers, 4 * options.steps_a_dispatch * options.workers)

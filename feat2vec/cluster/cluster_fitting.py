@@ -24,10 +24,8 @@ from feat2vec.cluster.spread_noise import SpreadNoise
 from feat2vec.cluster.weights_on_servers import WeightsOnServers
 from feat2vec.cluster.work_size import WorkSize
 from feat2vec.encode.encoder import Encoded
-from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.sampling.noise import Counts, Noise
-from feat2vec.schema.options import Schema
 from feat2vec.shards.encoded_folder import EncodedTable
 from feat2vec.training.fitting import Fitting
 from feat2vec.training.memory_estimate import spelled
@@ -69,7 +67,6 @@ class ClusterFitting(Fitting):
         most_copied: int = MOST_BYTES,
         **kwargs: Any,
     ) -> None:
-        refuse_what_is_local(rows.encoder.schema)
         self.connection, self.sync = connection, sync
         self.least_bytes, self.most_copied = least_bytes, most_copied
         self.servers = Servers(connection.server_devices, least_bytes)
@@ -189,27 +186,4 @@ class ClusterFitting(Fitting):
         return {"loss": float(np.asarray(self.model.loss_tracker.result()))}
 
 
-def refuse_what_is_local(schema: Schema) -> None:
-    """Raise if a schema asks for what one process has to hold all weights for.
-
-    Args:
-        schema: The schema.
-
-    Raises:
-        UserError: It does.
-
-    """
-    training, reasons = schema.training, []
-    if schema.model.posterior == "gaussian":
-        reasons.append(
-            "model.posterior: takes the variances of all weights in one process, which a cluster does without"
-        )
-    if training.l2 and training.l2_over == "tables":
-        reasons.append(
-            "training.l2_over: tables: each step would read and write every row of all tables on the servers"
-        )
-    if reasons:
-        raise UserError(*(f"{reason}; remove it" for reason in reasons))
-
-
-__all__ = ["ClusterFitting", "refuse_what_is_local"]
+__all__ = ["ClusterFitting"]

@@ -29,18 +29,18 @@ class Locks:
         """Within it the operations of a graph run while no other graph's do for the same variables.
 
         Args:
-            variables: What is read and written within, on one device. The first one's lock is taken.
+            variables: What is read and written within. The first one's lock is taken, and given back, on its device.
             used: What comes from elsewhere: the lock is not held while it is waited for.
 
         """
         graph = tf.compat.v1.get_default_graph()
-        lock = self._lock(resource_of(variables[0]))
-        with tf.control_dependencies([tf.identity(tensor) for tensor in used]):
+        lock, device = self._lock(resource_of(variables[0])), resource_of(variables[0]).device
+        with tf.control_dependencies([tf.identity(tensor) for tensor in used]), tf.device(device):
             held = tf.raw_ops.MutexLock(mutex=lock)
         first = len(graph.get_operations())
         with tf.control_dependencies([held]):
             yield
-        with tf.control_dependencies(graph.get_operations()[first:]):
+        with tf.control_dependencies(graph.get_operations()[first:]), tf.device(device):
             tf.raw_ops.ConsumeMutexLock(mutex_lock=held)
 
     def _lock(self, resource: tf.Variable) -> tf.Tensor:

@@ -59,12 +59,16 @@ class SpreadRows(DividedRows):
         rows = tf.gather(self.read_distinct(ids), places)
         return tf.reshape(rows, tf.concat([tf.shape(indices), self.shape[1:]], axis=0))
 
-    def scatter_update(self, rows: tf.IndexedSlices) -> None:
-        """Replace rows at ids that do not repeat."""
+    def by_part(self, rows: tf.IndexedSlices) -> list[tuple[Variable, tf.Tensor, tf.Tensor]]:
+        """Divide rows among the parts: each part, its own ids, by its own numbers, and their rows."""
         part_of_id, rows_of_ids = self.spread.places(rows.indices)
         ids_of_parts = tf.dynamic_partition(rows_of_ids, part_of_id, len(self.parts))
         values_of_parts = tf.dynamic_partition(rows.values, part_of_id, len(self.parts))
-        for part, ids, values in zip(self.parts, ids_of_parts, values_of_parts, strict=True):
+        return list(zip(self.parts, ids_of_parts, values_of_parts, strict=True))
+
+    def scatter_update(self, rows: tf.IndexedSlices) -> None:
+        """Replace rows at ids that do not repeat."""
+        for part, ids, values in self.by_part(rows):
             resource_of(part).scatter_update(tf.IndexedSlices(values, ids))
 
     def rows_of_part(self, part: int, rows: slice) -> slice:

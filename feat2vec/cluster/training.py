@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from feat2vec.cluster.cluster_fitting import ClusterFitting, refuse_what_is_local
+from feat2vec.cluster.cluster_fitting import ClusterFitting
 from feat2vec.cluster.connection import Connection
 from feat2vec.cluster.local_copy import MOST_BYTES, bytes_of
 from feat2vec.errors import UserError
@@ -40,7 +40,6 @@ def train_on_cluster(
         FailedError: The loss is not finite, or the run could not be written.
 
     """
-    refuse_what_is_local(request.schema)
     if request.start is not None:
         _refuse_large_start(request.start)
     connection = Connection(jobs)

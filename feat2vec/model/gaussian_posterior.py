@@ -43,9 +43,10 @@ from feat2vec.model.extractors import LookupExtractor
 from feat2vec.model.extractors.base import UNSEEN
 from feat2vec.model.extractors.lookup import Bags, sum_bags
 from feat2vec.model.group_vectors import join_entries
+from feat2vec.model.large_variables import RowStart
 from feat2vec.model.optimizers import Rows, by_row
-from feat2vec.model.optimizers.base import Gradient
-from feat2vec.model.optimizers.row_updates import RowsOfTable
+from feat2vec.model.optimizers.base import Gradient, exclusive
+from feat2vec.model.optimizers.row_updates import RowsOfTable, rows_by_part
 from feat2vec.model.pair_scores import Tensor
 from feat2vec.schema.options import Schema
 
@@ -80,11 +81,32 @@ class PosteriorStep(NamedTuple):
     loss: Tensor  # scalar, the mean expected squared error
     gradients: list[tuple[Gradient, keras.Variable]]  # of the means and the bias
     rows: Tensor  # [keys], rows of the table of curvatures
-    curvatures: Tensor  # [keys, D + 1], what they become
+    curvatures: Tensor  # [keys, D + 1], their means in this batch
+    nearer: Tensor  # [keys, 1], the share of the way to these that the kept ones go
     squares: Tensor  # [2], the sum of expected squared errors times the rows' weights, and of the weights
     batch: Tensor  # the number of rows
     # Sums of m^2 + s of linear terms, of how many values they are, and of the means of vectors: [groups, 2 + D].
     group_sums: Tensor
+
+
+class CurvatureStart(RowStart):
+    """What curvatures begin with: those of vectors with a number, those of linear terms with 1.
+
+    Args:
+        of_vectors: The number.
+
+    """
+
+    def __init__(self, of_vectors: float) -> None:
+        self.of_vectors = of_vectors
+
+    def table(self, shape: Sequence[int], dtype: tf.DType) -> Tensor:
+        """The numbers of a whole table."""
+        return tf.cast(self.rows(slice(0, shape[0]), shape[1]), dtype)
+
+    def rows(self, rows: slice, dim: int) -> Tensor:
+        """Some rows of it, [rows, dim]."""
+        return tf.tile(tf.constant([[self.of_vectors] * (dim - 1) + [1.0]]), [rows.stop - rows.start, 1])
 
 
 class GaussianPosterior:
@@ -108,10 +130,9 @@ class GaussianPosterior:
         self.precisions = tf.constant([schema.l2_of(name) for name in schema.owners], tf.float32)  # of vectors
         self.learns_linear = not training.l2_linear
         self.counts = tf.Variable(np.concatenate(counts).astype(np.float32), trainable=False)
-        start = tf.constant([[(self.unit * scale) ** 2] * dim + [1.0]], tf.float32)
         self.curvatures = by_row(
             keras.Variable(
-                lambda shape, dtype: tf.tile(tf.cast(start, dtype), [shape[0], 1]),
+                CurvatureStart((self.unit * scale) ** 2),
                 shape=(sum(sizes), dim + 1),
                 dtype="float32",
                 trainable=False,
@@ -182,8 +203,8 @@ class GaussianPosterior:
         sizes = tf.stack([tf.size(group.ids) for group in bags])  # [groups], of keys
         table_rows = [group.ids - UNSEEN for group in bags]
         units = tf.constant([self.unit] * self.dim + [1.0])  # [D + 1]
-        of_tables = [_means(*read) for read in zip(extractors, table_rows, strict=True)]
-        means = tf.concat(of_tables, axis=0) * units  # [keys, D + 1]
+        table_means = [_means(*read) for read in zip(extractors, table_rows, strict=True)]
+        means = tf.concat(table_means, axis=0) * units  # [keys, D + 1]
         places = [tf.cast(rows, tf.int64) + start for rows, start in zip(table_rows, self.starts, strict=True)]
         rows = tf.concat(places, axis=0)  # [keys]
         precisions = self._precisions_of_keys(sizes)
@@ -216,7 +237,6 @@ class GaussianPosterior:
         of_prior = shares * self.noise.value * precisions * (means - prior_means)
         gradients = units * (of_keys[:, : self.dim + 1] + of_prior) / counts
         of_batch = of_keys[:, self.dim + 1 :] / counts
-        before = tf.gather(self.curvatures.value, rows)
         nearer = 1 - tf.pow(KEPT_CURVATURE, shares)
 
         linear_squares = shares * (tf.square(means[:, self.dim :]) + variances[:, self.dim :])  # [keys, 1]
@@ -225,28 +245,42 @@ class GaussianPosterior:
         squares = expected.squares * row_weights
         pairs: list[tuple[Gradient, keras.Variable]] = []
         for extractor, ids, gradient in zip(extractors, table_rows, tf.split(gradients, sizes), strict=True):
-            pairs.append((Rows(ids, gradient[:, : self.dim]), extractor.tables[0]))
-            pairs.append((Rows(ids, gradient[:, self.dim :]), extractor.linear))
+            of_tables = (Rows(ids, gradient[:, : self.dim]), Rows(ids, gradient[:, self.dim :]))
+            for table, of_table in zip((extractor.tables[0], extractor.linear), of_tables, strict=True):
+                pairs += [(of_part, part) for part, of_part in rows_by_part(table, of_table)]
         pairs.append((-tf.reduce_mean(expected.errors * row_weights), bias))
         return PosteriorStep(
             tf.reduce_mean(squares),
             [(gradient, variable) for gradient, variable in pairs if variable.trainable],
             rows,
-            before + nearer * (of_batch - before),
+            of_batch,
+            nearer,
             tf.stack([tf.reduce_sum(squares), tf.reduce_sum(row_weights)]),
             tf.shape(labels, tf.int64)[0],
             tf.math.unsorted_segment_sum(sums_of_keys, group_of_key, len(bags)),
         )
 
-    def update(self, step: PosteriorStep, extractors: Sequence[LookupExtractor]) -> None:
+    def update(
+        self, step: PosteriorStep, extractors: Sequence[LookupExtractor], optimizer: keras.optimizers.Optimizer
+    ) -> None:
         """Take the new curvatures, and after a pass over the training rows what they say of the noise and the priors.
 
         Args:
             step: What a batch changes.
             extractors: The layer of each group, which gets the vector of values that no row has.
+            optimizer: That of the means, which says where updates are computed, and whether steps wait for each other.
 
         """
-        RowsOfTable(self.curvatures, step.rows).update(lambda _: step.curvatures)
+        numbers = tf.concat([step.nearer, step.curvatures], axis=1)  # [keys, D + 2]
+        for part, rows in rows_by_part(self.curvatures, tf.IndexedSlices(numbers, step.rows)):
+            with exclusive(optimizer, part, [rows.ids, rows.values], is_beside=True):
+                nearer, of_batch = rows.values[:, :1], rows.values[:, 1:]
+                RowsOfTable(part, rows.ids).update(_brought_nearer(of_batch, nearer))
+        with exclusive(optimizer, self.rows_of_pass, [step.squares, step.group_sums, step.batch]):
+            self._end_step(step, extractors)
+
+    def _end_step(self, step: PosteriorStep, extractors: Sequence[LookupExtractor]) -> None:
+        """Add what a batch says of the noise and the priors, which are taken from it after a pass over the rows."""
         squares, group_sums = self.squares.value + step.squares, self.group_sums.value + step.group_sums
         rows_of_pass = self.rows_of_pass.value + step.batch
         is_over = rows_of_pass >= self.row_count
@@ -366,10 +400,18 @@ def _means(extractor: LookupExtractor, rows: Tensor) -> Tensor:
     return tf.concat(parts, axis=1)
 
 
+def _brought_nearer(of_batch: Tensor, nearer: Tensor) -> Callable[[Tensor], Tensor]:
+    """What kept curvatures become: they go a share of the way to those of a batch."""
+    return lambda kept: kept + nearer * (of_batch - kept)
+
+
 def _replaced_where(is_over: Tensor, new_rows: Tensor) -> Callable[[Tensor], Tensor]:
     """What rows become: the new ones after a pass over the training rows, and themselves within it."""
     return lambda rows: tf.where(is_over, new_rows, rows)
 
 
 def _variable(value: object, name: str) -> keras.Variable:
-    return keras.Variable(np.asarray(value, np.float32), dtype="float32", trainable=False, name=name)
+    start = np.asarray(value, np.float32)
+    return keras.Variable(
+        lambda _, dtype: tf.constant(start, dtype), shape=start.shape, dtype="float32", trainable=False, name=name
+    )

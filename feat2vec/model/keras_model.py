@@ -219,8 +219,6 @@ class Feat2Vec(LossModel):
 
     def _update(self, loss: Tensor, gradients: Gradients, posterior_step: PosteriorStep | None) -> None:
         """Update the weights, unless the loss of this step or of one before is not finite."""
-        if self.schema.training.l2 and self.schema.training.l2_over == "tables":  # every row has a gradient
-            gradients = [(tf.convert_to_tensor(gradient), variable) for gradient, variable in gradients]
         if isinstance(self.optimizer, optimizers.RowSparse):
             # Here and not in the optimizer: inside of `tf.cond`, ids cannot be known to be distinct.
             gradients = [
@@ -236,7 +234,7 @@ class Feat2Vec(LossModel):
         """Update the weights; True, as the branches of a `tf.cond` return something."""
         self.optimizer.apply_gradients(gradients)
         if posterior_step is not None:
-            require(self.posterior).update(posterior_step, self.distinct_extractors())
+            require(self.posterior).update(posterior_step, self.distinct_extractors(), self.optimizer)
         return True
 
     def test_step(self, data: tuple[object, ...]) -> dict[str, Tensor]:

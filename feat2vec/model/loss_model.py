@@ -8,7 +8,6 @@ from typing import Any, TypeAlias, TypeVar
 import keras
 import tensorflow as tf
 
-from feat2vec.model import optimizers
 from feat2vec.model.answer_scale import LARGEST_SQUARE
 from feat2vec.model.extractors import Extracted
 from feat2vec.model.extractors.base import ShapeData
@@ -43,6 +42,7 @@ from feat2vec.model.single_items import (
     without_own_items,
 )
 from feat2vec.model.sizes import BYTES_OF_WEIGHT
+from feat2vec.model.table_decay import penalty_of_tables, with_decay
 from feat2vec.model.vector_model import Inputs
 from feat2vec.sampling.noise import Draw, Noise
 
@@ -93,6 +93,22 @@ class LossModel(ScoreModel):
             A scalar.
 
         """
+        loss = self._loss_of_batch(inputs, truth, weights, seed, training)
+        return loss + self._penalty_of_tables() if training and self.penalizes_tables else loss
+
+    @property
+    def penalizes_tables(self) -> bool:
+        """Whether the loss has the squares of all rows of tables, so that each row has a gradient in every step."""
+        return self.schema.training.l2 > 0 and self.schema.training.l2_over == "tables"
+
+    def _penalty_of_tables(self) -> Tensor:
+        """What L2 over tables adds to the loss, a scalar."""
+        return penalty_of_tables(self.trainable_variables, self.schema.training.l2)
+
+    def _loss_of_batch(
+        self, inputs: Inputs, truth: Truth, weights: Tensor | None, seed: Tensor, training: bool
+    ) -> Tensor:
+        """As `step_loss`, without the squares of whole tables."""
         if training and self.has_posterior:
             return self.posterior_step(inputs, truth, weights).loss
         if ENTRIES in inputs:
@@ -134,13 +150,10 @@ class LossModel(ScoreModel):
         return tf.cast(tf.minimum(tf.square(self.answer_scale.value[1]), LARGEST_SQUARE), self.compute_dtype)
 
     def _penalties(self, row_vectors: Sequence[Extracted], rows: Tensor) -> list[Tensor]:
-        """What L2 adds to the loss: a scalar for the vectors, and one for the linear terms."""
+        """What L2 of what was read adds to the loss: a scalar for the vectors, and one for the linear terms."""
         options, penalties = self.schema.training, []
         weights = [self.schema.l2_of(name) for name in self.groups]
-        if options.l2 and options.l2_over == "tables":
-            tables = [variable for variable in self.trainable_variables if optimizers.is_by_row(variable)]
-            penalties.append(options.l2 / 2 * tf.add_n([tf.reduce_sum(tf.square(table.value)) for table in tables]))
-        elif any(weights):
+        if any(weights) and not self.penalizes_tables:
             squares = sum(weight * group.square for weight, group in zip(weights, row_vectors, strict=True) if weight)
             penalties.append(squares / 2 / tf.cast(rows, self.compute_dtype))
         if options.l2_linear:
@@ -292,8 +305,14 @@ class LossModel(ScoreModel):
             return self._many_groups_gradients(inputs[ENTRIES], truth, weights, seed)
         variables = [part for variable in self.trainable_variables for part in parts_of(variable)]
         with tf.GradientTape() as tape:
-            loss = self.step_loss(inputs, truth, weights, seed, True)
+            loss = self._loss_of_batch(inputs, truth, weights, seed, True)
         gradients = tape.gradient(loss, [variable.value for variable in variables])
+        if self.penalizes_tables:
+            loss += self._penalty_of_tables()
+            gradients = [
+                with_decay(gradient, variable, self.schema.training.l2)
+                for gradient, variable in zip(gradients, variables, strict=True)
+            ]
         return loss, _with_gradient(gradients, variables)
 
     # --- normal weights ---------------------------------------------------------------------------------------------

@@ -81,12 +81,12 @@ def trained_twice(out: Path, case: str, fitting: Any, *, encoded: bool = False) 
     from feat2vec.schema.reading import read_schema
     from feat2vec.training.learning import TrainingRequest
     from feat2vec.training.train import train_into
-    from tests.cluster.cases import CASES, table
+    from tests.cluster.cases import CASES, WITH_GRAPHS, table
     from tests.cluster.folders import encoded_table
     from tests.short_trainings import functions_without_graphs
 
     request = TrainingRequest(read_schema(CASES[case]), quiet=True, on_chosen=chosen_functions())
-    with functions_without_graphs():
+    with nullcontext() if case in WITH_GRAPHS else functions_without_graphs():
         train_into(out / case, request, table())
     rows: Any = table()
     if encoded:
@@ -127,19 +127,20 @@ def resumed_twice(out: Path, case: str, fitting: Any) -> tuple[Any, Any]:
     from feat2vec.training.fitting import Fitting
     from feat2vec.training.learning import TrainingRequest
     from feat2vec.training.train import train_into
-    from tests.cluster.cases import CASES, table
+    from tests.cluster.cases import CASES, WITH_GRAPHS, table
     from tests.short_trainings import functions_without_graphs
     from tests.training.callbacks import StopAt, StopError
 
     settings = ["training.checkpoint_minutes=1e-9", "training.batch_size=16"]  # 25 steps, two executions an epoch
     request = TrainingRequest(read_schema(CASES[case], settings=settings), quiet=True)
-    with functions_without_graphs():
+    local = nullcontext if case in WITH_GRAPHS else functions_without_graphs
+    with local():
         train_into(out / case, request, table())
     stopped = 0
     place = out / f"{case} resumed"
     for number, (kind, stops) in enumerate([(Fitting, [StopAt(1)]), (fitting, [StopAt(2)]), (Fitting, [])]):
         part = replace(request, resume=number > 0, fitting=kind, callbacks=tuple(stops))
-        with functions_without_graphs() if kind is Fitting else nullcontext():
+        with local() if kind is Fitting else nullcontext():
             try:
                 train_into(place, part, table())
             except StopError:
@@ -153,7 +154,8 @@ def divided(fitting: Any, rows: Any) -> dict[str, Any]:
     from feat2vec.cluster.load import lookup_shares
     from feat2vec.model.optimizers.tables import parts_of, resource_of
 
-    variables = [*fitting.model.variables, *fitting.checkpointing.optimizer_variables]
+    model = fitting.model
+    variables = [*model.variables, *model.posterior_variables, *fitting.checkpointing.optimizer_variables]
     shapes: dict[str, Any] = {}
     for variable in variables:
         places = [(list(part.shape), resource_of(part).device) for part in parts_of(variable)]

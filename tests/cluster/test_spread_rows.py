@@ -12,10 +12,13 @@ import tensorflow as tf
 from feat2vec import optimizers
 from feat2vec.cluster.servers import Servers, whole_variables
 from feat2vec.cluster.spread_rows import SpreadRows
+from feat2vec.model.gaussian_posterior import CurvatureStart
 from feat2vec.model.large_variables import TableStart, ZeroStart, assign_rows, pieces, undrawn_tables
 from feat2vec.model.optimizers import Rows, by_row, linear_terms, read_rows
 from feat2vec.model.optimizers.base import RowSparse
+from feat2vec.model.optimizers.row_updates import RowsOfTable, rows_by_part
 from feat2vec.model.optimizers.tables import parts_of, resource_of
+from feat2vec.model.table_decay import penalty_of_tables, with_decay
 
 SIZE, DIM = 23, 5
 DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -147,3 +150,42 @@ def test_rows_are_written_in_place() -> None:
     np.testing.assert_array_equal(all_rows(divided), expected)
     assign_rows(divided, slice(None), expected[::-1])
     np.testing.assert_array_equal(all_rows(divided), expected[::-1])
+
+
+@pytest.mark.parametrize("is_divided", [False, True])
+def test_rows_are_updated_part_by_part(is_divided: bool) -> None:
+    whole, table = tables(TableStart(0.1, unseen=True))
+    table = table if is_divided else whole
+    expected, ids = whole.numpy(), np.array([4, 0, 17, 22])
+    gradient = np.arange(8, dtype=np.float32).reshape(4, 2)
+    expected[ids] = expected[ids] * gradient[:, :1] + gradient[:, 1:]
+    parts = rows_by_part(table, tf.IndexedSlices(tf.constant(gradient), tf.constant(ids)))
+    assert len(parts) == (3 if is_divided else 1)
+    for part, rows in parts:
+        factors, addends = rows.values[:, :1], rows.values[:, 1:]
+        RowsOfTable(part, rows.ids).update(lambda old, factors=factors, addends=addends: old * factors + addends)
+    np.testing.assert_allclose(all_rows(table), expected, rtol=1e-6)
+
+
+def test_the_penalty_of_tables_and_its_gradient_are_those_of_the_parts() -> None:
+    whole, divided = tables(TableStart(0.1, unseen=True))
+    bias, weight = keras.Variable([3.0]), 0.5
+    expected = weight / 2 * np.square(whole.numpy().astype(float)).sum()
+    for table in (whole, divided):
+        assert float(penalty_of_tables([table, bias], weight)) == pytest.approx(expected, rel=1e-5)
+    for part in parts_of(divided):
+        numbers = part.numpy()
+        repeated = tf.IndexedSlices(tf.ones([2, DIM]), tf.constant([1, 1]))
+        of_rows, of_numbers = numbers * weight, numbers * weight + 7
+        of_rows[1] += 2
+        np.testing.assert_allclose(with_decay(repeated, part, weight), of_rows, rtol=1e-6)
+        np.testing.assert_allclose(with_decay(tf.fill(numbers.shape, 7.0), part, weight), of_numbers, rtol=1e-6)
+        np.testing.assert_allclose(with_decay(None, part, weight), numbers * weight, rtol=1e-6)
+    assert with_decay(repeated, bias, weight) is repeated
+
+
+def test_curvatures_begin_the_same_whole_and_in_parts() -> None:
+    whole, divided = tables(CurvatureStart(0.25))
+    expected = np.repeat([[0.25] * (DIM - 1) + [1.0]], SIZE, axis=0)
+    for table in (whole, divided):
+        np.testing.assert_array_equal(all_rows(table), expected)

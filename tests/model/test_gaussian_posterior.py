@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -169,7 +170,7 @@ def test_a_step_is_that_of_the_reference(groups: dict[str, Any], members: int) -
             keys = start + gradient.indices.numpy()
             np.testing.assert_allclose(gradient.values, expected.gradients[keys, columns], rtol=1e-4, atol=1e-5)
     assert float(of_variable[id(model.bias)]) == pytest.approx(expected.bias, rel=1e-4)
-    posterior.update(step, model.distinct_extractors())
+    posterior.update(step, model.distinct_extractors(), keras.optimizers.SGD())
     np.testing.assert_allclose(posterior.curvatures.numpy(), expected.curvatures, rtol=1e-4, atol=1e-6)
 
 
@@ -240,7 +241,7 @@ def test_a_pass_over_the_rows_ends_with_the_noise_and_the_linear_precisions(l2_l
         squares += float(step.loss) * len(labels)
         weights_seen += float(tf.reduce_sum(weights))
         linear_squares += step.group_sums.numpy()[:, :2]
-        posterior.update(step, model.extractors)
+        posterior.update(step, model.extractors, keras.optimizers.SGD())
     expected = min(TEMPERATURE * squares / weights_seen, 1.0)
     assert float(posterior.noise.numpy()) == pytest.approx(expected, rel=1e-5)
     seen = [np.count_nonzero(part) for part in np.split(posterior.counts.numpy(), posterior.starts[1:])]

@@ -12,10 +12,6 @@ from types import ModuleType
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2] / "tools"))
-
-from simulation.costs import Costs
-
 TOOLS = Path(__file__).parents[2] / "tools"
 
 
@@ -63,13 +59,44 @@ def test_a_training_that_fails_says_why(bench: ModuleType) -> None:
         bench.measure(["trian"], 1)
 
 
-def test_a_calibration_of_another_training_is_refused(tmp_path: Path) -> None:
-    costs = {"call": 0, "group": 0, "row": 0, "byte": 0}
-    facts: dict[str, object] = {**dict.fromkeys(Costs.__dataclass_fields__, 1)}
-    facts.update(dict.fromkeys(("chief", "worker", "server"), costs))
-    path = tmp_path / "calibration.json"
-    path.write_text(json.dumps({"costs": facts, "measured": {"groups": 8, "rank": 64, "batch": 4096}}))
-    words = [sys.executable, str(TOOLS / "bench_cluster.py"), str(path), "--rank", "16"]
+def test_a_calibration_of_another_training_is_refused(bench: ModuleType) -> None:
+    path = str(TOOLS / "simulation" / "two_cores.json")
+    message = (
+        r"is of \{'groups': 8, 'rank': 64\}, not of \{'groups': 8, 'rank': 16\}\nwrite one .* ANOTHER_FILE --groups 8"
+    )
+    with pytest.raises(ValueError, match=message):
+        bench.read_calibration(path, {"groups": 8, "rank": 16})
+
+
+def test_a_calibration_that_is_not_there_is_told_with_the_command_that_writes_it(tmp_path: Path) -> None:
+    words = [sys.executable, str(TOOLS / "bench_cluster.py"), str(tmp_path / "none.json"), "--rank", "16"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "'rank': 64" in done.stderr
+    what, remedy = done.stderr.splitlines()
+    assert what == f"{tmp_path}/none.json: No such file or directory"
+    shape = "--groups 8 --rank 16 --batch 4096"
+    assert remedy == f"write one with `python tools/simulate_cluster.py --calibrate {tmp_path}/none.json {shape}`"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", r"c.json: Expecting property name .*"),
+        ("[]", r"c.json: has no 'costs'"),
+        ('{"costs": {}}', r"(chief|costs): needs .*"),
+    ],
+)
+def test_what_is_no_calibration_is_told_in_two_lines(
+    bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.json").write_text(text)
+    with pytest.raises(ValueError, match=rf"^{message}\nwrite one with `[^\n]* --calibrate c.json --rank 16`$"):
+        bench.read_calibration("c.json", {"rank": 16})
+
+
+def test_a_calibration_without_measurements_is_told(bench: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    path.write_text((TOOLS / "simulation" / "two_cores.json").read_text().replace('"local_step"', '"step"'))
+    with pytest.raises(ValueError, match=r"c.json: has no measurement 'local_step'\nwrite one with `"):
+        bench.read_calibration(str(path), {"groups": 8, "rank": 64, "batch": 4096})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -329,3 +330,17 @@ def test_a_file_that_is_no_calibration_is_refused(tmp_path: Path, text: str, mes
     with pytest.raises(ValueError, match=message) as problem:
         read_costs(path)
     assert "--calibrate" in str(problem.value)
+
+
+@pytest.mark.parametrize("words", [["--calibrate"], ["--group", "user:values=9,rank=3,distinct=4"]])
+def test_a_file_without_measurements_is_told_in_one_line(
+    calibration: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(TOOLS))
+    main = importlib.import_module("simulate_cluster").main
+    calibration.write_text(json.dumps({"costs": COSTS.to_json()}))
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main([str(calibration), *words])
+    assert capsys.readouterr().err == (
+        f"{calibration}: has no 'measured'; write one with `python tools/simulate_cluster.py --calibrate FILE`\n"
+    )

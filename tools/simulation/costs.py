@@ -110,7 +110,9 @@ def read_costs(path: str | Path) -> Costs:
     """
     try:
         facts = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
+    except OSError as problem:
+        raise ValueError(f"{path}: {problem.strerror}; {REMEDY}") from problem
+    except ValueError as problem:
         raise ValueError(f"{path}: {problem}; {REMEDY}") from problem
     if not isinstance(facts, Mapping) or "costs" not in facts:
         raise ValueError(f"{path}: has no 'costs'; {REMEDY}")

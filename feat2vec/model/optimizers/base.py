@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -14,7 +14,7 @@ import tensorflow as tf
 from feat2vec.model.optimizers.divided_rows import DividedRows
 from feat2vec.model.optimizers.row_gradients import Rows, sum_duplicates
 from feat2vec.model.optimizers.row_updates import MIN_TABLES, RowUpdate, Updated, row_updates
-from feat2vec.model.optimizers.tables import Variable, parts_of, resource_of
+from feat2vec.model.optimizers.tables import Variable, is_by_row, parts_of, resource_of
 
 RowsOfVariable: TypeAlias = tuple[Variable, slice]  # with a start and a stop; slice(None) is all of them
 Gradient: TypeAlias = Any  # a tensor of the variable's shape, a tf.IndexedSlices, or None
@@ -113,7 +113,9 @@ class RowSparse(keras.optimizers.Optimizer):
                 by_rows[is_later].append((Rows(gradient.ids, value), variable))
             else:
                 with self._place_of_update(variable):
-                    self.update_step(value, variable, self._rate_of_variable(variable, rates[is_later]))
+                    rate_of_variable = self._rate_of_variable(variable, rates[is_later])
+                    with self._lock_of_table(variable, [value, rate_of_variable]):
+                        self.update_step(value, variable, rate_of_variable)
         for rows_and_variables, rate in zip(by_rows, rates, strict=True):
             for update in row_updates(rows_and_variables, self.min_tables):
                 with self._place_of_update(update.variables[0]):
@@ -129,6 +131,10 @@ class RowSparse(keras.optimizers.Optimizer):
     def _place_of_update(self, variable: Variable) -> AbstractContextManager[object]:
         """A context in which the update of a variable is computed: by default where the step is."""
         return tf.device(resource_of(variable).device) if self.updates_beside_variables else nullcontext()
+
+    def _lock_of_table(self, variable: Variable, used: Sequence[tf.Tensor]) -> AbstractContextManager[object]:
+        """A context in which no other step updates a variable, if it is a table: small ones have no locks."""
+        return nullcontext() if self.locks is None or not is_by_row(variable) else self.locks([variable], used)
 
     def learn_later(self, variables: Sequence[Variable], first_step: int, share: float) -> None:
         """Let variables stay as they are until a step, and learn at a share of the learning rate from then on.
@@ -295,6 +301,28 @@ class RowSparse(keras.optimizers.Optimizer):
         if self.clipvalue and self.clipvalue > 0:
             return [tf.clip_by_value(value, -self.clipvalue, self.clipvalue) for value in values]
         return values
+
+
+@contextmanager
+def exclusive(
+    optimizer: keras.optimizers.Optimizer, variable: Variable, used: Sequence[tf.Tensor], *, is_beside: bool = False
+) -> Iterator[None]:
+    """Update a variable beside the optimizer's own, while no other step does.
+
+    Args:
+        optimizer: The optimizer, any of Keras.
+        variable: The variable.
+        used: What its update uses that comes from elsewhere.
+        is_beside: Whether the update is computed on the variable's device, if the optimizer's updates are.
+
+    """
+    device: AbstractContextManager[object] = nullcontext()
+    lock: AbstractContextManager[object] = nullcontext()
+    if isinstance(optimizer, RowSparse):
+        device = optimizer._place_of_update(variable) if is_beside else device
+        lock = lock if optimizer.locks is None else optimizer.locks([variable], used)
+    with device, lock:
+        yield
 
 
 def _beside(numbers: tf.Tensor, rows: tf.Tensor | tf.Variable) -> tf.Tensor:

@@ -54,6 +54,18 @@ class DividedRows:
         """
         raise NotImplementedError
 
+    def by_part(self, rows: tf.IndexedSlices) -> list[tuple[Any, tf.Tensor, tf.Tensor]]:
+        """Divide rows among the parts.
+
+        Args:
+            rows: Ids [n] and a row for each, [n, ...].
+
+        Returns:
+            Each part, its own ids, by its own numbers, and their rows.
+
+        """
+        raise NotImplementedError
+
     def scatter_update(self, rows: tf.IndexedSlices) -> None:
         """Replace rows, as `tf.Variable.scatter_update` does.
 

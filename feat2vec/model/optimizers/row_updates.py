@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
+from feat2vec.model.optimizers.divided_rows import DividedRows
 from feat2vec.model.optimizers.row_gradients import Rows
 from feat2vec.model.optimizers.tables import Variable, is_by_row, is_linear_terms, resource_of
 
@@ -34,6 +35,23 @@ class RowsOfTable:
         rows = new_rows(self.read())
         self.write(rows)
         return rows
+
+
+def rows_by_part(table: Variable, rows: tf.IndexedSlices) -> list[tuple[Variable, Rows]]:
+    """Rows of a table as rows of the variables that hold it.
+
+    Args:
+        table: A table, which may be divided.
+        rows: Distinct ids and a row for each, of any width.
+
+    Returns:
+        Each variable, and its own of these rows.
+
+    """
+    resource = resource_of(table)
+    if isinstance(resource, DividedRows):
+        return [(part, Rows(ids, values)) for part, ids, values in resource.by_part(rows)]
+    return [(table, Rows(rows.indices, rows.values))]
 
 
 class RowsOfTables:
