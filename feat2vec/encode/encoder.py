@@ -321,7 +321,7 @@ def fit(
     schema = schema if isinstance(schema, Schema) else read_schema(schema)
     table = open_table(source)
     check_columns(schema, table)
-    with new_workspace(out, memory, sizes, steps) as workspace:
+    with new_workspace(out, memory, sizes, steps, len(schema.groups)) as workspace:
         target_files = TargetFiles(schema, table, workspace, None)
         level_columns = {
             name: LevelColumn(column, schema.model.levels) for name, column in schema.model.level_source.columns.items()

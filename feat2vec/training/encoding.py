@@ -40,6 +40,7 @@ from feat2vec.table.table import Table, open_table
 from feat2vec.training.chosen_model import measured_places, raw_rows, seed_of
 from feat2vec.training.fingerprints import first_difference
 from feat2vec.training.held_out import held_out_places, split_places, why_none_is_held_out
+from feat2vec.training.memory_estimate import release_memory
 from feat2vec.writing import new_id, publish_folder, record_files, refuse_inputs_inside
 from feat2vec.writing.digests import PARTS
 from feat2vec.writing.encoding_folder import (
@@ -219,7 +220,9 @@ def _fitted(folder: Path, engine: Engine, schema: Schema, table: Table, memory: 
             del encoded
     remove_steps(folder.with_name(STEPS))
     encoder = Encoder.load(folder / "encoder")
-    encoder = replace(encoder, values={name: open_values(rows, name) for name in encoder.codecs})
+    codecs = with_keys_in_files(encoder.codecs, rows)
+    encoder = replace(encoder, codecs=codecs, values={name: open_values(rows, name) for name in codecs})
+    release_memory()  # what reading the keys has left
     known = {name: len(values.entries) for name, values in encoder.values.items()}
     tallies_read = {name: Tally(**tally) for name, tally in read_json(facts).items()}
     return open_encoded(encoder, rows, known, tallies_read, is_temporary=False)
@@ -239,9 +242,7 @@ def rows_of_training(partial: Path, schema: Schema, table: Table, memory: str) -
         return fit(schema, table, partial / "rows", memory)
     check_columns(schema, table)
     work = kept_work(partial, _plan(schema, table))
-    encoded = _fitted(work / FITTED, DUCKDB, schema, table, memory)
-    encoder = replace(encoded.encoder, codecs=with_keys_in_files(encoded.encoder.codecs, encoded.folder))
-    return replace(encoded, encoder=encoder)
+    return _fitted(work / FITTED, DUCKDB, schema, table, memory)
 
 
 def sample_places(encoded: Encoded, training_rows: int) -> Int64s:
