@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +13,11 @@ import duckdb
 from feat2vec.arrays import Array
 from feat2vec.encode.arrays_on_disk import ROWS_PER_BLOCK, ROWS_PER_PIECE, SpilledArray
 from feat2vec.encode.finished_steps import FinishedSteps
+from feat2vec.encode.process_memory import process_memory, release_memory
 from feat2vec.encode.vocabulary_fit import HELD_KEY_BYTES
 from feat2vec.errors import UserError
 from feat2vec.table.database import connect
-from feat2vec.table.table import STAGE_BYTES
+from feat2vec.table.table import STAGE_BYTES, Stage
 from feat2vec.writing import folder_place, new_folder, scratch_folder
 
 MEMORY = "1GB"
@@ -24,6 +25,7 @@ MEMORY_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *([KMGT]i?B|B|bytes?)
 DATABASE_SHARE = 0.5  # of the memory for encoding that DuckDB has
 STAGE_SHARE = 1 / 16  # of what DuckDB has, for a stage of the table: three are in memory, with what is made of them
 HELD_KEYS_SHARE = 1 / 4  # as much as that of what DuckDB has, for the keys of all groups that it does not count
+FULL_SHARE = 1.5  # times what DuckDB has: once a process holds more, what is free is returned to the system
 LEAST_GROUPS = 8  # that share this: to find equal keys of a group takes many times as much memory as they do
 STAGING = ".staging"  # the folder of temporary files, below the one that is written
 
@@ -87,6 +89,25 @@ class Workspace:
             yield
         finally:
             self.connection.execute(f"set memory_limit = '{self.database_bytes}B'")
+
+    def return_free_memory(self) -> None:
+        """Return memory that is free to the system, if the process holds most of what encoding may hold.
+
+        The C library and Arrow keep it for the next arrays, which is faster, but is not what DuckDB can use.
+        """
+        if self.database_bytes and process_memory("RssAnon") > FULL_SHARE * self.database_bytes:
+            release_memory()
+
+    def bounded(self, table_stages: Iterable[Stage]) -> Iterator[Stage]:
+        """The stages of a table; before each, free memory is returned if need be.
+
+        Args:
+            table_stages: The stages.
+
+        """
+        for stage in table_stages:
+            self.return_free_memory()
+            yield stage
 
     def spill(self, array: Array, name: str) -> SpilledArray:
         """Write an array into the folder of temporary files.

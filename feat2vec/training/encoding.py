@@ -20,6 +20,7 @@ from feat2vec.encode.columns import check_columns
 from feat2vec.encode.encoded_rows import open_encoded, with_keys_in_files
 from feat2vec.encode.encoder import Encoded, Encoder, fit
 from feat2vec.encode.left_out import LeftOut
+from feat2vec.encode.process_memory import release_memory
 from feat2vec.encode.targets import no_target
 from feat2vec.encode.value_tables import open_values
 from feat2vec.encode.workspace import MEMORY, check_memory
@@ -40,7 +41,6 @@ from feat2vec.table.table import Table, open_table
 from feat2vec.training.chosen_model import measured_places, raw_rows, seed_of
 from feat2vec.training.fingerprints import first_difference
 from feat2vec.training.held_out import held_out_places, split_places, why_none_is_held_out
-from feat2vec.training.memory_estimate import release_memory
 from feat2vec.writing import new_id, publish_folder, record_files, refuse_inputs_inside
 from feat2vec.writing.digests import PARTS
 from feat2vec.writing.encoding_folder import (
@@ -208,8 +208,8 @@ def _encode(work: Path, place: FolderPlace, request: EncodingRequest, table: Tab
 
 
 def _fitted(folder: Path, engine: Engine, schema: Schema, table: Table, memory: str) -> Encoded:
-    """The rows as the engine encodes them; once they are on disk, whole, they are read from there."""
-    rows, facts = folder / "rows", folder / "tallies.json"
+    """The rows as the engine encodes them; those that a killed process has left whole are read, with their encoder."""
+    rows, facts, encoder = folder / "rows", folder / "tallies.json", None
     if not folder.exists():
         with whole_folder(folder) as unfinished:
             encoded = engine.fit(schema, table, unfinished / "rows", memory)
@@ -217,12 +217,14 @@ def _fitted(folder: Path, engine: Engine, schema: Schema, table: Table, memory: 
             encoded.encoder.write(unfinished / "encoder")
             tallies = {name: asdict(tally) for name, tally in encoded.tallies.items()}
             (unfinished / facts.name).write_text(json.dumps(tallies), encoding="utf-8")
+            encoder = encoded.encoder
             del encoded
     remove_steps(folder.with_name(STEPS))
-    encoder = Encoder.load(folder / "encoder")
-    codecs = with_keys_in_files(encoder.codecs, rows)
-    encoder = replace(encoder, codecs=codecs, values={name: open_values(rows, name) for name in codecs})
-    release_memory()  # what reading the keys has left
+    if encoder is None:
+        encoder = Encoder.load(folder / "encoder")
+        encoder = replace(encoder, codecs=with_keys_in_files(encoder.codecs, rows))
+    encoder = replace(encoder, values={name: open_values(rows, name) for name in encoder.codecs})
+    release_memory()  # what fitting, or reading the keys, has left
     known = {name: len(values.entries) for name, values in encoder.values.items()}
     tallies_read = {name: Tally(**tally) for name, tally in read_json(facts).items()}
     return open_encoded(encoder, rows, known, tallies_read, is_temporary=False)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +23,13 @@ import pytest
 import feat2vec
 from feat2vec.encode import encoder as encoder_module
 from feat2vec.encode import value_tables
+from feat2vec.encode import workspace as workspace_module
 from feat2vec.encode.arrays_on_disk import ArrayFile
 from feat2vec.encode.codecs.items_fit import ItemsFit
 from feat2vec.encode.encoder import fit
 from feat2vec.encode.targets import TargetFiles
 from feat2vec.encode.workspace import DEFAULT_SIZES, PieceSizes, Workspace, new_workspace
-from feat2vec.table.table import Stage, stages
+from feat2vec.table.table import Stage, open_table, stages
 from tests.encode.tables import (
     SAME,
     SAME_SCHEMA,
@@ -94,6 +96,30 @@ def test_duckdb_holds_less_for_a_while(tmp_path: Path) -> None:
             assert within <= 16 << 20 < within + spilled
             [(rows,)] = workspace.connection.sql("select count(distinct h) from t where h % 7 = 0").fetchall()
         assert rows > 400_000
+
+
+@pytest.mark.parametrize(("held", "releases"), [(95 << 20, 0), (97 << 20, 1)])
+def test_free_memory_is_returned_once_most_is_held(
+    held: int, releases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = mock.Mock()
+    monkeypatch.setattr(workspace_module, "process_memory", {"RssAnon": held}.__getitem__)
+    monkeypatch.setattr(workspace_module, "release_memory", released)
+    table_stages = list(stages(open_table(SAME), ["name"]))
+    with new_workspace(tmp_path / "out", "128MiB", DEFAULT_SIZES) as workspace:
+        assert list(workspace.bounded(table_stages)) == table_stages
+    assert released.call_count == releases * len(table_stages)
+
+
+def test_every_stage_of_a_fit_and_of_an_encoding_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = mock.Mock()
+    monkeypatch.setattr(Workspace, "return_free_memory", lambda _: looked())
+    rows, sizes = TableInBatches(SAME, 5), PieceSizes(stage_bytes=-1)
+    encoder = fit(SAME_SCHEMA, rows, sizes=sizes).encoder
+    of_fit = looked.call_count
+    assert of_fit > 1
+    encoder.encode(rows, sizes=sizes)
+    assert looked.call_count == 2 * of_fit
 
 
 def test_sizes_follow_from_memory_and_groups() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import feat2vec
 from feat2vec.encode.encoder import Encoded
+from feat2vec.encode.process_memory import release_memory
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.sizes import BYTES_OF_WEIGHT, least_weights
@@ -24,7 +25,6 @@ from feat2vec.training.memory_estimate import (
     check_room,
     estimate,
     free_memory,
-    release_memory,
     resident_memory,
 )
 
