@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from feat2vec.arrays import Ints
+from feat2vec.encode.mapped_keys import MappedKeysWriter
 from feat2vec.encode.number_keys import (
     FLOAT,
     INTEGER,
@@ -31,6 +33,8 @@ from feat2vec.table.numbers import concat
 from feat2vec.table.spelling import respell
 from feat2vec.table.types import MISSING_NUMBERS, Kind
 
+BYTES_OF_SEARCHED_KEY = 16  # about, with its place in a stage
+PLACES_FACTOR = 4  # times the bytes of keys that are held, those of their places in the stages
 NEVER = -1  # the place of a key that does not occur
 
 
@@ -72,8 +76,16 @@ class KeysInMemory:
         if sum(stage_keys.nbytes for stage_keys, _ in self.waiting) > self.held_bytes:
             self._merge()
 
+    @property
+    def are_too_many(self) -> bool:
+        """Whether the keys, or their places in many stages, take more memory than they may."""
+        places_bytes = sum(places.nbytes for places in self.places)
+        return self.distinct.nbytes > self.held_bytes or places_bytes > PLACES_FACTOR * self.held_bytes
+
     def _merge(self) -> None:
         """Find the waiting keys among the distinct ones, and add the new ones."""
+        if not self.waiting:  # an index of all distinct keys would be made for nothing
+            return
         chunks = [self.distinct, *(keys for keys, _ in self.waiting)]
         encoded = pa.chunked_array(chunks, pa.string()).dictionary_encode()
         self.distinct = encoded.chunk(0).dictionary if encoded.num_chunks else self.distinct
@@ -151,10 +163,10 @@ class KeysInMemory:
         ids: Ints = self.id_of[self.places[stage]]
         return ids
 
-    def moved_to(self, connection: duckdb.DuckDBPyConnection, name: str) -> KeysInDatabase:
-        """The same keys in a table of DuckDB."""
+    def moved_to(self, connection: duckdb.DuckDBPyConnection, name: str, folder: Path) -> KeysInDatabase:
+        """The same keys in a table of DuckDB, which writes those that get an id into a folder."""
         self._merge()
-        database = KeysInDatabase(connection, name)
+        database = KeysInDatabase(connection, name, folder, self.held_bytes)
         database.add_totals(self.distinct, self.counts)
         for places in self.places:
             database.add_counted(self.distinct, places)
@@ -165,12 +177,15 @@ class KeysInDatabase:
     """The keys of each stage in a table of DuckDB, which spills to disk.
 
     A row of the table has the stage, the key's place in the stage (`code`), the key, and how often it occurs there.
+    The keys that get an id stay in files, which are memory-mapped.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str, folder: Path, held_bytes: int) -> None:
         self.connection = connection.cursor()  # groups are fitted in several threads
-        self.name = name
+        self.name, self.folder = name, folder
+        self.keys_at_once = held_bytes // BYTES_OF_SEARCHED_KEY  # whose ids are searched for together
         self.stage_sizes: list[int] = []  # how many keys each stage has
+        self.ids_of_stages: dict[int, Ints] = {}  # of the stages that were searched for last
         self.connection.execute(f"create table {name} (stage int, code int, key varchar, n bigint)")
 
     def add(self, keys: pa.StringArray, counts: Counts) -> None:
@@ -231,18 +246,23 @@ class KeysInDatabase:
         counted = f"(select key, sum(n)::bigint n from {self.name} group by key)"
         limit = "" if limits.max_size is None else f"limit {limits.max_size}"
         at_most = "" if limits.max_count is None else f"and n <= {limits.max_count}"
-        kept = self.connection.sql(
+        in_order = self.connection.sql(
             f"select * from {counted} where n >= {limits.min_count} {at_most} order by n desc, key {limit}"
-        ).to_arrow_table()
+        )
+        with MappedKeysWriter(self.folder, self.name) as writer:
+            for batch in pa.RecordBatchReader.from_stream(in_order):
+                writer.append(batch.column("key").cast(pa.string()), batch.column("n"))
+            kept = writer.table()
         too_frequent = kept.slice(0, 0)
         if limits.max_count is not None:
             too_frequent = self.connection.sql(
                 f"select * from {counted} where n > {limits.max_count} order by key"
             ).to_arrow_table()
-        [(occurrences,)] = self.connection.sql(f"select coalesce(sum(n), 0)::bigint from {counted}").fetchall()
+        [(occurrences,)] = self.connection.sql(f"select coalesce(sum(n), 0)::bigint from {self.name}").fetchall()
         return SelectedKeys(kept, too_frequent, occurrences)
 
     def set_ids(self, selected: SelectedKeys, ids: Ints) -> None:
+        self.ids_of_stages = {}
         padding = np.full(len(selected.too_frequent), PADDING, np.int32)
         keys = pa.concat_tables([selected.kept, selected.too_frequent])
         self.connection.register("key_ids", keys.append_column("id", pa.array(np.concatenate([ids, padding]))))
@@ -253,10 +273,28 @@ class KeysInDatabase:
         self.connection.execute(f"drop table if exists {self.name}")
 
     def ids(self, stage: int) -> Ints:
+        if stage not in self.ids_of_stages:
+            self.ids_of_stages = {}  # the last ones are let go of before
+            self.ids_of_stages = self._search(stage)
+        return self.ids_of_stages[stage]
+
+    def _search(self, first: int) -> dict[int, Ints]:
+        """The ids of a stage's keys, and those of as many stages after it as are searched for at once.
+
+        Each search reads all keys that have an id.
+        """
+        end, keys = first + 1, self.stage_sizes[first]
+        while end < len(self.stage_sizes) and keys + self.stage_sizes[end] <= self.keys_at_once:
+            keys += self.stage_sizes[end]
+            end += 1
         known = self.connection.sql(
-            f"select code, coalesce(id, {UNSEEN})::int id from (from {self.name} where stage = {stage})"
-            f" left join key_ids using (key)"
-        ).to_arrow_table()
-        ids = np.full(self.stage_sizes[stage], PADDING, np.int32)
-        ids[known["code"].to_numpy()] = known["id"].to_numpy()
+            f"select stage, code, coalesce(id, {UNSEEN})::int id"
+            f" from (from {self.name} where stage >= {first} and stage < {end}) left join key_ids using (key)"
+        )
+        ids = {stage: np.full(self.stage_sizes[stage], PADDING, np.int32) for stage in range(first, end)}
+        for batch in pa.RecordBatchReader.from_stream(known):
+            stages, codes, ids_of_codes = (batch.column(i).to_numpy() for i in range(3))
+            for stage in np.unique(stages).tolist():
+                of_stage = stages == stage
+                ids[stage][codes[of_stage]] = ids_of_codes[of_stage]
         return ids

@@ -180,7 +180,7 @@ class Encoder:
             }
             columns = columns_of(groups.values(), target_files.columns, table)
             stage_readers: list[StageReader] = [target_files, *(staged[name] for name in groups)]
-            rows = read_stages(stages(table, columns, sizes.stage_bytes), stage_readers)
+            rows = read_stages(workspace.bounded(stages(table, columns, workspace.sizes.stage_bytes)), stage_readers)
             target_files.finish()
             value_ids = []  # of each group, in pieces
             for name, codec in self.codecs.items():
@@ -321,7 +321,7 @@ def fit(
     schema = schema if isinstance(schema, Schema) else read_schema(schema)
     table = open_table(source)
     check_columns(schema, table)
-    with new_workspace(out, memory, sizes, steps) as workspace:
+    with new_workspace(out, memory, sizes, steps, len(schema.groups)) as workspace:
         target_files = TargetFiles(schema, table, workspace, None)
         level_columns = {
             name: LevelColumn(column, schema.model.levels) for name, column in schema.model.level_source.columns.items()
@@ -370,7 +370,7 @@ def _read_training_stages(
     readers: list[RecordedReader] = [target_files, *codec_fits.values()]
     steps = workspace.steps
     if steps is None:
-        return read_stages(stages(table, columns, workspace.sizes.stage_bytes), readers)
+        return read_stages(workspace.bounded(stages(table, columns, workspace.sizes.stage_bytes)), readers)
     target_files.restore(steps.facts_of_reader(0))
     for place, (name, codec_fit_of_group) in enumerate(codec_fits.items(), 1):
         is_fitted = steps.fitted_group(owner_place(schema, name)) is not None
@@ -378,7 +378,7 @@ def _read_training_stages(
     if steps.are_all_read:
         return steps.rows
     rest = stages(table, columns, workspace.sizes.stage_bytes, start=steps.start)
-    rows = read_stages(rest, readers, StageRecorder(steps, readers))
+    rows = read_stages(workspace.bounded(rest), readers, StageRecorder(steps, readers))
     steps.note_all_read()
     return rows
 

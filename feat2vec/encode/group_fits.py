@@ -76,6 +76,7 @@ def fit_groups(
         for names, fitted_or_error in zip(small, pool.map(fit_sharing, small), strict=True):
             results.update(dict.fromkeys(names, fitted_or_error))
     for names in large:
+        workspace.return_free_memory()
         results.update(dict.fromkeys(names, fit_sharing(names, is_large=True)))
     fitted: dict[str, FittedGroup] = {}
     problems: dict[str, Sequence[str]] = {}

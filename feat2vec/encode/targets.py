@@ -54,9 +54,9 @@ class TargetFiles:
         self.files: dict[str, ArrayFile] = {}  # `target`, `weight` and `left_out`
         self.rows = 0  # whose targets are written
         self.names_file: pq.ParquetWriter | None = None
-        sizes = workspace.sizes
+        held_bytes = workspace.sizes.held_key_bytes
         self.class_fit = (
-            VocabularyFit(workspace.connection, "classes", sizes.held_key_bytes) if classes is None else None
+            VocabularyFit(workspace.connection, "classes", workspace.staging, held_bytes) if classes is None else None
         )
         is_typed = table.typed and schema.target in self.columns
         self.kind = kind_of_keys(table.columns[str(schema.target)]) if is_typed else None

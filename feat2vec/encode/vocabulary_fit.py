@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from threading import Lock
 
 import duckdb
@@ -26,12 +27,15 @@ class VocabularyFit:
     Args:
         connection: DuckDB, which spills to disk what is larger than its memory.
         name: The name of the table of keys in DuckDB.
+        folder: Where the keys that get an id are written, if DuckDB has counted them.
         held_bytes: How many bytes of distinct keys are held in memory before DuckDB takes them.
 
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str, held_bytes: int = HELD_KEY_BYTES) -> None:
-        self.connection, self.name, self.held_bytes = connection, name, held_bytes
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, name: str, folder: Path, held_bytes: int = HELD_KEY_BYTES
+    ) -> None:
+        self.connection, self.name, self.folder, self.held_bytes = connection, name, folder, held_bytes
         self.keys: KeysInMemory | KeysInDatabase = KeysInMemory(held_bytes)
         self.stages = 0  # added so far
         self.lock = Lock()
@@ -41,8 +45,8 @@ class VocabularyFit:
         """Count the keys of a stage; their order is remembered for `ids`, which takes the number that is returned."""
         with self.lock:
             self.keys.add(keys, counts)
-            if isinstance(self.keys, KeysInMemory) and self.keys.distinct.nbytes > self.held_bytes:
-                self.keys = self.keys.moved_to(self.connection, self.name)
+            if isinstance(self.keys, KeysInMemory) and self.keys.are_too_many:
+                self.keys = self.keys.moved_to(self.connection, self.name, self.folder)
             self.stages += 1
             return self.stages - 1
 
@@ -70,7 +74,9 @@ class VocabularyFit:
         """
         self.limits = KeyLimits(min_count, max_size, max_count)
         selected = self.keys.select(self.limits)
-        keys = selected.kept["key"].combine_chunks().cast(pa.string())
+        chunks = selected.kept["key"].chunks
+        # a single chunk may be mapped from a file: to combine it would copy it into memory
+        keys = chunks[0] if len(chunks) == 1 else pa.concat_arrays([pa.array([], pa.string()), *chunks])
         selected = selected._replace(kept=selected.kept.set_column(0, "key", keys))  # which are held once
         counts = selected.kept["n"].to_numpy()
         unseen = selected.occurrences - int(counts.sum()) - int(selected.too_frequent["n"].to_numpy().sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,16 +13,20 @@ import duckdb
 from feat2vec.arrays import Array
 from feat2vec.encode.arrays_on_disk import ROWS_PER_BLOCK, ROWS_PER_PIECE, SpilledArray
 from feat2vec.encode.finished_steps import FinishedSteps
+from feat2vec.encode.process_memory import process_memory, release_memory
 from feat2vec.encode.vocabulary_fit import HELD_KEY_BYTES
 from feat2vec.errors import UserError
 from feat2vec.table.database import connect
-from feat2vec.table.table import STAGE_BYTES
+from feat2vec.table.table import STAGE_BYTES, Stage
 from feat2vec.writing import folder_place, new_folder, scratch_folder
 
 MEMORY = "1GB"
 MEMORY_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *([KMGT]i?B|B|bytes?)", re.IGNORECASE | re.ASCII)
 DATABASE_SHARE = 0.5  # of the memory for encoding that DuckDB has
 STAGE_SHARE = 1 / 16  # of what DuckDB has, for a stage of the table: three are in memory, with what is made of them
+HELD_KEYS_SHARE = 1 / 4  # as much as that of what DuckDB has, for the keys of all groups that it does not count
+FULL_SHARE = 1.5  # times what DuckDB has: once a process holds more, what is free is returned to the system
+LEAST_GROUPS = 8  # that share this: to find equal keys of a group takes many times as much memory as they do
 STAGING = ".staging"  # the folder of temporary files, below the one that is written
 
 
@@ -34,6 +38,25 @@ class PieceSizes:
     rows_per_piece: int = ROWS_PER_PIECE  # of arrays on disk
     rows_per_block: int = ROWS_PER_BLOCK  # of ids that are put side by side
     held_key_bytes: int = HELD_KEY_BYTES  # of a group's distinct keys
+
+    def within(self, database_bytes: int, groups: int) -> PieceSizes:
+        """These sizes, or smaller ones that follow from the memory.
+
+        Args:
+            database_bytes: What DuckDB may hold.
+            groups: How many groups of keys there may be.
+
+        Example:
+            >>> PieceSizes().within(500_000_000, groups=8)
+            PieceSizes(stage_bytes=31250000, rows_per_piece=1048576, rows_per_block=131072, held_key_bytes=15625000)
+
+        """
+        held_key_bytes = int(HELD_KEYS_SHARE * database_bytes / max(groups, LEAST_GROUPS))
+        return replace(
+            self,
+            stage_bytes=min(self.stage_bytes, max(int(STAGE_SHARE * database_bytes), 1)),
+            held_key_bytes=min(self.held_key_bytes, held_key_bytes),
+        )
 
 
 DEFAULT_SIZES = PieceSizes()
@@ -56,7 +79,7 @@ class Workspace:
 
     @contextmanager
     def less_in_database(self) -> Iterator[None]:
-        """Within it DuckDB may hold half of the bytes: what it selects, such as all keys of a group, is held beside."""
+        """Within it DuckDB may hold half of the bytes: ids and levels of all keys of a group are held beside."""
         if not self.database_bytes:
             yield
             return
@@ -66,6 +89,25 @@ class Workspace:
             yield
         finally:
             self.connection.execute(f"set memory_limit = '{self.database_bytes}B'")
+
+    def return_free_memory(self) -> None:
+        """Return memory that is free to the system, if the process holds most of what encoding may hold.
+
+        The C library and Arrow keep it for the next arrays, which is faster, but is not what DuckDB can use.
+        """
+        if self.database_bytes and process_memory("RssAnon") > FULL_SHARE * self.database_bytes:
+            release_memory()
+
+    def bounded(self, table_stages: Iterable[Stage]) -> Iterator[Stage]:
+        """The stages of a table; before each, free memory is returned if need be.
+
+        Args:
+            table_stages: The stages.
+
+        """
+        for stage in table_stages:
+            self.return_free_memory()
+            yield stage
 
     def spill(self, array: Array, name: str) -> SpilledArray:
         """Write an array into the folder of temporary files.
@@ -80,15 +122,16 @@ class Workspace:
 
 @contextmanager
 def new_workspace(
-    out: str | Path | None, memory: str, sizes: PieceSizes, steps: Path | None = None
+    out: str | Path | None, memory: str, sizes: PieceSizes, steps: Path | None = None, groups: int = 1
 ) -> Iterator[Workspace]:
     """Make a folder (a temporary one if `out` is None) and a DuckDB; the folder gets its name when all went well.
 
     Args:
         out: The folder.
-        memory: What DuckDB may hold.
+        memory: What the whole work may hold, about.
         sizes: How much of the table is in memory at once.
         steps: The folder in which finished steps are kept, if they are.
+        groups: How many groups of keys are fitted.
 
     Yields:
         What encoding works with.
@@ -104,7 +147,7 @@ def new_workspace(
     ):
         try:
             database_bytes = memory_of_database(memory)
-            sizes = replace(sizes, stage_bytes=min(sizes.stage_bytes, max(int(STAGE_SHARE * database_bytes), 1)))
+            sizes = sizes.within(database_bytes, groups)
             database = connect(staging / "spill", memory=f"{database_bytes}B")
         except duckdb.Error:
             raise UserError(f"memory must be a size such as 1GB; received {memory!r}") from None

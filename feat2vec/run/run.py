@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feat2vec.encode.process_memory import release_memory
 from feat2vec.errors import naming_arguments
 from feat2vec.pages.explore_options import POINTS_PER_MAP
 from feat2vec.run.answers import AnsweringRun
 from feat2vec.run.fine_tuning import FineTuning
-from feat2vec.training.memory_estimate import release_memory
 from feat2vec.training.run_folder import TrainedRun, read_facts
 from feat2vec.writing import discard_temporary, temporary_folder
 

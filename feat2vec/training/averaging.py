@@ -10,10 +10,10 @@ import keras
 
 from feat2vec.arrays import Array
 from feat2vec.encode.arrays_on_disk import release_pages
+from feat2vec.encode.process_memory import release_memory
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import copies, pieces_of_array, swap, swap_average
 from feat2vec.training.checkpoint_file import CheckpointReader, Streamed
-from feat2vec.training.memory_estimate import release_memory
 
 ASIDE = "aside"  # the name of these weights in a checkpoint
 

@@ -20,6 +20,7 @@ from feat2vec.encode.columns import check_columns
 from feat2vec.encode.encoded_rows import open_encoded, with_keys_in_files
 from feat2vec.encode.encoder import Encoded, Encoder, fit
 from feat2vec.encode.left_out import LeftOut
+from feat2vec.encode.process_memory import release_memory
 from feat2vec.encode.targets import no_target
 from feat2vec.encode.value_tables import open_values
 from feat2vec.encode.workspace import MEMORY, check_memory
@@ -207,8 +208,8 @@ def _encode(work: Path, place: FolderPlace, request: EncodingRequest, table: Tab
 
 
 def _fitted(folder: Path, engine: Engine, schema: Schema, table: Table, memory: str) -> Encoded:
-    """The rows as the engine encodes them; once they are on disk, whole, they are read from there."""
-    rows, facts = folder / "rows", folder / "tallies.json"
+    """The rows as the engine encodes them; those that a killed process has left whole are read, with their encoder."""
+    rows, facts, encoder = folder / "rows", folder / "tallies.json", None
     if not folder.exists():
         with whole_folder(folder) as unfinished:
             encoded = engine.fit(schema, table, unfinished / "rows", memory)
@@ -216,10 +217,14 @@ def _fitted(folder: Path, engine: Engine, schema: Schema, table: Table, memory: 
             encoded.encoder.write(unfinished / "encoder")
             tallies = {name: asdict(tally) for name, tally in encoded.tallies.items()}
             (unfinished / facts.name).write_text(json.dumps(tallies), encoding="utf-8")
+            encoder = encoded.encoder
             del encoded
     remove_steps(folder.with_name(STEPS))
-    encoder = Encoder.load(folder / "encoder")
+    if encoder is None:
+        encoder = Encoder.load(folder / "encoder")
+        encoder = replace(encoder, codecs=with_keys_in_files(encoder.codecs, rows))
     encoder = replace(encoder, values={name: open_values(rows, name) for name in encoder.codecs})
+    release_memory()  # what fitting, or reading the keys, has left
     known = {name: len(values.entries) for name, values in encoder.values.items()}
     tallies_read = {name: Tally(**tally) for name, tally in read_json(facts).items()}
     return open_encoded(encoder, rows, known, tallies_read, is_temporary=False)
@@ -239,9 +244,7 @@ def rows_of_training(partial: Path, schema: Schema, table: Table, memory: str) -
         return fit(schema, table, partial / "rows", memory)
     check_columns(schema, table)
     work = kept_work(partial, _plan(schema, table))
-    encoded = _fitted(work / FITTED, DUCKDB, schema, table, memory)
-    encoder = replace(encoded.encoder, codecs=with_keys_in_files(encoded.encoder.codecs, encoded.folder))
-    return replace(encoded, encoder=encoder)
+    return _fitted(work / FITTED, DUCKDB, schema, table, memory)
 
 
 def sample_places(encoded: Encoded, training_rows: int) -> Int64s:

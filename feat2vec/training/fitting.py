@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from feat2vec.encode.encoder import Encoded
+from feat2vec.encode.process_memory import free_cycles, release_memory
 from feat2vec.model import optimizers
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.large_variables import discard
@@ -22,7 +23,6 @@ from feat2vec.training.averaging import EpochAveraging, WeightsAside, WeightsInF
 from feat2vec.training.checkpointing import Checkpointing, Resumable
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits, without_graph_optimization
 from feat2vec.training.loss_check import LossCheck
-from feat2vec.training.memory_estimate import free_cycles, release_memory
 from feat2vec.training.patience import Patience
 from feat2vec.training.reporting import Progress, Reporter, Reporting
 from feat2vec.training.warm_start import WarmStart

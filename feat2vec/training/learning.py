@@ -16,6 +16,7 @@ from pathlib import Path
 import keras
 
 from feat2vec.encode.encoder import Encoded
+from feat2vec.encode.process_memory import free_cycles
 from feat2vec.encode.workspace import MEMORY
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
@@ -28,7 +29,7 @@ from feat2vec.training.chosen_model import Additions, OnChosen, chosen_model
 from feat2vec.training.execution import DEFAULT_LIMITS, ExecutionLimits
 from feat2vec.training.fitting import Fitting, rows_of_validation
 from feat2vec.training.held_out import Split, is_learnt_again, split_off, why_none_is_held_out
-from feat2vec.training.memory_estimate import free_cycles, reused_memory
+from feat2vec.training.memory_estimate import reused_memory
 from feat2vec.training.reporting import Reporter
 from feat2vec.training.run_folder import TrainedRun
 from feat2vec.training.trained_rows import TRAINED_ROWS, groups_without_values, hashes_of_encoded, trained_rows

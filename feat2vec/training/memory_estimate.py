@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from feat2vec.encode.codecs import Codec, ItemsCodec
 from feat2vec.encode.encoder import Encoded
+from feat2vec.encode.process_memory import PROCESS_STATUS, process_memory, release_memory
 from feat2vec.errors import UserError
 from feat2vec.model.sizes import BYTES_OF_WEIGHT, group_weights, layer_weights, table_sizes
 from feat2vec.schema.extractor_options import TextAttention
 from feat2vec.schema.options import Schema
 from feat2vec.schema.training_options import BLOCK_ROWS, Mlp
 
-PROCESS_STATUS = Path("/proc/self/status")
 MACHINE_MEMORY = Path("/proc/meminfo")
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def resident_memory(status: Path = PROCESS_STATUS) -> int:
     """Bytes that this process holds; 0 on systems that do not say so."""
-    with suppress(OSError, ValueError, IndexError):
-        kilobytes = status.read_text().split("VmRSS:")[1].split()[0]
-        return int(kilobytes) << 10
-    return 0
+    return process_memory("VmRSS", status)
 
 
 def free_memory(machine: Path = MACHINE_MEMORY, container: Path = CONTAINER_LIMIT) -> int | None:
@@ -50,30 +44,6 @@ def free_memory(machine: Path = MACHINE_MEMORY, container: Path = CONTAINER_LIMI
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # options of glibc's mallopt
 LARGEST_REUSED = 32 << 20  # bytes; the most that glibc takes
 MOST_KEPT = 256 << 20
-
-
-def release_memory() -> None:
-    """Return to the system what Arrow and the C library keep of memory that is free."""
-    pa.default_memory_pool().release_unused()
-    with suppress(OSError, AttributeError):  # only glibc has it
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-LEAST_COLLECTED = (
-    64 << 20
-)  # bytes that are worth a walk through all objects of Python: with TensorFlow a fifth of a second
-
-
-def free_cycles(size: int) -> None:
-    """Free objects that refer to each other, such as a step's function and its graph, and return their memory.
-
-    Args:
-        size: The bytes of the tables that they hold. Few are left to Python's own collection.
-
-    """
-    if size >= LEAST_COLLECTED:
-        gc.collect()
-    release_memory()
 
 
 @contextmanager

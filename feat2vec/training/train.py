@@ -14,6 +14,7 @@ import numpy as np
 
 from feat2vec.encode.columns import check_columns, missing_columns
 from feat2vec.encode.encoder import Encoded, fit
+from feat2vec.encode.process_memory import release_memory
 from feat2vec.encode.targets import no_target
 from feat2vec.encode.workspace import check_memory
 from feat2vec.errors import FailedError, UserError, writing
@@ -23,7 +24,7 @@ from feat2vec.training.encoding import rows_of_training
 from feat2vec.training.execution import refuse_dtype_policy, share_cores
 from feat2vec.training.fingerprints import LEARNT_FROM, first_difference, learnt_from, refuse_other_origin
 from feat2vec.training.learning import Learning, Learnt, TrainingRequest
-from feat2vec.training.memory_estimate import refuse_too_large, release_memory
+from feat2vec.training.memory_estimate import refuse_too_large
 from feat2vec.training.reporting import Reporter
 from feat2vec.training.run_folder import UNUSED_COLUMNS, TrainedRun, read_facts, write_run
 from feat2vec.writing import (

@@ -8,8 +8,10 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +23,13 @@ import pytest
 import feat2vec
 from feat2vec.encode import encoder as encoder_module
 from feat2vec.encode import value_tables
+from feat2vec.encode import workspace as workspace_module
 from feat2vec.encode.arrays_on_disk import ArrayFile
 from feat2vec.encode.codecs.items_fit import ItemsFit
 from feat2vec.encode.encoder import fit
 from feat2vec.encode.targets import TargetFiles
-from feat2vec.encode.workspace import PieceSizes
-from feat2vec.table.table import Stage, stages
+from feat2vec.encode.workspace import DEFAULT_SIZES, PieceSizes, Workspace, new_workspace
+from feat2vec.table.table import Stage, open_table, stages
 from tests.encode.tables import (
     SAME,
     SAME_SCHEMA,
@@ -62,6 +65,82 @@ def test_too_little_memory() -> None:
     sizes = PieceSizes(stage_bytes=-1, rows_per_piece=10_000, rows_per_block=10_000, held_key_bytes=80_000)
     problems = refuse("memory is too little", lambda: fit(schema, batches, None, "1MB", sizes=sizes))
     assert problems == ["1MB of memory is too little to encode this table; raise it"]
+
+
+def memory_limit(workspace: Workspace) -> Any:
+    """What DuckDB may hold, as it says itself."""
+    [(limit,)] = workspace.connection.cursor().sql("select current_setting('memory_limit')").fetchall()
+    return limit
+
+
+def test_duckdb_may_hold_less_for_a_while(tmp_path: Path) -> None:
+    with new_workspace(tmp_path / "out", "256MiB", DEFAULT_SIZES) as workspace:
+        assert memory_limit(workspace) == "128.0 MiB"
+        with workspace.less_in_database():
+            assert memory_limit(workspace) == "64.0 MiB"
+        assert memory_limit(workspace) == "128.0 MiB"
+        with pytest.raises(KeyError), workspace.less_in_database():
+            raise KeyError
+        assert memory_limit(workspace) == "128.0 MiB"
+
+
+def test_duckdb_holds_less_for_a_while(tmp_path: Path) -> None:
+    """What it holds beyond the lower bound is written to disk."""
+    held = "select sum(memory_usage_bytes), sum(temporary_storage_bytes) from duckdb_memory()"
+    with new_workspace(tmp_path / "out", "64MiB", DEFAULT_SIZES) as workspace:
+        workspace.connection.execute("create table t as select hash(range) h from range(3_000_000)")
+        [(before, _)] = workspace.connection.sql(held).fetchall()
+        assert 20 << 20 < before <= 32 << 20
+        with workspace.less_in_database():
+            [(within, spilled)] = workspace.connection.sql(held).fetchall()
+            assert within <= 16 << 20 < within + spilled
+            [(rows,)] = workspace.connection.sql("select count(distinct h) from t where h % 7 = 0").fetchall()
+        assert rows > 400_000
+
+
+@pytest.mark.parametrize(("held", "releases"), [(95 << 20, 0), (97 << 20, 1)])
+def test_free_memory_is_returned_once_most_is_held(
+    held: int, releases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = mock.Mock()
+    monkeypatch.setattr(workspace_module, "process_memory", {"RssAnon": held}.__getitem__)
+    monkeypatch.setattr(workspace_module, "release_memory", released)
+    table_stages = list(stages(open_table(SAME), ["name"]))
+    with new_workspace(tmp_path / "out", "128MiB", DEFAULT_SIZES) as workspace:
+        assert list(workspace.bounded(table_stages)) == table_stages
+    assert released.call_count == releases * len(table_stages)
+
+
+def test_every_stage_of_a_fit_and_of_an_encoding_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = mock.Mock()
+    monkeypatch.setattr(Workspace, "return_free_memory", lambda _: looked())
+    rows, sizes = TableInBatches(SAME, 5), PieceSizes(stage_bytes=-1)
+    encoder = fit(SAME_SCHEMA, rows, sizes=sizes).encoder
+    of_fit = looked.call_count
+    assert of_fit > 1
+    encoder.encode(rows, sizes=sizes)
+    assert looked.call_count == 2 * of_fit
+
+
+def test_sizes_follow_from_memory_and_groups() -> None:
+    assert DEFAULT_SIZES.within(64 << 30, 1) == DEFAULT_SIZES
+    sizes = PieceSizes(stage_bytes=7 << 20, held_key_bytes=1 << 20)
+    assert sizes.within(512 << 20, 3) == sizes
+    assert DEFAULT_SIZES.within(512 << 20, 3) == replace(DEFAULT_SIZES, stage_bytes=32 << 20, held_key_bytes=16 << 20)
+    assert DEFAULT_SIZES.within(512 << 20, 128).held_key_bytes == 1 << 20
+    assert DEFAULT_SIZES.within(1, 1) == replace(DEFAULT_SIZES, stage_bytes=1, held_key_bytes=0)
+
+
+def test_a_fit_has_the_sizes_of_its_memory_and_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def within(sizes: PieceSizes, database_bytes: int, groups: int) -> PieceSizes:
+        asked.append((database_bytes, groups))
+        return sizes
+
+    monkeypatch.setattr(PieceSizes, "within", within)
+    fit(SAME_SCHEMA, SAME, memory="40MB")
+    assert asked == [(20_000_000, len(SAME_SCHEMA.groups))]
 
 
 def test_an_existing_folder_is_refused(tmp_path: Path) -> None:

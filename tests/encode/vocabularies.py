@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 import numpy as np
@@ -31,8 +33,8 @@ def fitted(
     """
     fits = []
     for held_bytes in (1 << 20, 0, 200):
-        with duckdb.connect() as connection:
-            fit = VocabularyFit(connection, "words", held_bytes)
+        with duckdb.connect() as connection, TemporaryDirectory() as folder:
+            fit = VocabularyFit(connection, "words", Path(folder), held_bytes)
             for stage in stages:
                 counts = Counter(stage)
                 fit.add(strings([*counts, "never counted"]), np.array([*counts.values(), 0]))

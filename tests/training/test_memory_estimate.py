@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import subprocess
 import sys
-import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,18 +15,16 @@ import pytest
 
 import feat2vec
 from feat2vec.encode.encoder import Encoded
+from feat2vec.encode.process_memory import release_memory
 from feat2vec.errors import UserError
 from feat2vec.model.keras_model import Feat2Vec
 from feat2vec.model.sizes import BYTES_OF_WEIGHT, least_weights
 from feat2vec.schema.reading import read_schema
 from feat2vec.training.memory_estimate import (
     BASE_BYTES,
-    LEAST_COLLECTED,
     check_room,
     estimate,
-    free_cycles,
     free_memory,
-    release_memory,
     resident_memory,
 )
 
@@ -187,26 +183,6 @@ with reused_memory():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
-def test_objects_that_refer_to_each_other_are_freed_where_they_hold_much() -> None:
-    class Graph:
-        """Refers to itself."""
-
-        def __init__(self) -> None:
-            self.function = self
-
-    kept = weakref.ref(Graph())
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        free_cycles(LEAST_COLLECTED - 1)
-        assert kept() is not None
-        free_cycles(LEAST_COLLECTED)
-        assert kept() is None
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 def test_arrays_use_the_memory_of_those_before_them() -> None:
     """In a process of its own, whose heap has no holes that are large enough."""
     said = subprocess.run([sys.executable, "-c", FAULTS_OF_ARRAYS], capture_output=True, text=True, check=True).stdout

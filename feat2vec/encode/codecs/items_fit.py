@@ -85,7 +85,8 @@ class ItemsFit:
     def __init__(self, workspace: Workspace, name: str, group: Group, level_column: LevelColumn | None = None) -> None:
         self.workspace, self.name, self.group = workspace, name, group
         self.given_levels = None if level_column is None else GivenLevels(level_column)
-        self.vocabulary_fit = VocabularyFit(workspace.connection, name, workspace.sizes.held_key_bytes)
+        held_bytes = workspace.sizes.held_key_bytes
+        self.vocabulary_fit = VocabularyFit(workspace.connection, name, workspace.staging, held_bytes)
         self.staged: list[StagedItems] = []
         self.ids_of_keys: list[SpilledArray] = []  # of each stage, where they are on disk once the codec is fitted
         self.most_items = 1  # of a row so far

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from feat2vec.encode.encoder import Encoder
+from feat2vec.encode.process_memory import release_memory
 from feat2vec.export.format_base import ExportRequest, GroupFacts
 from feat2vec.export.graph.readers import InputColumn, Reader, reader_of
 from feat2vec.model.large_variables import tables_aside
@@ -27,7 +28,6 @@ from feat2vec.model.stored_model import StoredModel
 from feat2vec.space.groups_and_levels import ROW
 from feat2vec.space.keras_models import input_names, keras_encoder
 from feat2vec.terminal import printable
-from feat2vec.training.memory_estimate import release_memory
 from feat2vec.writing import scratch_folder
 
 VARIABLES = Path("variables/variables")  # the name of the checkpoint's files, in the folder
