@@ -163,7 +163,8 @@ def test_rows_are_updated_part_by_part(is_divided: bool) -> None:
     assert len(parts) == (3 if is_divided else 1)
     for part, rows in parts:
         factors, addends = rows.values[:, :1], rows.values[:, 1:]
-        RowsOfTable(part, rows.ids).update(lambda old, factors=factors, addends=addends: old * factors + addends)
+        updated = RowsOfTable(part, rows.ids)
+        updated.write(updated.read() * factors + addends)
     np.testing.assert_allclose(all_rows(table), expected, rtol=1e-6)
 
 
