@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -152,6 +153,11 @@ def test_rows_are_written_in_place() -> None:
     np.testing.assert_array_equal(all_rows(divided), expected[::-1])
 
 
+def multiplied_and_added(rows: Any, numbers: Any) -> Any:
+    """Rows [n, 2] times the first number of each, plus its second: [n, 2]."""
+    return rows * numbers[:, :1] + numbers[:, 1:]
+
+
 @pytest.mark.parametrize("is_divided", [False, True])
 def test_rows_are_updated_part_by_part(is_divided: bool) -> None:
     whole, table = tables(TableStart(0.1, unseen=True))
@@ -162,9 +168,7 @@ def test_rows_are_updated_part_by_part(is_divided: bool) -> None:
     parts = rows_by_part(table, tf.IndexedSlices(tf.constant(gradient), tf.constant(ids)))
     assert len(parts) == (3 if is_divided else 1)
     for part, rows in parts:
-        factors, addends = rows.values[:, :1], rows.values[:, 1:]
-        updated = RowsOfTable(part, rows.ids)
-        updated.write(updated.read() * factors + addends)
+        RowsOfTable(part, rows.ids).update(partial(multiplied_and_added, numbers=rows.values))
     np.testing.assert_allclose(all_rows(table), expected, rtol=1e-6)
 
 
