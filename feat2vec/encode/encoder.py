@@ -228,11 +228,12 @@ class Encoder:
             KeyError: The encoder has no group of that name.
 
         """
-        codec, values = self.codecs[group], self.values[group]
+        codec = self.codecs[group]
         assert codec.vocabulary is not None
+        if entry_counts is None and len(self.schema.sharing(group)) == 1:
+            return codec.vocabulary.counts  # the values stay in their file
+        values = self.values[group]
         if entry_counts is None:
-            if len(self.schema.sharing(group)) == 1:
-                return codec.vocabulary.counts
             entry_counts = values.counts
         counts = np.zeros(len(codec.vocabulary))
         for start in range(0, len(values.entries), ROWS_PER_PIECE):

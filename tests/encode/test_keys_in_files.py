@@ -63,6 +63,7 @@ def test_values_of_large_files_are_read_when_they_are_asked_for(tmp_path: Path) 
     assert not encoder.values.known
     few = encoder.only(["tags", "name"])
     assert list(few.values) == ["tags", "name"]
+    assert encoder.key_counts("tags").tolist() == saved.key_counts("tags").tolist()  # which the keys' file has
     assert not encoder.values.known
     np.testing.assert_array_equal(few.values["name"].entries, saved.values["name"].entries)
     assert list(encoder.values.known) == ["name"]
