@@ -336,7 +336,8 @@ def fit(
                 codec_fit_of_group.share(codec_fits[schema.owner(name)])
         more_columns = (*target_files.columns, *(column.name for column in level_columns.values()))
         columns = columns_of(schema.groups.values(), more_columns)
-        rows = _read_training_stages(workspace, schema, table, columns, target_files, codec_fits)
+        with workspace.less_in_database():
+            rows = _read_training_stages(workspace, schema, table, columns, target_files, codec_fits)
         target_files.finish()
         fitted, problems = fit_groups(workspace, schema, codec_fits, rows)
         if fitted:

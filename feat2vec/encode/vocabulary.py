@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from feat2vec.arrays import Int8s, Int64s, Ints
-from feat2vec.encode.arrays_on_disk import read_parquet
+from feat2vec.encode.arrays_on_disk import ROWS_PER_PIECE, read_parquet
 from feat2vec.schema.levels import Levels
 from feat2vec.table.spelling import instants, respell, respell_float32, respell_large, respell_rounded
 from feat2vec.table.types import KINDS_WITH_MISSING_WORDS, MISSING_NUMBERS, Kind
@@ -179,7 +179,10 @@ class Vocabulary:
 
     def levels_in(self, levels: Levels) -> Int8s:
         """The level of each key in a model of these levels, [keys]; it descends."""
-        return levels.of_counts(self.counts) if self.levels is None else self.levels
+        if self.levels is not None:
+            return self.levels
+        starts = range(0, max(len(self.counts), 1), ROWS_PER_PIECE)  # at once would take 16 bytes a key more
+        return np.concatenate([levels.of_counts(self.counts[start : start + ROWS_PER_PIECE]) for start in starts])
 
     def table(self, levels: Levels | Sequence[int]) -> pa.Table:
         """Key, id, count and level, in the order of the ids; of levels their ranks will do."""

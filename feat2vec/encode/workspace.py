@@ -79,7 +79,7 @@ class Workspace:
 
     @contextmanager
     def less_in_database(self) -> Iterator[None]:
-        """Within it DuckDB may hold half of the bytes: ids and levels of all keys of a group are held beside."""
+        """Within it DuckDB may hold half of its bytes: stages, or what all keys of a group have, are held beside."""
         if not self.database_bytes:
             yield
             return

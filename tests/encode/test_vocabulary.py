@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feat2vec.encode import vocabulary as vocabulary_module
 from feat2vec.encode.arrays_on_disk import write_parquet
 from feat2vec.encode.vocabulary import FIRST, UNSEEN, Vocabulary
+from feat2vec.schema.levels import Levels
 from feat2vec.table.types import Kind
 from tests import reference
 from tests.encode.vocabularies import counts_of, fitted, strings
@@ -173,3 +175,13 @@ def test_text_that_is_no_number_finds_no_long_number(kind: Kind) -> None:
     vocabulary = Vocabulary(pa.array(keys), np.ones(2, np.int64), 0, kind)
     texts = ["0123456789012", "123456789012 ", "123456_789012", "12345678901\u0662", "0.1000000000000000_1"]
     assert vocabulary.ids(pa.array([*texts, *keys])).tolist() == [1, 1, 1, 1, 1, 2, 3]
+
+
+@pytest.mark.parametrize("keys", [0, 1, 6, 7, 20])
+def test_levels_are_the_same_in_pieces(keys: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary_module, "ROWS_PER_PIECE", 3)
+    counts = np.arange(keys, 0, -1) ** 2
+    vocabulary = Vocabulary(strings([f"key {i}" for i in range(keys)]), counts)
+    levels = Levels((2, 8, 32))
+    assert vocabulary.levels_in(levels).tolist() == levels.of_counts(counts).tolist()
+    assert vocabulary.levels_in(levels).dtype == np.int8
