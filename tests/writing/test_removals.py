@@ -12,6 +12,7 @@ REMOVERS = {"rmtree", "rmdir", "unlink", "removedirs", "rename", "renames", "mov
 ALLOWED = {  # what they remove they have made themselves, below a folder that is theirs
     "training/checkpoint_file.py": {"unlink"},  # checkpoint.npz.new
     "encode/arrays_on_disk.py": {"unlink"},  # spilled arrays
+    "encode/mapped_keys.py": {"unlink"},  # files that are mapped
     "shards/encoded_folder.py": {"rmtree"},  # what a killed encoding has left of the encoder
     "shards/spark_fit.py": {"rmtree"},  # steps that a killed encoding has left unfinished
     "sklearn.py": {"rename"},  # a frame's columns
