@@ -13,9 +13,9 @@ training has seen are ranked by all other groups, the row's other true values le
 Predict: labels that are made of columns which nobody predicts from; RMSE, or log loss with AUC or accuracy. Ours is
 the schema that `feat2vec init` writes, trained as written.
 
-As it comes, this takes an hour on two cores: tables larger than 4,000 rows are cut to as many, two processes work side
-by side, and fine-tuning and few labels are asked about in the first random split alone. `--rows all` takes whole
-tables, whose peers take hours; for comparing seconds, `--processes 1`.
+As it comes, this takes about an hour on two cores: tables larger than 4,000 rows are cut to as many, two processes
+work side by side, and fine-tuning and few labels are asked about in the first random split alone. `--rows all` takes
+whole tables, whose peers take hours; for comparing seconds, `--processes 1`.
 
 A line of JSON is appended to --out for each (table, split, seed, task, candidate) as soon as it is known; what is
 there already is not run again, so an interrupted run goes on. The tables are on standard error, one JSON object on
@@ -32,7 +32,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read with scikit-learn; others may use the same cores
 
-from tables.apart import APART, EVERY_TABLE, NO_LONGER_APART
+from tables.apart import APART, EVERY_TABLE
 from tables.bounds import bounds_of
 from tables.markdown import markdown_of_splits, write_between
 from tables.report import as_json, readable
@@ -47,7 +47,7 @@ PACKAGES = "/var/lib/apt/lists"
 def main() -> int:
     """Run what is missing and print what is known; 1 if a candidate failed."""
     options = parse()
-    tables = options.only or list(APART if options.apart else SMALL if options.small else [*SOURCES, *NO_LONGER_APART])
+    tables = options.only or list(APART if options.apart else SMALL if options.small else SOURCES)
     places = Places(options.films, options.frappe, options.wordnet, options.packages or package_list())
     out = Path(options.out)
     if not options.report_only:

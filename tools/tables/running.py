@@ -88,7 +88,8 @@ def candidates_of(task: str, wanted: Wanted, split: str, seed: int) -> list[str]
         names = [*(COMPLETE_PEERS if wanted.peers else []), *(["ours"] if wanted.ours else [])]
         return [name for name in names if not wanted.candidates or name in wanted.candidates]
     ways = [*(PREDICT_PEERS if wanted.peers else []), *(ours.WAYS if wanted.ours else [])]
-    names = [way + labels for labels in LABELS for way in ways]
+    # Of few labels fine-tuning is asked about; a schema of its own is for all of them.
+    names = [way + labels for labels in LABELS for way in ways if not labels or way != "init --target"]
     if wanted.candidates:
         return [name for name in names if name in wanted.candidates]
     if wanted.every_question or (split == "random" and seed == wanted.seeds[0]):
