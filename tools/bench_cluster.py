@@ -246,7 +246,8 @@ def main() -> None:
             pieces = {"steps_a_dispatch": measured["steps_a_piece"], "cores": cores, "one_machine": True}
             plan = Plan(groups, costs, options.batch, workers=workers, servers=servers, **pieces)
             predicted = predict(plan)
-            had = predict(replace(plan, cores=measured["cores"]))["steps_per_second"]
+            all_busy = replace(plan, cores=measured["cores"], costs=replace(costs, busy_share=1.0))
+            had = predict(all_busy)["steps_per_second"]
             ratios = {
                 "steps_per_second": predicted["steps_per_second"] / measured["steps_per_second"],
                 "steps_per_second_on_the_cores_it_had": had / measured["steps_per_second"],

@@ -37,8 +37,9 @@ COSTS = Costs(
     id_bytes=4,
     contention=1,
     idle_share=0.5,
+    busy_share=1,
 )
-NOTHING = Costs(0, 0, 1, FREE, 0, 0, FREE, FREE, 0.5, 1, 0, 4, 1, 0.5)
+NOTHING = Costs(0, 0, 1, FREE, 0, 0, FREE, FREE, 0.5, 1, 0, 4, 1, 0.5, 1)
 GROUP = Group("user", 1000, 16, distinct=500)
 PLAN = Plan((GROUP,), COSTS, batch=1000, cores=4, bytes_per_second=1e8, latency=0.0001)
 
@@ -129,6 +130,16 @@ def test_busy_cores_are_slower() -> None:
     assert half == pytest.approx(2 * 100 / (1 + 0.5 / 3))  # the second of four cores is a third of the way to all
     assert (busy, waiting) == pytest.approx((4 * 100 / 1.5, 4 * 100 / 1.5))
     assert saturation(plan)["steps_per_second"] == pytest.approx(4 * 100 / 1.5)
+
+
+def test_cores_that_wait_for_each_other_are_never_all_busy() -> None:
+    costs = replace(NOTHING, step=0.01, busy_share=0.75)
+    plan = replace(PLAN, costs=costs, cores=4, one_machine=True)
+    few, many = (simulate(replace(plan, workers=n), 60 * n) for n in (3, 8))
+    assert few.steps_per_second == pytest.approx(300)
+    assert many.steps_per_second == pytest.approx(300)
+    assert many.usages["machine: cores"].share == pytest.approx(0.75)
+    assert saturation(plan)["steps_per_second"] == pytest.approx(300)
 
 
 @pytest.mark.parametrize("variation", [0.0, 1.0])
@@ -250,6 +261,7 @@ def test_costs_follow_from_measurements_and_of_two_the_smaller_numbers_count() -
         "calls": calls,
         "cores": 2,
         "busy": {"1": 0.010, "2": 0.013},
+        "crowd": {"chief": 0.1, "worker": 1.0, "server": 0.5, "wall": 1.0},
         "reads": [{"server": calls[0]["server"] * 0.3}, {"server": calls[-1]["server"] * 0.5}],
     }
     costs = costs_of(measured)
@@ -261,6 +273,7 @@ def test_costs_follow_from_measurements_and_of_two_the_smaller_numbers_count() -
     assert costs.read_share == pytest.approx(0.4)
     assert costs.dispatch_latency == pytest.approx(0.001)
     assert (costs.contention, costs.idle_share) == pytest.approx((1.3, 0.5))
+    assert costs.busy_share == pytest.approx(0.8)
     assert costs.call_threads == 1
     assert Costs.of_json(json.loads(json.dumps(costs.to_json()))) == costs
     slower = {**measured, "dispatch": {"wall": 0.009, "chief": 0.0005, "worker": 0.004}}

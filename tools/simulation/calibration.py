@@ -32,7 +32,7 @@ ID_BYTES = 16  # of a key in a step: its id, int32, in two tables, to read and t
 
 
 class Spent(NamedTuple):
-    """Seconds of one call: on the clock in the fastest chunk, and of each process on average."""
+    """Seconds of one call: on the clock in the fastest chunk, and of each job's processes on average."""
 
     wall: float
     chief: float
@@ -41,11 +41,13 @@ class Spent(NamedTuple):
     bytes: float  # that passed loopback
 
 
-def timed(call: Callable[[int], None], workers: Mapping[str, int], seconds: float = SECONDS) -> Spent:
+def timed(call: Callable[[int], None], processes: Mapping[str, int], seconds: float = SECONDS) -> Spent:
     """Call with a count of repetitions until they take so long, and return what one of them takes."""
 
     def clocks() -> npt.NDArray[np.float64]:
-        spent = [processor_seconds(workers[name]) if name in workers else 0.0 for name in ("worker 0", "ps 0")]
+        spent = []
+        for job in ("worker", "ps"):
+            spent.append(sum(processor_seconds(id_) for name, id_ in processes.items() if name.split()[0] == job))
         return np.array([time.process_time(), *spent, loopback_bytes()])
 
     call(3)
@@ -217,7 +219,7 @@ def tables_here(groups: int, count: int, rank: int) -> float:
 
 
 class Loopback:
-    """A chief in this process, one worker and one server, as a training on many machines has them."""
+    """A chief in this process, workers and one server, as a training on many machines has them."""
 
     def __init__(self, cluster: Mapping[str, Sequence[str]], processes: Mapping[str, int]) -> None:
         import tensorflow as tf
@@ -295,14 +297,18 @@ def calibrate(groups: int, rank: int, batch: int, earlier: Mapping[str, Any] | N
         rank: Numbers of each key, its linear term included.
         batch: Rows of a step.
         earlier: What an earlier measurement of the same returned: of each number the smaller one is taken, as whatever
-            runs beside makes it larger. One of pieces of another size is left out.
+            runs beside makes it larger. One of pieces of another size, or without a crowd of workers, is left out.
 
     Returns:
         The costs, and what they were derived from.
 
     """
     measured = measure(groups, rank, batch)
-    if earlier is not None and earlier["measured"]["steps_of_piece"] == STEPS_OF_PIECE:
+    if (
+        earlier is not None
+        and earlier["measured"]["steps_of_piece"] == STEPS_OF_PIECE
+        and "crowd" in earlier["measured"]
+    ):
         measured = least(earlier["measured"], measured)
     return {"costs": costs_of(measured).to_json(), "measured": measured}
 
@@ -319,6 +325,9 @@ def measure(groups: int, rank: int, batch: int) -> dict[str, Any]:
         process_bytes = {name: resident_bytes(process) for name, process in processes.items()}
         calls = [loopback.step(*point)._asdict() for point in POINTS]
         reads = [loopback.step(*point, writes=False)._asdict() for point in (POINTS[0], POINTS[-1])]
+    cores = os.cpu_count() or 1
+    with server_processes(cores, 1) as (cluster, processes):
+        crowd = Loopback(cluster, processes).step(*POINTS[-1])._asdict()
     return {
         "groups": groups,
         "rank": rank,
@@ -333,8 +342,9 @@ def measure(groups: int, rank: int, batch: int) -> dict[str, Any]:
         ],
         "reads": reads,
         "process_bytes": process_bytes,
-        "busy": {str(n): busy_step(groups, rank, batch, n) for n in (1, os.cpu_count() or 1)},
-        "cores": os.cpu_count(),
+        "crowd": crowd,  # the last of the calls, by as many workers as there are cores
+        "busy": {str(n): busy_step(groups, rank, batch, n) for n in (1, cores)},
+        "cores": cores,
         "load": os.getloadavg()[0],
     }
 
@@ -365,7 +375,8 @@ def costs_of(measured: Mapping[str, Any]) -> Costs:
     waiting = walls[0] - worker[0] - server[0]
     most = max(range(len(calls)), key=lambda i: worker[i] + server[i])
     whole = measured["steps_by_group"][str(batch)]
-    cores, busy = measured["cores"], measured["busy"]
+    cores, busy, crowd = measured["cores"], measured["busy"], measured["crowd"]
+    cores_of_crowd = (crowd["chief"] + crowd["worker"] + crowd["server"]) / crowd["wall"]
     return Costs(
         step=own[batch] - step_row * batch,
         step_row=step_row,
@@ -381,4 +392,5 @@ def costs_of(measured: Mapping[str, Any]) -> Costs:
         id_bytes=ID_BYTES,
         contention=max(busy[str(cores)] / busy["1"], 1.0),
         idle_share=1 / cores,
+        busy_share=min(cores_of_crowd / cores, 1.0),
     )

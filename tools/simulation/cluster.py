@@ -130,7 +130,7 @@ class Cluster:
         costs = self.plan.costs
         if cores <= 1:
             return Cores(self.clock, cores)
-        return Cores(self.clock, cores, costs.contention, costs.idle_share)
+        return Cores(self.clock, cores, costs.contention, costs.idle_share, costs.busy_share)
 
     @property
     def _latency(self) -> float:
@@ -232,7 +232,7 @@ def saturation(plan: Plan) -> dict[str, float | str]:
     """
     calls, demands = calls_of(plan), {}
     chief = plan.chief_seconds / plan.steps_a_dispatch
-    crowded = plan.costs.contention if plan.cores > 1 else 1.0
+    crowded = plan.costs.contention / plan.costs.busy_share if plan.cores > 1 else 1.0
     if plan.one_machine:
         costs = plan.costs
         total = chief + costs.dispatch_worker / plan.steps_a_dispatch + plan.step_seconds

@@ -53,6 +53,8 @@ class Costs:
         contention: How many times the processor seconds of a piece of work all cores take when each of them is busy,
             of what one takes alone: cores share caches and memory, and two of them may be one with two threads.
         idle_share: The share of the cores that one of `contention` was measured on.
+        busy_share: The share of the cores that calls of as many workers as there are cores keep busy at most: the
+            processes wait for each other, whatever there is to do.
 
     """
 
@@ -70,6 +72,7 @@ class Costs:
     id_bytes: int
     contention: float
     idle_share: float
+    busy_share: float
 
     def to_json(self) -> dict[str, Any]:
         """The costs as JSON's types."""

@@ -69,12 +69,16 @@ class Cores:
         cores: How many.
         contention: How many times as long work takes when all cores are busy; in between it grows evenly.
         idle_share: The share of busy cores up to which work takes as long as on one alone.
+        busy_share: The share of the cores that can be busy at once.
 
     """
 
-    def __init__(self, clock: Clock, cores: float, contention: float = 1.0, idle_share: float = 0.0) -> None:
+    def __init__(
+        self, clock: Clock, cores: float, contention: float = 1.0, idle_share: float = 0.0, busy_share: float = 1.0
+    ) -> None:
         self.clock, self.cores = clock, cores
         self.contention, self.idle_share = contention, idle_share
+        self.most_busy = cores * busy_share
         self.usage = Usage(clock, cores)
         self._jobs: list[_Job] = []
         self._threads = 0.0
@@ -97,14 +101,14 @@ class Cores:
         self._seen = self.clock.now
         if self._jobs and elapsed > 0:
             self._thread_seconds += elapsed * self._rate()
-            self.usage.busy += elapsed * min(self._threads, self.cores)
+            self.usage.busy += elapsed * min(self._threads, self.most_busy)
             self.usage.present += elapsed * len(self._jobs)
 
     def _rate(self) -> float:
         """How fast each thread is, of one that has a core while the others are idle."""
         busy_share = min(self._threads / self.cores, 1.0)
         crowding = max(busy_share - self.idle_share, 0.0) / (1 - self.idle_share) if self.idle_share < 1 else 0.0
-        return min(1.0, self.cores / self._threads) / (1 + (self.contention - 1) * crowding)
+        return min(1.0, self.most_busy / self._threads) / (1 + (self.contention - 1) * crowding)
 
     def _plan_next(self) -> None:
         self._plan += 1
