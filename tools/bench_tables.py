@@ -84,7 +84,11 @@ def package_list() -> str | None:
 
 def most_rows(text: str) -> int | None:
     """A number of rows, or None for `all`."""
-    return None if text == "all" else int(text)
+    if text == "all":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of rows, or all; received {text!r}")
+    return int(text)
 
 
 def parse() -> argparse.Namespace:

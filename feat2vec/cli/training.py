@@ -95,7 +95,7 @@ def training_options(run: str, schema: str) -> Callable[[Command], Command]:
         click.option("--force", is_flag=True, help=f"Replace {run} if it is there."),
         click.option("--quiet", is_flag=True, help="Print nothing."),
         click.option(
-            "--memory", default="1GB", show_default=True, help="What encoding may hold before it spills to disk."
+            "--memory", default="1GB", show_default=True, help="What encoding may hold, about; less than 700MB is not kept to."
         ),
     )
 
