@@ -144,7 +144,7 @@ def check(schema: str | None, data: str | None, resolved: bool, as_json_schema: 
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace any key of the schema.")
 @click.option("--resume", is_flag=True, help="Go on with an encoding that was interrupted.")
 @click.option("--force", is_flag=True, help="Replace encoded rows that are there.")
-@click.option("--memory", default="1GB", show_default=True, help="What encoding may hold, about; less than 700MB is not kept to.")
+@click.option("--memory", default="1GB", show_default=True, help="What encoding may hold; it needs 700MB.")
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 def encode(
     schema: str,

@@ -94,9 +94,7 @@ def training_options(run: str, schema: str) -> Callable[[Command], Command]:
         click.option("--resume", is_flag=True, help="Go on with a run that was interrupted."),
         click.option("--force", is_flag=True, help=f"Replace {run} if it is there."),
         click.option("--quiet", is_flag=True, help="Print nothing."),
-        click.option(
-            "--memory", default="1GB", show_default=True, help="What encoding may hold, about; less than 700MB is not kept to."
-        ),
+        click.option("--memory", default="1GB", show_default=True, help="What encoding may hold; it needs 700MB."),
     )
 
     def decorate(command: Command) -> Command:
